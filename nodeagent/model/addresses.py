@@ -1,0 +1,95 @@
+"""IP families, transport protocols and address text.
+
+Addresses travel through the program as canonical text (``str``): one spelling per address, so equality of text
+is equality of address. Only the dataplane packs them into bytes.
+"""
+
+import socket
+from enum import Enum, IntEnum
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
+
+
+class Family(Enum):
+    """An IP address family; the value is the API's spelling (``EndpointSlice.addressType``)."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+
+    @property
+    def address_length(self) -> int:
+        """Bytes in a packed address."""
+        return 4 if self is Family.IPV4 else 16
+
+    @property
+    def socket_family(self) -> int:
+        """The ``AF_*`` number."""
+        return socket.AF_INET if self is Family.IPV4 else socket.AF_INET6
+
+
+class Protocol(IntEnum):
+    """A transport protocol a service port can have; the value is the IP protocol number."""
+
+    TCP = 6
+    UDP = 17
+    SCTP = 132
+
+
+def parse_address(text: str) -> str | None:
+    """Canonical text of an IP address, or None when it is none.
+
+    Leading zeros in IPv4 are decimal (``172.30.0.041`` is ``.41``), as kube-proxy's tolerant parser reads them.
+    IPv6 zones and IPv4-mapped IPv6 addresses: a zone does not parse, a mapped address becomes IPv4.
+    """
+    return _parse(text.strip())
+
+
+@lru_cache(maxsize=1 << 17)
+def _parse(text: str) -> str | None:
+    if ":" in text:
+        try:
+            packed = socket.inet_pton(socket.AF_INET6, text)
+        except (OSError, ValueError):
+            return None
+        if packed[:12] == b"\0" * 10 + b"\xff\xff":
+            return socket.inet_ntop(socket.AF_INET, packed[12:])
+        return socket.inet_ntop(socket.AF_INET6, packed)
+    parts = text.split(".")
+    if len(parts) != 4:
+        return None
+    octets = []
+    for part in parts:
+        if not (part.isascii() and part.isdigit() and int(part) <= 255):
+            return None
+        octets.append(str(int(part)))
+    return ".".join(octets)
+
+
+def family_of(address: str) -> Family:
+    """The family of a canonical address or CIDR."""
+    return Family.IPV6 if ":" in address else Family.IPV4
+
+
+def pack_address(address: str) -> bytes:
+    """The address in network byte order, 4 or 16 bytes.
+
+    Raises OSError when `address` is not canonical text (a bug of the caller).
+    """
+    return socket.inet_pton(family_of(address).socket_family, address)
+
+
+def unpack_address(packed: bytes) -> str:
+    """Canonical text of 4 or 16 packed bytes."""
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+
+
+def parse_network(text: str) -> IPv4Network | IPv6Network | None:
+    """A CIDR (host bits are cleared; a bare address is not a CIDR), or None when it is none."""
+    address, slash, prefix = text.strip().partition("/")
+    canonical = parse_address(address)
+    if canonical is None or not slash or not (prefix.isascii() and prefix.isdigit()):
+        return None
+    try:
+        return ip_network(f"{canonical}/{int(prefix)}", strict=False)
+    except ValueError:
+        return None

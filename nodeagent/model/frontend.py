@@ -1,0 +1,126 @@
+"""Frontends and backends: what the translation decides and the dataplane programs."""
+
+from enum import Enum
+
+from msgspec import Struct
+
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.model.problem import Problem
+
+
+class FrontendKind(Enum):
+    """How a client addresses the service."""
+
+    CLUSTER_IP = "ClusterIP"
+    EXTERNAL_IP = "ExternalIP"
+    LOAD_BALANCER = "LoadBalancer"
+    NODE_PORT = "NodePort"
+
+
+class Scope(Enum):
+    """Which of a service port's two endpoint lists a route uses."""
+
+    CLUSTER = "Cluster"
+    LOCAL = "Local"
+
+
+class Verdict(Enum):
+    """What happens to a new connection that has no backend to go to."""
+
+    REFUSE = "refuse"
+    DROP = "drop"
+
+
+class Backend(Struct, frozen=True, gc=False, order=True):
+    """One endpoint of one service port: canonical address text, port number, whether it is on this node."""
+
+    address: str
+    port: int
+    local: bool = False
+
+
+class Route(Struct, frozen=True, gc=False):
+    """Where connections go: a uniformly random one of `backends`, or `otherwise` when there are none.
+
+    `backends` has no duplicates (by address and port); its order carries no meaning.
+    """
+
+    backends: tuple[Backend, ...]
+    scope: Scope = Scope.CLUSTER
+    otherwise: Verdict = Verdict.REFUSE
+
+
+class Frontend(Struct, frozen=True, gc=False):
+    """One address and port at which a service port is reached, in one family.
+
+    address: canonical text; None for a node port (any accepted address of the node).
+    route: for every source, unless `short_circuit` says otherwise.
+    short_circuit: for pods and the node itself (externalTrafficPolicy=Local); None: they use `route`.
+    masquerade: every connection through this frontend gets its source rewritten (externalTrafficPolicy=Cluster).
+    affinity_seconds: client-IP affinity with this timeout; None: none.
+    allowed_sources: CIDRs (canonical, this family) that may connect; None: anyone. An empty tuple: nobody.
+    """
+
+    kind: FrontendKind
+    family: Family
+    address: str | None
+    protocol: Protocol
+    port: int
+    service_port: ServicePortName
+    route: Route
+    short_circuit: Route | None = None
+    masquerade: bool = False
+    affinity_seconds: int | None = None
+    allowed_sources: tuple[str, ...] | None = None
+
+    @property
+    def place(self) -> tuple[Family, str | None, Protocol, int]:
+        """What at most one frontend may occupy."""
+        return (self.family, self.address, self.protocol, self.port)
+
+
+class HealthCheck(Struct, frozen=True, gc=False):
+    """healthCheckNodePort of a service: its port and, per family, how many local ready endpoint addresses there are."""
+
+    port: int
+    local_endpoints: dict[Family, int]
+
+
+class UdpPort(Struct, frozen=True, gc=False):
+    """A UDP service port in one family and the endpoints whose conntrack entries stay (all serving ones, anywhere).
+
+    `addresses`: ClusterIP, external and load-balancer addresses of the port; `node_port`: 0 for none.
+    """
+
+    service_port: ServicePortName
+    family: Family
+    addresses: tuple[str, ...]
+    port: int
+    node_port: int
+    serving: frozenset[tuple[str, int]]
+
+
+class ServiceState(Struct, frozen=True, gc=False):
+    """Everything that one Service wants on this node. `created` (RFC 3339 or empty) and `key` settle conflicts."""
+
+    key: ObjectKey
+    created: str = ""
+    cluster_ips: tuple[str, ...] = ()
+    frontends: tuple[Frontend, ...] = ()
+    health_check: HealthCheck | None = None
+    udp_ports: tuple[UdpPort, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+class NodeState(Struct, frozen=True, gc=False):
+    """What the dataplane needs to know besides services; all CIDRs canonical, both families in one tuple.
+
+    service_cidrs: addresses in them that belong to no service are dropped.
+    pod_cidrs: sources that count as pods (empty with interface or no detection).
+    node_port_cidrs: destinations at which node ports answer (must be local to the node too).
+    """
+
+    service_cidrs: tuple[str, ...] = ()
+    pod_cidrs: tuple[str, ...] = ()
+    node_port_cidrs: tuple[str, ...] = ()

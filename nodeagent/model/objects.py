@@ -1,0 +1,188 @@
+"""The Kubernetes API objects the agent reads, as typed structs decoded straight from bytes.
+
+Only the fields somebody uses are here; unknown ones (managedFields above all) are skipped while decoding and never
+become Python objects. Field meanings: Kubernetes API v1 and discovery.k8s.io/v1. `null` and absent are the same.
+"""
+
+from msgspec import Struct, field
+
+from nodeagent.model.names import ObjectKey
+
+LABEL_SERVICE_NAME = "kubernetes.io/service-name"
+LABEL_HEADLESS = "service.kubernetes.io/headless"
+LABEL_PROXY_NAME = "service.kubernetes.io/service-proxy-name"
+LABEL_ZONE = "topology.kubernetes.io/zone"
+ANNOTATION_TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
+
+
+class ObjectMeta(Struct, frozen=True, gc=False, rename="camel"):
+    """metadata of every object; `creation_timestamp` is RFC 3339 text (sorts as time)."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class ServicePort(Struct, frozen=True, gc=False, rename="camel"):
+    port: int
+    name: str | None = None
+    protocol: str | None = None
+    node_port: int | None = None
+    target_port: int | str | None = None
+    app_protocol: str | None = None
+
+
+class ClientIPConfig(Struct, frozen=True, gc=False, rename="camel"):
+    timeout_seconds: int | None = None
+
+
+class SessionAffinityConfig(Struct, frozen=True, gc=False):
+    client_ip: ClientIPConfig | None = field(default=None, name="clientIP")
+
+
+class ServiceSpec(Struct, frozen=True, gc=False, rename="camel"):
+    type: str | None = None
+    cluster_ip: str | None = field(default=None, name="clusterIP")
+    cluster_ips: tuple[str, ...] | None = field(default=None, name="clusterIPs")
+    ip_families: tuple[str, ...] | None = None
+    ports: tuple[ServicePort, ...] | None = None
+    external_ips: tuple[str, ...] | None = field(default=None, name="externalIPs")
+    internal_traffic_policy: str | None = None
+    external_traffic_policy: str | None = None
+    session_affinity: str | None = None
+    session_affinity_config: SessionAffinityConfig | None = None
+    load_balancer_source_ranges: tuple[str, ...] | None = None
+    health_check_node_port: int | None = None
+
+
+class LoadBalancerIngress(Struct, frozen=True, gc=False, rename="camel"):
+    ip: str | None = None
+    hostname: str | None = None
+    ip_mode: str | None = None
+
+
+class LoadBalancerStatus(Struct, frozen=True, gc=False):
+    ingress: tuple[LoadBalancerIngress, ...] | None = None
+
+
+class ServiceStatus(Struct, frozen=True, gc=False, rename="camel"):
+    load_balancer: LoadBalancerStatus | None = None
+
+
+class Service(Struct, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: ServiceSpec = ServiceSpec()
+    status: ServiceStatus | None = None
+
+
+class EndpointConditions(Struct, frozen=True, gc=False):
+    """Three-valued: None is "not said" (SEMANTICS: ready and serving default to true, terminating to false)."""
+
+    ready: bool | None = None
+    serving: bool | None = None
+    terminating: bool | None = None
+
+
+class ForZone(Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class ForNode(Struct, frozen=True, gc=False):
+    name: str = ""
+
+
+class EndpointHints(Struct, frozen=True, gc=False, rename="camel"):
+    for_zones: tuple[ForZone, ...] | None = None
+    for_nodes: tuple[ForNode, ...] | None = None
+
+
+class Endpoint(Struct, frozen=True, gc=False, rename="camel"):
+    addresses: tuple[str, ...] | None = None
+    conditions: EndpointConditions | None = None
+    node_name: str | None = None
+    zone: str | None = None
+    hints: EndpointHints | None = None
+
+
+class EndpointPort(Struct, frozen=True, gc=False):
+    name: str | None = None
+    port: int | None = None
+    protocol: str | None = None
+
+
+class EndpointSlice(Struct, frozen=True, gc=False, rename="camel"):
+    metadata: ObjectMeta
+    address_type: str = ""
+    endpoints: tuple[Endpoint, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+
+class EndpointAddress(Struct, frozen=True, gc=False, rename="camel"):
+    ip: str = ""
+    node_name: str | None = None
+
+
+class EndpointSubset(Struct, frozen=True, gc=False, rename="camel"):
+    addresses: tuple[EndpointAddress, ...] | None = None
+    not_ready_addresses: tuple[EndpointAddress, ...] | None = None
+    ports: tuple[EndpointPort, ...] | None = None
+
+
+class Endpoints(Struct, frozen=True, gc=False):
+    metadata: ObjectMeta
+    subsets: tuple[EndpointSubset, ...] | None = None
+
+
+class NodeAddress(Struct, frozen=True, gc=False):
+    type: str = ""
+    address: str = ""
+
+
+class Taint(Struct, frozen=True, gc=False):
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+
+
+class NodeSpec(Struct, frozen=True, gc=False):
+    pod_cidr: str | None = field(default=None, name="podCIDR")
+    pod_cidrs: tuple[str, ...] | None = field(default=None, name="podCIDRs")
+    taints: tuple[Taint, ...] | None = None
+
+
+class NodeStatus(Struct, frozen=True, gc=False):
+    addresses: tuple[NodeAddress, ...] | None = None
+
+
+class Node(Struct, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus | None = None
+
+
+class ServiceCIDRSpec(Struct, frozen=True, gc=False):
+    cidrs: tuple[str, ...] | None = None
+
+
+class ServiceCIDR(Struct, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: ServiceCIDRSpec = ServiceCIDRSpec()
+
+
+ApiObject = Service | EndpointSlice | Endpoints | Node | ServiceCIDR
+
+
+def key_of(obj: ApiObject) -> ObjectKey:
+    """The key an object is stored under."""
+    return ObjectKey(obj.metadata.namespace, obj.metadata.name)
+
+
+def service_of(endpoints: EndpointSlice) -> ObjectKey | None:
+    """The Service a slice belongs to, by its label; None when it carries none."""
+    name = (endpoints.metadata.labels or {}).get(LABEL_SERVICE_NAME)
+    return ObjectKey(endpoints.metadata.namespace, name) if name else None

@@ -1,0 +1,19 @@
+"""What is wrong with an object: data to show, count and log on change, never an exception."""
+
+from msgspec import Struct
+
+
+class Problem(Struct, frozen=True, order=True):
+    """One reason why (a part of) an object is not in effect.
+
+    subject: ``Service default/web``, ``EndpointSlice default/web-x``, ``file svc.yaml:12``, …
+    reason: CamelCase, stable, countable (``AddressConflict``, ``InvalidAddress``, ``Undecodable``, …).
+    detail: one line for a person: what, where, what follows.
+    """
+
+    subject: str
+    reason: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.reason}: {self.detail}"

@@ -1,0 +1,24 @@
+"""What the cluster says right now, as the translation sees it."""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
+
+
+class Snapshot(Protocol):
+    """A read-only view of the latest objects. Reading the same key twice without a change gives the same objects."""
+
+    @property
+    def services(self) -> Mapping[ObjectKey, Service]: ...
+
+    def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
+        """The slices that carry the service's name as label, sorted by slice name."""
+        ...
+
+    @property
+    def node(self) -> Node | None: ...
+
+    @property
+    def service_cidrs(self) -> Collection[ServiceCIDR]: ...
