@@ -1,0 +1,123 @@
+"""How much of an object is kept in memory, and which differences between two versions count.
+
+Kept is what some part of the agent reads. At 10,000 services with 10 endpoints each the same few node names, zones
+and condition triples appear 100,000 times; sharing one instance of each halves the size of the store.
+"""
+
+from collections.abc import Hashable
+from typing import TypeVar, cast
+
+from nodeagent.model.objects import (
+    ANNOTATION_TRIGGER_TIME,
+    LABEL_SERVICE_NAME,
+    LABEL_ZONE,
+    Endpoint,
+    EndpointSlice,
+    Node,
+    ObjectMeta,
+    Service,
+    ServiceCIDR,
+)
+
+StoredObject = Service | EndpointSlice | Node | ServiceCIDR
+T = TypeVar("T", bound=StoredObject)
+V = TypeVar("V", bound=Hashable)
+
+SHARED_VALUES_LIMIT = 1 << 16
+"""Distinct shared values before the table is started anew, so that years of node names do not pile up."""
+
+
+class Retention:
+    """Makes the stored form of objects. Two stored forms of one version are equal; see `unchanged`."""
+
+    def __init__(self) -> None:
+        self._shared: dict[Hashable, Hashable] = {}
+
+    def retain(self, obj: T) -> T:
+        """The object with only the metadata somebody reads; resourceVersion is dropped for every kind."""
+        retained: StoredObject
+        if isinstance(obj, EndpointSlice):
+            retained = self._retain_slice(obj)
+        elif isinstance(obj, Service):
+            retained = self._retain_service(obj)
+        elif isinstance(obj, Node):
+            retained = _retain_node(obj)
+        else:
+            retained = ServiceCIDR(metadata=ObjectMeta(name=obj.metadata.name), spec=obj.spec)
+        return cast("T", retained)
+
+    def _retain_service(self, service: Service) -> Service:
+        meta = service.metadata
+        kept = ObjectMeta(
+            name=meta.name,
+            namespace=self._share(meta.namespace),
+            uid=meta.uid,
+            creation_timestamp=self._share(meta.creation_timestamp),
+        )
+        status = service.status
+        if status is not None and (status.load_balancer is None or not status.load_balancer.ingress):
+            status = None
+        return Service(metadata=kept, spec=service.spec, status=status)
+
+    def _retain_slice(self, endpoints: EndpointSlice) -> EndpointSlice:
+        meta = endpoints.metadata
+        trigger_time = meta.annotations.get(ANNOTATION_TRIGGER_TIME) if meta.annotations else None
+        service_name = meta.labels.get(LABEL_SERVICE_NAME) if meta.labels else None
+        kept = ObjectMeta(
+            name=meta.name,
+            namespace=self._share(meta.namespace),
+            labels={LABEL_SERVICE_NAME: service_name} if service_name else None,
+            annotations={ANNOTATION_TRIGGER_TIME: trigger_time} if trigger_time else None,
+        )
+        share = self._share
+        return EndpointSlice(
+            metadata=kept,
+            address_type=share(endpoints.address_type),
+            endpoints=tuple(
+                Endpoint(
+                    addresses=endpoint.addresses,
+                    conditions=share(endpoint.conditions),
+                    node_name=share(endpoint.node_name),
+                    zone=share(endpoint.zone),
+                    hints=share(endpoint.hints),
+                )
+                for endpoint in endpoints.endpoints or ()
+            ),
+            ports=share(endpoints.ports or ()),
+        )
+
+    def _share(self, value: V) -> V:
+        """The first instance seen that equals `value`."""
+        if value is None:
+            return value
+        if len(self._shared) >= SHARED_VALUES_LIMIT:
+            self._shared.clear()
+        return cast("V", self._shared.setdefault(value, value))
+
+
+def _retain_node(node: Node) -> Node:
+    meta = node.metadata
+    zone = (meta.labels or {}).get(LABEL_ZONE)
+    kept = ObjectMeta(
+        name=meta.name,
+        uid=meta.uid,
+        deletion_timestamp=meta.deletion_timestamp,
+        labels={LABEL_ZONE: zone} if zone else None,
+    )
+    return Node(metadata=kept, spec=node.spec, status=node.status)
+
+
+def unchanged(held: StoredObject, latest: StoredObject) -> bool:
+    """Whether the latest stored form means the same to the agent as the one held.
+
+    The trigger time of a slice is for the latency metric only (SEMANTICS of
+    ``endpoints.kubernetes.io/last-change-trigger-time``): a slice that differs in nothing else has not changed.
+    """
+    if isinstance(held, EndpointSlice) and isinstance(latest, EndpointSlice):
+        return (
+            held.endpoints == latest.endpoints
+            and held.ports == latest.ports
+            and held.address_type == latest.address_type
+            and held.metadata.labels == latest.metadata.labels
+        )
+    return held == latest

@@ -1,0 +1,240 @@
+"""The latest objects, and who must hear that something changed.
+
+Decided here: which objects count at all (selectors of the watch are checked again, since a server may refuse them and
+manifests have none), and what is a change. Not decided here: what a change leads to.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from typing import Generic, Protocol, TypeVar, cast
+
+from nodeagent.kube.retention import Retention, StoredObject, T, unchanged
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import (
+    LABEL_HEADLESS,
+    LABEL_PROXY_NAME,
+    EndpointSlice,
+    Node,
+    Service,
+    ServiceCIDR,
+    key_of,
+    service_of,
+)
+from nodeagent.model.problem import Problem
+
+K = TypeVar("K", bound=StoredObject)
+
+
+class ChangeListener(Protocol):
+    """Told after the store holds the new state; called from the event loop, must not block or raise."""
+
+    def service_changed(self, key: ObjectKey) -> None:
+        """The Service, or a slice that carries (or carried) its name, appeared, changed or vanished."""
+        ...
+
+    def node_changed(self) -> None: ...
+
+    def service_cidrs_changed(self) -> None: ...
+
+    def synced(self) -> None:
+        """Both first full lists, Services and EndpointSlices, are in the store. Called once."""
+        ...
+
+
+class ClusterStore:
+    """Implements `nodeagent.model.snapshot.Snapshot` over what sources deliver.
+
+    keep_headless: also hold headless Services and their slices. Only cluster DNS reads them.
+    """
+
+    def __init__(self, listener: ChangeListener, *, keep_headless: bool = False) -> None:
+        self._listener = listener
+        self._keep_headless = keep_headless
+        self._retention = Retention()
+        self._services: dict[ObjectKey, Service] = {}
+        self._slices: dict[ObjectKey, EndpointSlice] = {}
+        self._slices_by_service: dict[ObjectKey, tuple[EndpointSlice, ...]] = {}
+        self._node: Node | None = None
+        self._service_cidrs: dict[ObjectKey, ServiceCIDR] = {}
+        self._listed: set[type] = set()
+        self._synced = False
+        self._problems_by_source: dict[str, tuple[Problem, ...]] = {}
+
+    @property
+    def services(self) -> Mapping[ObjectKey, Service]:
+        return self._services
+
+    def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
+        return self._slices_by_service.get(service, ())
+
+    @property
+    def node(self) -> Node | None:
+        """The last Node seen; the deletion of the Node object does not take it away (as in kube-proxy)."""
+        return self._node
+
+    @property
+    def service_cidrs(self) -> Collection[ServiceCIDR]:
+        return tuple(self._service_cidrs.values())
+
+    @property
+    def is_synced(self) -> bool:
+        """Services and EndpointSlices have both been listed in full once. Node and ServiceCIDRs are not waited for."""
+        return self._synced
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What all sources reported, sorted."""
+        return tuple(sorted(problem for problems in self._problems_by_source.values() for problem in problems))
+
+    def report(self, source: str, problems: Iterable[Problem]) -> None:
+        """Replace what this source has reported so far; sources are told apart by name."""
+        reported = tuple(problems)
+        if reported:
+            self._problems_by_source[source] = reported
+        else:
+            self._problems_by_source.pop(source, None)
+
+    def listing(self, kind: type[T]) -> "Listing[T]":
+        """Start collecting a full list page by page; nothing changes before its `commit`."""
+        return Listing(self, kind, self._retention)
+
+    def replace(self, kind: type[T], objects: Iterable[T]) -> None:
+        """Take `objects` as all there are of this kind: what is held and not among them has been deleted."""
+        listing = self.listing(kind)
+        listing.add(objects)
+        listing.commit()
+
+    def put(self, obj: StoredObject) -> None:
+        """Take the object as the latest version. One that is filtered out counts as deleted."""
+        if isinstance(obj, Node):
+            self._put_node(self._retention.retain(obj))
+        elif not self.admits(obj):
+            self.remove(type(obj), key_of(obj))
+        elif isinstance(obj, Service):
+            self._update_services({key_of(obj): self._retention.retain(obj)}, ())
+        elif isinstance(obj, EndpointSlice):
+            self._update_slices({key_of(obj): self._retention.retain(obj)}, ())
+        else:
+            self._update_service_cidrs({key_of(obj): self._retention.retain(obj)}, ())
+
+    def remove(self, kind: type[StoredObject], key: ObjectKey) -> None:
+        """The object does not exist any more; a key that is not held is no change."""
+        if kind is Service:
+            self._update_services({}, (key,))
+        elif kind is EndpointSlice:
+            self._update_slices({}, (key,))
+        elif kind is ServiceCIDR:
+            self._update_service_cidrs({}, (key,))
+
+    def admits(self, obj: StoredObject) -> bool:
+        """Whether the object is one this proxy looks at; the presence of a label counts, not its value."""
+        labels = obj.metadata.labels or {}
+        if isinstance(obj, Service):
+            headless = obj.spec.cluster_ip == "None"
+            return LABEL_PROXY_NAME not in labels and (self._keep_headless or not headless)
+        if isinstance(obj, EndpointSlice):
+            headless = LABEL_HEADLESS in labels
+            return service_of(obj) is not None and (self._keep_headless or not headless)
+        return True
+
+    def commit(self, listing: "Listing[T]") -> None:
+        """Make a finished listing the state (called by `Listing.commit`)."""
+        if listing.kind is Service:
+            services = cast("dict[ObjectKey, Service]", listing.objects)
+            self._update_services(services, self._services.keys() - services.keys())
+        elif listing.kind is EndpointSlice:
+            slices = cast("dict[ObjectKey, EndpointSlice]", listing.objects)
+            self._update_slices(slices, self._slices.keys() - slices.keys())
+        elif listing.kind is ServiceCIDR:
+            cidrs = cast("dict[ObjectKey, ServiceCIDR]", listing.objects)
+            self._update_service_cidrs(cidrs, self._service_cidrs.keys() - cidrs.keys())
+        else:
+            for node in cast("dict[ObjectKey, Node]", listing.objects).values():
+                self._put_node(node)
+        self._listed.add(listing.kind)
+        if not self._synced and {Service, EndpointSlice} <= self._listed:
+            self._synced = True
+            self._listener.synced()
+
+    def _put_node(self, node: Node) -> None:
+        if self._node is None or not unchanged(self._node, node):
+            self._node = node
+            self._listener.node_changed()
+
+    def _update_services(self, puts: Mapping[ObjectKey, Service], deletes: Iterable[ObjectKey]) -> None:
+        before = _update(self._services, puts, deletes)
+        for key in before:
+            self._listener.service_changed(key)
+
+    def _update_service_cidrs(self, puts: Mapping[ObjectKey, ServiceCIDR], deletes: Iterable[ObjectKey]) -> None:
+        if _update(self._service_cidrs, puts, deletes):
+            self._listener.service_cidrs_changed()
+
+    def _update_slices(self, puts: Mapping[ObjectKey, EndpointSlice], deletes: Iterable[ObjectKey]) -> None:
+        before = _update(self._slices, puts, deletes)
+        names_by_service: defaultdict[ObjectKey, set[str]] = defaultdict(set)
+        for key, held in before.items():
+            for version in (held, self._slices.get(key)):
+                service = service_of(version) if version is not None else None
+                if service is not None:
+                    names_by_service[service].add(key.name)
+        for service, names in names_by_service.items():
+            self._reindex(service, names)
+        for service in names_by_service:
+            self._listener.service_changed(service)
+
+    def _reindex(self, service: ObjectKey, changed_names: set[str]) -> None:
+        """Bring the slices of one service up to date after slices with these names changed."""
+        slices = [held for held in self._slices_by_service.get(service, ()) if held.metadata.name not in changed_names]
+        for name in changed_names:
+            latest = self._slices.get(ObjectKey(service.namespace, name))
+            if latest is not None and service_of(latest) == service:
+                slices.append(latest)
+        if slices:
+            self._slices_by_service[service] = tuple(sorted(slices, key=lambda held: held.metadata.name))
+        else:
+            self._slices_by_service.pop(service, None)
+
+
+class Listing(Generic[T]):
+    """A full list of one kind under construction.
+
+    Objects are reduced to their stored form as each page arrives: neither the memory nor the time of a long list
+    is spent at one moment.
+    """
+
+    def __init__(self, store: ClusterStore, kind: type[T], retention: Retention) -> None:
+        self.kind = kind
+        self.objects: dict[ObjectKey, T] = {}
+        self._store = store
+        self._retention = retention
+
+    def add(self, objects: Iterable[T]) -> None:
+        for obj in objects:
+            if self._store.admits(obj):
+                self.objects[key_of(obj)] = self._retention.retain(obj)
+
+    def discard(self, key: ObjectKey) -> None:
+        """The object was deleted while the list was being delivered."""
+        self.objects.pop(key, None)
+
+    def commit(self) -> None:
+        """Compare with what the store holds, take it over and tell the listener. Call once."""
+        self._store.commit(self)
+
+
+def _update(
+    held: dict[ObjectKey, K], puts: Mapping[ObjectKey, K], deletes: Iterable[ObjectKey]
+) -> dict[ObjectKey, K | None]:
+    """Apply the difference; what was held before for every key that really changed (None: it is new)."""
+    before: dict[ObjectKey, K | None] = {}
+    for key, latest in puts.items():
+        previous = held.get(key)
+        if previous is None or not unchanged(previous, latest):
+            before[key] = previous
+            held[key] = latest
+    for key in deletes:
+        gone = held.pop(key, None)
+        if gone is not None:
+            before[key] = gone
+    return before
