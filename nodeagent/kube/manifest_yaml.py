@@ -1,0 +1,231 @@
+"""YAML text as plain values with line numbers. What the values mean is decided elsewhere.
+
+Scalars are read as Kubernetes' own parser (sigs.k8s.io/yaml) reads them: YAML 1.1 booleans, no timestamps and no
+base-60 numbers, so ``2026-01-01T00:00:00Z`` stays text. A key that appears twice is an error, as it is for kubectl.
+An entry whose value is null is dropped: the API treats null and absent alike.
+
+PyYAML's C parser composes the nodes; the values are built here instead of by its constructors, which doubles the
+speed (10,000 services with 10 endpoints each: 2 s instead of 4 s) and keeps the nodes at hand for line numbers.
+"""
+
+import re
+from collections.abc import Generator, Iterator
+from functools import lru_cache
+
+import yaml
+from msgspec import Struct
+
+Value = bool | int | float | str | list["Value"] | dict[str, "Value"] | None
+
+MAX_DEPTH = 100
+
+_SEPARATOR = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_TRUE = frozenset(spelled for word in ("true", "yes", "on") for spelled in (word, word.capitalize(), word.upper()))
+_FALSE = frozenset(spelled for word in ("false", "no", "off") for spelled in (word, word.capitalize(), word.upper()))
+
+_PLAIN = "plain"
+_TAG = "tag:yaml.org,2002:"
+_STR = _TAG + "str"
+_TYPED = frozenset((_PLAIN, *(_TAG + name for name in ("null", "bool", "int", "float"))))
+
+
+class YamlFault(Struct, frozen=True):
+    """A document that cannot be read: the line (from 1) and the reason, in one line of text."""
+
+    line: int
+    reason: str
+
+
+class YamlDocument(Struct, frozen=True):
+    """One document: its value, and the node tree it was built from. `above`: lines of text before the tree's own."""
+
+    value: Value
+    node: yaml.Node
+    above: int
+
+    def line_of(self, path: str) -> int:
+        """The line (from 1) of what `path` (msgspec's spelling: ``$.spec.ports[0].port``) names, or its closest parent."""
+        node, line = self.node, self.node.start_mark.line
+        for field, index in _STEP.findall(path):
+            if field and isinstance(node, yaml.MappingNode):
+                found = next(((key, value) for key, value in node.value if key.value == field), None)
+                if found is None:
+                    break
+                line, node = found[0].start_mark.line, found[1]
+            elif index and isinstance(node, yaml.SequenceNode) and int(index) < len(node.value):
+                node = node.value[int(index)]
+                line = node.start_mark.line
+            else:
+                break
+        return self.above + line + 1
+
+
+def documents(text: str) -> Iterator[YamlDocument | YamlFault]:
+    """The documents of a stream, in order. After a broken one, reading goes on at the next ``---``.
+
+    A line of a document's content can not begin with ``---`` (YAML 1.1, c-forbidden), so that is a safe place.
+    """
+    start: int | None = 0
+    while start is not None:
+        above = text.count("\n", 0, start)
+        broken_at = yield from _documents(text[start:], above)
+        start = None if broken_at is None else _separator_after(text, start, broken_at)
+
+
+def _documents(text: str, above: int) -> Generator[YamlDocument | YamlFault, None, int | None]:
+    """The documents up to the end or to a syntax error, whose line (from 0) is returned then.
+
+    above: lines of the file before `text`.
+    """
+    loader: _Loader | None = None
+    line = 0
+    try:
+        loader = _Loader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            line = node.start_mark.line
+            try:
+                yield YamlDocument(_Builder().value(node), node, above)
+            except _UnreadableError as error:
+                yield YamlFault(above + error.line + 1, error.reason)
+            except RecursionError:
+                yield YamlFault(above + line + 1, "an alias contains itself")
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line if error.problem_mark is not None else line
+        yield YamlFault(above + line + 1, _one_line(error.problem or error.context or "not YAML"))
+        return above + line
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position)
+        yield YamlFault(above + line + 1, _one_line(f"{error.reason} (character {error.character!r})"))
+        return above + line
+    finally:
+        if loader is not None:
+            loader.dispose()
+    return None
+
+
+def _separator_after(text: str, start: int, line: int) -> int | None:
+    """Offset of the first ``---`` after offset `start` that is not above `line` (from 0); None when there is none."""
+    for found in _SEPARATOR.finditer(text, start + 1):
+        if text.count("\n", 0, found.start()) >= line:
+            return found.start()
+    return None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+class _UnreadableError(Exception):
+    def __init__(self, node: yaml.Node, reason: str) -> None:
+        super().__init__(reason)
+        self.line: int = node.start_mark.line
+        self.reason = reason
+
+
+class _Loader(yaml.CSafeLoader):
+    """Composes nodes; a plain scalar gets the tag `_PLAIN` and is interpreted when its value is built."""
+
+    depth = 0
+
+    def resolve(self, kind: type[yaml.Node], _value: str | None, implicit: tuple[bool, bool]) -> str:
+        if kind is yaml.ScalarNode:
+            return _PLAIN if implicit[0] else _STR
+        return _TAG + ("map" if kind is yaml.MappingNode else "seq")
+
+    def descend_resolver(self, _node: yaml.Node | None, _index: object) -> None:
+        """Called on the way into every node. The C composer recurses without a limit of its own and would crash."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise yaml.composer.ComposerError(None, None, "nested too deeply", None)
+
+    def ascend_resolver(self) -> None:
+        """Called on the way out of every node."""
+        self.depth -= 1
+
+
+class _Builder:
+    """Builds the value of one document; nodes that aliases share become one shared value."""
+
+    def __init__(self) -> None:
+        self._collections: dict[yaml.Node, Value] = {}
+
+    def value(self, node: yaml.Node) -> Value:
+        if isinstance(node, yaml.ScalarNode):
+            if node.tag == _PLAIN:
+                return plain_scalar(node.value)
+            return self._tagged(node)
+        built = self._collections.get(node)
+        if built is None:
+            built = self._mapping(node) if isinstance(node, yaml.MappingNode) else self._sequence(node)
+            self._collections[node] = built
+        return built
+
+    def _tagged(self, node: yaml.ScalarNode) -> Value:
+        if node.tag == _STR:
+            return str(node.value)
+        if node.tag in _TYPED:
+            return plain_scalar(node.value)
+        raise _UnreadableError(node, f"the tag {node.tag} means nothing here")
+
+    def _sequence(self, node: yaml.Node) -> Value:
+        if node.tag != _TAG + "seq":
+            raise _UnreadableError(node, f"the tag {node.tag} means nothing here")
+        return [self.value(entry) for entry in node.value]
+
+    def _mapping(self, node: yaml.MappingNode) -> Value:
+        if node.tag != _TAG + "map":
+            raise _UnreadableError(node, f"the tag {node.tag} means nothing here")
+        entries: dict[str, Value] = {}
+        merged: dict[str, Value] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise _UnreadableError(key, "a key must be text")
+            if key.value == "<<" and key.tag == _PLAIN:
+                merged = {**self._merged(value), **merged}
+            elif key.value in entries:
+                raise _UnreadableError(key, f"the key {key.value} appears twice")
+            else:
+                entries[key.value] = self.value(value)
+        return {key: value for key, value in {**merged, **entries}.items() if value is not None}
+
+    def _merged(self, node: yaml.Node) -> dict[str, Value]:
+        """What ``<<:`` brings in: of several mappings the earlier ones win."""
+        value = self.value(node)
+        mappings = value if isinstance(value, list) else [value]
+        merged: dict[str, Value] = {}
+        for mapping in mappings:
+            if not isinstance(mapping, dict):
+                raise _UnreadableError(node, "only mappings can be merged")
+            merged = {**mapping, **merged}
+        return merged
+
+
+@lru_cache(maxsize=1 << 15)
+def plain_scalar(text: str) -> bool | int | float | str | None:
+    """What an unquoted scalar means."""
+    if text in _NULL:
+        return None
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if text[0] not in "+-.0123456789" or len(text) > 64:
+        return text
+    if _INT.fullmatch(text):
+        return _integer(text)
+    return float(text.replace("_", "")) if _FLOAT.fullmatch(text) else text
+
+
+def _integer(text: str) -> int | str:
+    """A number in base 2, 8 (``017`` or ``0o17``), 10 or 16; text when a digit does not fit the base."""
+    digits = text.replace("_", "").lstrip("+-")
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+    try:
+        number = int(digits, 8 if octal else 0)
+    except ValueError:
+        return text
+    return -number if text[0] == "-" else number
