@@ -1,0 +1,174 @@
+"""What can go wrong between the agent and the API server. The class says who must act.
+
+    KubeError
+    ├── OperatorError             a person must change a file, a credential or a permission
+    │   ├── KubeconfigError       the file says something that cannot be used
+    │   └── CredentialsError      a token file or exec plugin did not give a credential
+    ├── ServerUnreachableError    the environment: no connection, or it broke; try again
+    ├── MalformedAnswerError      the other side does not speak the Kubernetes API (a proxy's error page, say)
+    └── StatusError               the server answered with a status
+        ├── UnauthorizedError     401: the credential is not accepted; a person must act
+        ├── ForbiddenError        403: a role binding is missing; a person must act
+        ├── NotServedError        404: the server has no such resource
+        ├── RejectedError         any other 4xx: the server understood and will not; we must ask differently
+        ├── ExpiredError          410: the state asked for is too old; list again
+        ├── NotYetReachedError    504: the server has not caught up to the version asked for; wait
+        ├── ThrottledError        429: wait
+        └── ServerFailedError     5xx: the server's trouble; try again
+
+Pure: no I/O here.
+"""
+
+from msgspec import DecodeError, Struct
+from msgspec.json import Decoder
+
+
+class KubeError(Exception):
+    """Root of the tree; `str` is one line for a person."""
+
+
+class OperatorError(KubeError):
+    pass
+
+
+class KubeconfigError(OperatorError):
+    """`str` names the file and the field."""
+
+
+class CredentialsError(OperatorError):
+    pass
+
+
+class ServerUnreachableError(KubeError):
+    pass
+
+
+class MalformedAnswerError(KubeError):
+    pass
+
+
+class StatusCause(Struct, frozen=True):
+    reason: str | None = None
+    message: str | None = None
+
+
+class StatusDetails(Struct, frozen=True, rename="camel"):
+    causes: tuple[StatusCause, ...] | None = None
+    retry_after_seconds: int | None = None
+
+
+class Status(Struct, frozen=True):
+    """metav1.Status: the body of an error answer, and the object of an ERROR watch event."""
+
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: StatusDetails | None = None
+
+    @property
+    def retry_after_s(self) -> float | None:
+        seconds = self.details.retry_after_seconds if self.details else None
+        return float(seconds) if seconds else None
+
+    @property
+    def is_too_large_resource_version(self) -> bool:
+        """Whether the server lags behind the version asked for (k8s.io/apiserver storage/errors.go).
+
+        Servers from before 1.20 give no cause, only the message.
+        """
+        causes = (self.details.causes if self.details else None) or ()
+        if any(cause.reason == "ResourceVersionTooLarge" for cause in causes):
+            return True
+        return "Too large resource version" in (self.message or "")
+
+
+class StatusError(KubeError):
+    """code: the HTTP status; retry_after_s: seconds the server wants to be left alone, None when it does not say."""
+
+    def __init__(self, code: int, message: str, *, reason: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(f"{code} {reason}: {message}" if reason else f"{code}: {message}")
+        self.code = code
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+
+
+class UnauthorizedError(StatusError):
+    pass
+
+
+class ForbiddenError(StatusError):
+    pass
+
+
+class NotServedError(StatusError):
+    pass
+
+
+class RejectedError(StatusError):
+    pass
+
+
+class ExpiredError(StatusError):
+    pass
+
+
+class NotYetReachedError(StatusError):
+    pass
+
+
+class ThrottledError(StatusError):
+    pass
+
+
+class ServerFailedError(StatusError):
+    pass
+
+
+_CLASS_BY_CODE = {
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotServedError,
+    410: ExpiredError,
+    429: ThrottledError,
+}
+_status_decoder = Decoder(Status)
+
+
+def status_of(body: bytes) -> Status:
+    """The Status in `body`; an empty one when there is none (a 404 of an unknown path is plain text)."""
+    try:
+        return _status_decoder.decode(body)
+    except (DecodeError, UnicodeDecodeError, RecursionError):
+        return Status()
+
+
+def status_error(code: int, body: bytes, retry_after: str | None = None) -> StatusError:
+    """The error of an answer with HTTP status `code`; `retry_after` is the header, used when it is in seconds."""
+    status = status_of(body)
+    header_s = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
+    message = status.message or first_line(body) or "no message"
+    return _error(code, status, message, header_s or status.retry_after_s)
+
+
+def event_error(status: Status) -> StatusError:
+    """The error that an ERROR watch event carries."""
+    return _error(status.code or 500, status, status.message or "no message", status.retry_after_s)
+
+
+def first_line(body: bytes, limit: int = 200) -> str:
+    """The start of an answer that is not a Status, fit for a log line."""
+    lines = body[: 4 * limit].decode("utf-8", "replace").strip().splitlines()
+    return lines[0][:limit] if lines else ""
+
+
+def _error(code: int, status: Status, message: str, retry_after_s: float | None) -> StatusError:
+    error_class: type[StatusError]
+    if status.reason in {"Expired", "Gone"}:
+        error_class = ExpiredError
+    elif status.is_too_large_resource_version:
+        error_class = NotYetReachedError
+    elif code in _CLASS_BY_CODE:
+        error_class = _CLASS_BY_CODE[code]
+    else:
+        error_class = ServerFailedError if code >= 500 else RejectedError
+    return error_class(code, message, reason=status.reason or "", retry_after_s=retry_after_s)

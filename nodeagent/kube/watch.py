@@ -1,0 +1,357 @@
+"""The list/watch protocol of the Kubernetes API, without I/O.
+
+Rule 1: what to ask next, and what an answer means, is decided in this file and nowhere else.
+
+    STREAMING ──initial-events-end──▶ WATCHING ◀──last page── LISTING
+        │                                │                       ▲
+        └── refused, closed or silent ───┼───────────────────────┘
+                                         └── 410 ──▶ STREAMING, or LISTING if the server has refused to stream
+
+The caller asks `next_request`, performs it, and hands over what comes back: the body of a list (`receive_page`), pieces
+of a watch (`receive_bytes`), how a watch ended (`stream_ended`), or a refusal (`refused`). A full list is delivered as
+`Listed` events, closed by `Completed`; after that come `Put` and `Gone`. A request with `starts_list` says that all
+`Listed` so far without a `Completed` are void.
+
+References: KEP-3157 (streaming lists), KEP-956 (bookmarks), k8s.io/apimachinery types.go (ListOptions).
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from typing import Generic
+
+import msgspec
+from msgspec import Struct
+
+from nodeagent.kube.decode import UNREADABLE, O, ObjectDecoder, Undecodable, WatchEvent
+from nodeagent.kube.errors import (
+    ExpiredError,
+    ForbiddenError,
+    KubeError,
+    MalformedAnswerError,
+    NotServedError,
+    NotYetReachedError,
+    RejectedError,
+    StatusError,
+    ThrottledError,
+    UnauthorizedError,
+    event_error,
+    first_line,
+    status_of,
+)
+from nodeagent.model.names import ObjectKey
+
+ANNOTATION_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+PAGE_SIZE = 500
+
+LOST_STREAMS_LIMIT = 3
+"""Initial streams that may break off in a row before pages, which can be resumed, are asked for instead."""
+
+NOT_YET_REACHED_LIMIT = 5
+"""How often the server may lag behind our version before we take it that history was rewritten (a restored etcd)."""
+
+Parameters = tuple[tuple[str, str], ...]
+
+
+class Request(Struct, frozen=True):
+    """A GET of the resource's collection. `stream`: the answer is a watch, otherwise it is one page of a list.
+
+    `awaits_initial_state`: until `Completed` the stream must not fall silent for long: a server that does not know
+    streaming lists sends everything and then never the closing bookmark.
+    """
+
+    parameters: Parameters
+    stream: bool
+    starts_list: bool = False
+    awaits_initial_state: bool = False
+
+
+class Listed(Struct, Generic[O], frozen=True):
+    """Objects that belong to the full list being delivered."""
+
+    objects: list[O]
+    undecodable: list[Undecodable]
+
+
+class Unlisted(Struct, frozen=True):
+    """The object was deleted while the full list was being delivered."""
+
+    key: ObjectKey
+
+
+class Completed(Struct, frozen=True):
+    """The full list is complete."""
+
+    resource_version: str
+
+
+class Put(Struct, Generic[O], frozen=True):
+    """The object exists and this is its latest version."""
+
+    object: O
+
+
+class Gone(Struct, frozen=True):
+    """The object does not exist any more."""
+
+    key: ObjectKey
+
+
+class Spoiled(Struct, frozen=True):
+    """The latest version of an object cannot be decoded."""
+
+    undecodable: Undecodable
+
+
+class Failed(Struct, frozen=True):
+    """The watch is of no more use; the caller closes it and acts on `error` (log, wait), then asks `next_request`."""
+
+    error: KubeError
+
+
+Event = Listed[O] | Unlisted | Completed | Put[O] | Gone | Spoiled | Failed
+
+
+class StreamEnd(Enum):
+    """How a watch ended: the server closed it in order, the connection broke, or it was silent for too long."""
+
+    CLOSED = "closed"
+    LOST = "lost"
+    SILENT = "silent"
+
+
+class Retry(Enum):
+    """When to perform the next request."""
+
+    AT_ONCE = "at once"
+    BACK_OFF = "back off"
+
+
+class _Phase(Enum):
+    STREAMING = "streaming"
+    LISTING = "listing"
+    WATCHING = "watching"
+
+
+class LineSplitter:
+    """Lines from pieces of any size, in time linear in the bytes however long a line is."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes, without line ends; empty lines are left out."""
+        first, *others = data.split(b"\n")
+        self._pieces.append(first)
+        if not others:
+            return []
+        lines = [b"".join(self._pieces), *others[:-1]]
+        self._pieces = [others[-1]]
+        return [line for line in lines if line.strip()]
+
+
+class ListWatch(Generic[O]):
+    """List and watch of one resource: what to ask next, and what the answers mean.
+
+    selectors: ``(("labelSelector", "…"), ("fieldSelector", "…"))``; the last is given up first when the server
+    refuses them, so the caller must filter as well.
+    """
+
+    def __init__(
+        self, decoder: ObjectDecoder[O], selectors: Sequence[tuple[str, str]] = (), *, streaming: bool = True
+    ) -> None:
+        self._decoder = decoder
+        self._selectors = tuple(selectors)
+        self._streaming = streaming
+        self._events = msgspec.json.Decoder(WatchEvent)
+        self._phase = _Phase.STREAMING if streaming else _Phase.LISTING
+        self._lines = LineSplitter()
+        self._resource_version = ""
+        self._continue = ""
+        self._paged = True
+        self._lost_streams = 0
+        self._not_yet_reached = 0
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the full list has been delivered and changes are being followed."""
+        return self._phase is _Phase.WATCHING
+
+    def next_request(self, timeout_s: int) -> Request:
+        """What to ask now; a watch is asked to end after `timeout_s` seconds."""
+        if self._phase is _Phase.LISTING:
+            return self._page_request()
+        self._lines = LineSplitter()
+        watch: Parameters = (("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", str(timeout_s)))
+        if self._phase is _Phase.WATCHING:
+            version = ("resourceVersion", self._resource_version)
+            return Request((*self._selectors, *watch, version), stream=True)
+        initial = (("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
+        return Request((*self._selectors, *watch, *initial), stream=True, starts_list=True, awaits_initial_state=True)
+
+    def receive_page(self, body: bytes) -> Iterator[Event[O]]:
+        """The answer to a list request. Consume the iterator before anything else is asked.
+
+        Raises MalformedAnswerError when the body is no list; the same page is asked for again.
+        """
+        meta, batches = self._decoder.list_page(body)
+        if not meta.resource_version:
+            raise MalformedAnswerError(f"a list without resourceVersion: {first_line(body)}")
+        continue_token = meta.continue_token or ""
+        if continue_token and continue_token == self._continue:
+            raise MalformedAnswerError("a page of a list that names itself as the next page")
+        for batch in batches:
+            yield Listed(batch.objects, batch.undecodable)
+        self._continue = continue_token
+        if not continue_token:
+            self._start_watching(meta.resource_version)
+            yield Completed(meta.resource_version)
+
+    def receive_bytes(self, data: bytes) -> list[Event[O]]:
+        """The next piece of a watch. Nothing follows a `Failed`."""
+        events: list[Event[O]] = []
+        for line in self._lines.feed(data):
+            event = self._receive_line(line)
+            if event is not None:
+                events.append(event)
+            if isinstance(event, Failed):
+                break
+        return events
+
+    def stream_ended(self, end: StreamEnd) -> Retry:
+        """The watch is over. A line it was in the middle of is void: the next watch sends the event again."""
+        if self._phase is not _Phase.STREAMING:
+            return Retry.AT_ONCE if end is StreamEnd.CLOSED else Retry.BACK_OFF
+        self._lost_streams += 1
+        if end is StreamEnd.LOST and self._lost_streams < LOST_STREAMS_LIMIT:
+            return Retry.BACK_OFF
+        return self._give_up_streaming()
+
+    def refused(self, error: KubeError) -> Retry:
+        """The request was not answered, or with an error status."""
+        if self._phase is _Phase.STREAMING:
+            return self._streaming_refused(error)
+        if isinstance(error, ExpiredError):
+            self._relist(paged=not self._continue)
+        elif isinstance(error, NotYetReachedError):
+            self._count_not_yet_reached()
+        elif isinstance(error, RejectedError) and error.code == 400:
+            return self._simplify()
+        elif isinstance(error, NotServedError) and self._phase is _Phase.WATCHING:
+            self._relist()
+        return Retry.BACK_OFF
+
+    def _streaming_refused(self, error: KubeError) -> Retry:
+        """Pages are asked for when the server does not want to stream; trouble of the moment says nothing of that."""
+        refuses = isinstance(error, StatusError) and (error.code < 500 or error.code == 501)
+        if refuses and not _is_about_access_or_load(error):
+            return self._give_up_streaming()
+        return Retry.BACK_OFF
+
+    def _page_request(self) -> Request:
+        parameters: Parameters = self._selectors
+        if self._paged:
+            parameters = (*parameters, ("limit", str(PAGE_SIZE)))
+        if self._continue:
+            return Request((*parameters, ("continue", self._continue)), stream=False)
+        return Request(parameters, stream=False, starts_list=True)
+
+    def _receive_line(self, line: bytes) -> Event[O] | None:
+        try:
+            event = self._events.decode(line)
+        except UNREADABLE as error:
+            self._relist()
+            return Failed(MalformedAnswerError(f"not a watch event: {error}: {first_line(line)}"))
+        if event.type == "ERROR":
+            return self._receive_error(bytes(event.object))
+        self._not_yet_reached = 0
+        if event.type == "BOOKMARK":
+            return self._receive_bookmark(event)
+        if event.type == "DELETED":
+            return self._receive_deletion(event)
+        if event.type in {"ADDED", "MODIFIED"}:
+            return self._receive_object(event)
+        return None
+
+    def _receive_object(self, event: WatchEvent) -> Event[O]:
+        obj = self._decoder.object(event.object)
+        initial = self._phase is _Phase.STREAMING
+        if isinstance(obj, Undecodable):
+            self._advance(self._decoder.identity(event.object)[1].resource_version)
+            return Listed([], [obj]) if initial else Spoiled(obj)
+        self._advance(obj.metadata.resource_version)
+        return Listed([obj], []) if initial else Put(obj)
+
+    def _receive_deletion(self, event: WatchEvent) -> Event[O] | None:
+        key, meta = self._decoder.identity(event.object)
+        self._advance(meta.resource_version)
+        if key is None:
+            return None
+        return Unlisted(key) if self._phase is _Phase.STREAMING else Gone(key)
+
+    def _receive_bookmark(self, event: WatchEvent) -> Event[O] | None:
+        meta = self._decoder.identity(event.object)[1]
+        self._advance(meta.resource_version)
+        ends = (meta.annotations or {}).get(ANNOTATION_INITIAL_EVENTS_END) == "true"
+        if self._phase is _Phase.STREAMING and ends and meta.resource_version:
+            self._start_watching(meta.resource_version)
+            return Completed(meta.resource_version)
+        return None
+
+    def _receive_error(self, raw: bytes) -> Event[O]:
+        """An ERROR event ends a watch. Only where its cause is known to pass is the version kept."""
+        error = event_error(status_of(raw))
+        if self._phase is _Phase.STREAMING:
+            if not _is_about_access_or_load(error):
+                self._give_up_streaming()
+        elif isinstance(error, NotYetReachedError):
+            self._count_not_yet_reached()
+        elif not _is_about_access_or_load(error):
+            self._relist()
+        return Failed(error)
+
+    def _advance(self, resource_version: str) -> None:
+        """Initial events carry the versions of their objects, which are no place in history."""
+        if resource_version and self._phase is _Phase.WATCHING:
+            self._resource_version = resource_version
+
+    def _start_watching(self, resource_version: str) -> None:
+        self._phase = _Phase.WATCHING
+        self._resource_version = resource_version
+        self._continue = ""
+        self._paged = True
+        self._lost_streams = 0
+        self._not_yet_reached = 0
+
+    def _relist(self, *, paged: bool = True) -> None:
+        """Start over with a full list; in one piece when pages were too slow for the server's history."""
+        self._phase = _Phase.STREAMING if self._streaming else _Phase.LISTING
+        self._continue = ""
+        self._paged = paged
+        self._not_yet_reached = 0
+
+    def _give_up_streaming(self) -> Retry:
+        self._streaming = False
+        self._relist()
+        return Retry.AT_ONCE
+
+    def _count_not_yet_reached(self) -> None:
+        self._not_yet_reached += 1
+        if self._not_yet_reached >= NOT_YET_REACHED_LIMIT:
+            self._relist()
+
+    def _simplify(self) -> Retry:
+        """A 400: the server may not know our continue token any more, or not our selectors."""
+        if self._continue:
+            self._relist(paged=False)
+            return Retry.AT_ONCE
+        if self._selectors:
+            self._selectors = self._selectors[:-1]
+            self._relist()
+            return Retry.AT_ONCE
+        self._relist()
+        return Retry.BACK_OFF
+
+
+def _is_about_access_or_load(error: KubeError) -> bool:
+    """Whether the answer says nothing about what was asked."""
+    return isinstance(error, ThrottledError | UnauthorizedError | ForbiddenError)
