@@ -1,0 +1,47 @@
+"""What can go wrong between us and the kernel, by who must act.
+
+DataplaneError
+├── NotPermitted      no CAP_NET_ADMIN here, or another process owns our table: the operator
+├── Unsupported       the kernel lacks something we need: the operator, with a newer kernel
+├── CommitRejected    the kernel refused a transaction; nothing of it was applied: we repair and retry
+└── KernelUnclear     lost replies or an inconsistent dump: we read back and retry
+"""
+
+from dataclasses import dataclass
+
+
+class DataplaneError(Exception):
+    """Base of everything the dataplane raises on purpose."""
+
+
+class NotPermitted(DataplaneError):
+    """The kernel says EPERM."""
+
+
+class Unsupported(DataplaneError):
+    """The kernel does not know something the table needs; the text names it."""
+
+
+class KernelUnclear(DataplaneError):
+    """What the kernel holds is not known; read it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """One refused operation: what it was about, the errno, and for elements the set and the key at fault."""
+
+    about: str
+    errno: int
+    reason: str
+    set: str = ""
+    key: bytes | None = None
+
+
+class CommitRejected(DataplaneError):
+    """A batch was refused as a whole; `rejections` has every operation at fault, in order."""
+
+    def __init__(self, rejections: tuple[Rejection, ...]) -> None:
+        self.rejections = rejections
+        shown = "; ".join(f"{item.about}: {item.reason}" for item in rejections[:3])
+        more = f" (and {len(rejections) - 3} more)" if len(rejections) > 3 else ""
+        super().__init__(f"the kernel rejected {shown}{more}")

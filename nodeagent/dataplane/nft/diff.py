@@ -1,0 +1,68 @@
+"""Wanted minus programmed (pure): the one difference that incremental passes, restarts and repairs use."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.dataplane.nft.image import Elements, TableImage
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """Elements to write and keys to remove, by set. A key whose value changes is in both: the kernel has no replace."""
+
+    puts: dict[str, Elements] = field(default_factory=dict)
+    deletes: dict[str, list[bytes]] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.puts and not self.deletes
+
+    @property
+    def touched(self) -> int:
+        """How many different elements change."""
+        names = self.puts.keys() | self.deletes.keys()
+        return sum(len(self.puts.get(name, {}).keys() | set(self.deletes.get(name, ()))) for name in names)
+
+
+def diff_images(wanted: TableImage, programmed: TableImage) -> Delta:
+    """Everything that differs in the sets of `wanted`."""
+    keys = {
+        name: elements.keys() | programmed.get(name, {}).keys()
+        for name, elements in wanted.items()
+        if elements != programmed.get(name, {})
+    }
+    return diff_keys(keys, wanted, programmed)
+
+
+def diff_keys(keys: Mapping[str, Iterable[bytes]], wanted: TableImage, programmed: TableImage) -> Delta:
+    """What differs at the given keys."""
+    puts: dict[str, Elements] = {}
+    deletes: dict[str, list[bytes]] = {}
+    for name, names_keys in keys.items():
+        want_in, have_in = wanted[name], programmed.get(name, {})
+        put: Elements = {}
+        delete: list[bytes] = []
+        for key in names_keys:
+            want, have = want_in.get(key), have_in.get(key)
+            if want == have:
+                continue
+            if have is not None:
+                delete.append(key)
+            if want is not None:
+                put[key] = want
+        if put:
+            puts[name] = put
+        if delete:
+            deletes[name] = delete
+    return Delta(puts, deletes)
+
+
+def apply_delta(image: TableImage, delta: Delta) -> None:
+    """Bring `image` to the state after `delta` (law: apply(diff(a, b), b) == a)."""
+    for name, keys in delta.deletes.items():
+        elements = image[name]
+        for key in keys:
+            elements.pop(key, None)
+    for name, elements in delta.puts.items():
+        image[name].update(elements)

@@ -1,0 +1,70 @@
+"""The content of a table's sets and maps, as bytes: what is wanted and what is programmed have this one form.
+
+A key is the concatenation of its fields as the kernel's registers hold them (each padded to four bytes; a lone field
+unpadded). In an interval set a key is first ‖ last, both inclusive. Values of maps likewise; of sets, empty.
+Read-back yields the same form as rendering, so restart, drift repair and diff are one dictionary difference.
+"""
+
+import struct
+from collections.abc import Iterable
+from ipaddress import ip_network
+
+from nodeagent.model.addresses import Family, Protocol, pack_address
+
+Elements = dict[bytes, bytes]
+TableImage = dict[str, Elements]
+
+_PORT_PAD = struct.Struct(">H2x")
+_PROTOCOL_PAD = struct.Struct("B3x")
+_NATIVE = struct.Struct("=I")
+
+
+def packed_protocol(protocol: Protocol) -> bytes:
+    """An inet_proto field of a concatenation."""
+    return _PROTOCOL_PAD.pack(protocol)
+
+
+def packed_port(port: int) -> bytes:
+    """An inet_service field of a concatenation."""
+    return _PORT_PAD.pack(port)
+
+
+def packed_class(number: int) -> bytes:
+    """A classid field (native byte order, as skb->priority)."""
+    return _NATIVE.pack(number)
+
+
+def class_of(value: bytes) -> int:
+    """The number of a classid field."""
+    number: int = _NATIVE.unpack(value)[0]
+    return number
+
+
+def frontend_key(address: str, protocol: Protocol, port: int) -> bytes:
+    """daddr . l4proto . dport"""
+    return pack_address(address) + _PROTOCOL_PAD.pack(protocol) + _PORT_PAD.pack(port)
+
+
+def node_port_key(protocol: Protocol, port: int) -> bytes:
+    """l4proto . dport"""
+    return _PROTOCOL_PAD.pack(protocol) + _PORT_PAD.pack(port)
+
+
+def endpoint_value(address: str, port: int) -> bytes:
+    """address . port"""
+    return pack_address(address) + _PORT_PAD.pack(port)
+
+
+def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
+    """The CIDRs of one family as interval elements (the caller gives none that overlap)."""
+    elements: Elements = {}
+    for cidr in cidrs:
+        network = ip_network(cidr)
+        if (network.version == 4) == (family is Family.IPV4):
+            elements[network.network_address.packed + network.broadcast_address.packed] = b""
+    return elements
+
+
+def empty_image(names: Iterable[str]) -> TableImage:
+    """An image in which every set exists and is empty."""
+    return {name: {} for name in names}

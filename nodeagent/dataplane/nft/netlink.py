@@ -1,0 +1,196 @@
+"""One nf_tables netlink socket: commit a transaction, dump objects, read the ruleset generation.
+
+The socket is the owner of an owned table, so the agent has exactly one per process for as long as it lives. It is
+close-on-exec (Python's default): a child that held it would keep the table owned.
+"""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection
+from nodeagent.dataplane.nft import attributes as nl
+from nodeagent.dataplane.nft.transaction import GETGEN, SUBSYSTEM, Message, Transaction
+
+NETLINK_NETFILTER: Final = 12
+SOL_NETLINK: Final = 270
+NETLINK_CAP_ACK: Final = 10
+NETLINK_EXT_ACK: Final = 11
+SO_SNDBUFFORCE: Final = 32
+SO_RCVBUFFORCE: Final = 33
+ACK_TLVS: Final = 0x200
+ATTR_OFFSET: Final = 2
+
+RECEIVE_BYTES: Final = 1 << 16
+"""A dump's datagrams have up to 32 kB; a smaller buffer would cut them without an error."""
+REPLY_BUFFER: Final = 8 << 20
+REPLY_SECONDS: Final = 60.0
+_ERROR = struct.Struct("=i")
+
+
+class NetlinkSocket:
+    """Blocking; a call ends when the kernel has answered. Big transactions belong in a worker thread.
+
+    Raises NotPermitted when the process may not use nf_tables at all.
+    """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
+        self._socket.bind((0, 0))
+        self._socket.settimeout(REPLY_SECONDS)
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_CAP_ACK, 1)
+        self._socket.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
+        self._force_buffer(SO_RCVBUFFORCE, socket.SO_RCVBUF, REPLY_BUFFER)
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._seq = 0
+        self._send_bytes = 0
+
+    def close(self) -> None:
+        """Give up the socket, and with it the ownership of owned tables."""
+        self._socket.close()
+
+    def commit(self, transaction: Transaction) -> None:
+        """Apply all of a transaction, or nothing.
+
+        Raises CommitRejected with every operation at fault, NotPermitted, or KernelUnclear when the answer was lost
+        (the caller reads back).
+        """
+        if transaction.empty:
+            return
+        first = self._reserve(len(transaction.messages) + 2)
+        batch = transaction.encode(first)
+        self._make_room(len(batch))
+        try:
+            self._socket.sendall(batch)
+            rejections = self._replies(first, transaction.messages)
+        except TimeoutError as error:
+            raise KernelUnclear(f"no answer to a transaction within {REPLY_SECONDS:.0f} s") from error
+        except OSError as error:
+            if error.errno == errno.EMSGSIZE:
+                raise KernelUnclear(f"a transaction of {len(batch)} bytes does not fit net.core.wmem_max") from error
+            raise KernelUnclear(f"netlink: {error.strerror}") from error
+        if rejections:
+            if all(item.errno == errno.EPERM for item in rejections):
+                raise NotPermitted(f"{rejections[0].about}: operation not permitted")
+            raise CommitRejected(tuple(rejections))
+
+    def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[tuple[int, memoryview]]:
+        """(res_id, attributes) of every object; the memory is valid only until the next step.
+
+        Raises FileNotFoundError when the table or set is not there, KernelUnclear when the kernel says that the dump
+        was interrupted.
+        """
+        seq = self._reserve(1)
+        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, nl.NLM_F_REQUEST | nl.NLM_F_DUMP, seq, family, 0, body))
+        while True:
+            for received in self._receive():
+                if received.seq != seq:
+                    continue
+                if received.flags & 0x10:
+                    raise KernelUnclear("a dump was interrupted by a change")
+                if received.kind == nl.NLMSG_DONE:
+                    return
+                if received.kind == nl.NLMSG_ERROR:
+                    _raise_errno(-_ERROR.unpack_from(received.body)[0])
+                yield int.from_bytes(received.body[2:4], "big"), received.body[nl.GENMSG_LENGTH :]
+
+    def get(self, kind: int, family: int, body: bytes) -> memoryview:
+        """The attributes of one object. Raises FileNotFoundError when there is none."""
+        seq = self._reserve(1)
+        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, nl.NLM_F_REQUEST, seq, family, 0, body))
+        while True:
+            for received in self._receive():
+                if received.seq != seq:
+                    continue
+                if received.kind == nl.NLMSG_ERROR:
+                    _raise_errno(-_ERROR.unpack_from(received.body)[0])
+                return memoryview(bytes(received.body[nl.GENMSG_LENGTH :]))
+
+    def generation(self) -> int:
+        """The ruleset generation of this network namespace: any change of any table raises it (21 µs)."""
+        attributes = nl.attribute_map(self.get(GETGEN, 0, b""))
+        return int.from_bytes(attributes[1], "big")
+
+    def _reserve(self, count: int) -> int:
+        first = self._seq + 1
+        if first + count >= 1 << 32:
+            first = 1
+        self._seq = first + count
+        return first
+
+    def _receive(self) -> Iterator[nl.Received]:
+        size = self._socket.recv_into(self._buffer)
+        return nl.split_messages(self._buffer[:size])
+
+    def _replies(self, first: int, messages: list[Message]) -> list[Rejection]:
+        """Errors until the last operation is answered, or the batch itself is refused.
+
+        Replies of anything older on the socket are ignored. A commit that fails after all operations were accepted
+        is reported on the batch's own sequence number.
+        """
+        rejections: list[Rejection] = []
+        last = first + len(messages)
+        while True:
+            for received in self._receive():
+                if received.kind != nl.NLMSG_ERROR or not first <= received.seq <= last:
+                    continue
+                code = -_ERROR.unpack_from(received.body)[0]
+                if received.seq == first:
+                    rejections.append(Rejection("the batch", code, os.strerror(code)))
+                    return rejections
+                if code:
+                    rejections.append(_rejection(messages[received.seq - first - 1], code, received))
+                if received.seq == last:
+                    return rejections
+
+    def _make_room(self, size: int) -> None:
+        """A batch cannot span datagrams, so the send buffer must hold all of it (twice: the kernel's bookkeeping)."""
+        wanted = max(2 * size, 1 << 20)
+        if wanted > self._send_bytes:
+            self._force_buffer(SO_SNDBUFFORCE, socket.SO_SNDBUF, wanted)
+            self._send_bytes = wanted
+
+    def _force_buffer(self, force: int, plain: int, size: int) -> None:
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, force, size)
+        except PermissionError:
+            self._socket.setsockopt(socket.SOL_SOCKET, plain, size)
+
+
+def _rejection(item: Message, code: int, received: nl.Received) -> Rejection:
+    """Names the element at fault where the kernel's extended acknowledgement has the offset of the bad attribute."""
+    key = None
+    offset = _error_offset(received)
+    if item.keys and offset is not None:
+        elements_start = nl.HEADER_LENGTH + nl.GENMSG_LENGTH
+        for kind, payload in nl.attributes(memoryview(item.body)):
+            elements_start += 4
+            if kind == 3:
+                stride = len(payload) // len(item.keys)
+                index = (offset - elements_start) // stride
+                if 0 <= index < len(item.keys):
+                    key = item.keys[index]
+                break
+            elements_start += len(payload) + 3 & ~3
+    elif len(item.keys) == 1:
+        key = item.keys[0]
+    return Rejection(item.about, code, os.strerror(code), item.set, key)
+
+
+def _error_offset(received: nl.Received) -> int | None:
+    if not received.flags & ACK_TLVS:
+        return None
+    attributes = nl.attribute_map(received.body[4 + nl.HEADER_LENGTH :])
+    offset = attributes.get(ATTR_OFFSET)
+    return None if offset is None else int(struct.unpack("=I", offset)[0])
+
+
+def _raise_errno(code: int) -> None:
+    if code == errno.ENOENT:
+        raise FileNotFoundError(code, os.strerror(code))
+    if code == errno.EPERM:
+        raise NotPermitted("nf_tables: operation not permitted")
+    raise KernelUnclear(f"netlink: {os.strerror(code)}")
