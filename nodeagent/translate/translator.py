@@ -1,0 +1,99 @@
+"""All services, incrementally: translate what is dirty, settle conflicts, tell what changed."""
+
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+
+from nodeagent.model.frontend import ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice, Service
+from nodeagent.model.snapshot import Snapshot
+from nodeagent.translate.conflicts import Claims
+from nodeagent.translate.context import Context
+from nodeagent.translate.services import translate_service
+
+_Inputs = tuple[Service, tuple[EndpointSlice, ...]]
+
+
+class Translator:
+    """What every Service wants on this node, kept up to date.
+
+    Law: after any sequence of updates `states` equals that of a new Translator that saw only the last snapshot,
+    provided every key that differs between two snapshots was dirty (or `dirty` was None).
+    """
+
+    def __init__(self) -> None:
+        self._context: Context | None = None
+        self._inputs: dict[ObjectKey, _Inputs] = {}
+        self._wanted: dict[ObjectKey, ServiceState] = {}
+        self._states: dict[ObjectKey, ServiceState] = {}
+        self._claims = Claims()
+
+    @property
+    def states(self) -> Mapping[ObjectKey, ServiceState]:
+        """The state of every service that wants anything (or has a problem), conflicts resolved. A live view."""
+        return MappingProxyType(self._states)
+
+    def update(
+        self, snapshot: Snapshot, dirty: Collection[ObjectKey] | None, context: Context
+    ) -> Mapping[ObjectKey, ServiceState | None]:
+        """Take in the services that may have changed (None: any) and return the states that did (None: gone).
+
+        A service whose objects are the identical ones as before is not translated again. A context that differs
+        from the last one makes every service dirty.
+        """
+        fresh = context != self._context
+        self._context = context
+        keys: Iterable[ObjectKey] = dirty if dirty is not None else ()
+        if fresh or dirty is None:
+            keys = dict.fromkeys((*self._inputs, *snapshot.services))
+        unsettled: set[ObjectKey] = set()
+        for key in keys:
+            if self._translate(key, snapshot, context, fresh):
+                unsettled.add(key)
+                unsettled |= self._claims.update(key, self._wanted.get(key))
+        return self._settle(unsettled)
+
+    def _translate(self, key: ObjectKey, snapshot: Snapshot, context: Context, fresh: bool) -> bool:
+        """Bring what one service wants up to date; whether that made a difference."""
+        service = snapshot.services.get(key)
+        before = self._wanted.get(key)
+        if service is None:
+            self._inputs.pop(key, None)
+            self._wanted.pop(key, None)
+            return before is not None
+        slices = tuple(snapshot.slices_of(key))
+        known = self._inputs.get(key)
+        if not fresh and known is not None and _identical(known, service, slices):
+            return False
+        self._inputs[key] = (service, slices)
+        wanted = translate_service(service, slices, context)
+        if wanted == before:
+            return False
+        if wanted.cluster_ips or wanted.frontends or wanted.problems:
+            self._wanted[key] = wanted
+            return True
+        self._wanted.pop(key, None)
+        return before is not None
+
+    def _settle(self, keys: Iterable[ObjectKey]) -> dict[ObjectKey, ServiceState | None]:
+        changed: dict[ObjectKey, ServiceState | None] = {}
+        for key in keys:
+            wanted = self._wanted.get(key)
+            before = self._states.get(key)
+            after = self._claims.resolve(wanted) if wanted is not None else None
+            if after == before:
+                continue
+            changed[key] = after
+            if after is None:
+                del self._states[key]
+            else:
+                self._states[key] = after
+        return changed
+
+
+def _identical(known: _Inputs, service: Service, slices: tuple[EndpointSlice, ...]) -> bool:
+    return (
+        known[0] is service
+        and len(known[1]) == len(slices)
+        and all(old is new for old, new in zip(known[1], slices, strict=True))
+    )
