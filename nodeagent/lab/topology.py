@@ -1,0 +1,119 @@
+"""Who exists in a world: nodes with pods behind them, and hosts outside, around one router (the underlay).
+
+Every host has its addresses as given, none are invented, and no address is translated on the way: what a server sees
+as its peer is what the node under test made of it.
+"""
+
+from collections import Counter
+
+from msgspec import Struct
+
+from nodeagent.model.addresses import Family, family_of, parse_address
+
+UNDERLAY = "underlay"
+MAX_NAME = 15
+
+
+class Pod(Struct, frozen=True):
+    """A pod. `addresses`: any number, of either family; the first one of a family is used to send from."""
+
+    name: str
+    addresses: tuple[str, ...]
+
+
+class Node(Struct, frozen=True):
+    """A node: `addresses` on its uplink, first of a family is what it sends from and masquerades to.
+
+    pod_gateways: the node's address on each pod's link, at most one per family (as the ptp CNI plugin does it).
+    attracts: prefixes that the underlay routes to this node although no interface has them: service CIDRs,
+    load-balancer addresses. A packet to them that comes *from* the node is unreachable instead of circling.
+    """
+
+    name: str
+    addresses: tuple[str, ...]
+    pod_gateways: tuple[str, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    attracts: tuple[str, ...] = ()
+
+
+class Outside(Struct, frozen=True):
+    """A host that is not part of the cluster."""
+
+    name: str
+    addresses: tuple[str, ...]
+
+
+class Topology(Struct, frozen=True):
+    """A whole world. `check` says what is wrong with it."""
+
+    nodes: tuple[Node, ...]
+    outside: tuple[Outside, ...] = ()
+
+    @property
+    def members(self) -> tuple[Node | Outside | Pod, ...]:
+        """Everybody: nodes, hosts outside, pods."""
+        return (*self.nodes, *self.outside, *(pod for node in self.nodes for pod in node.pods))
+
+    @property
+    def addresses(self) -> dict[str, tuple[str, ...]]:
+        """Addresses by member name."""
+        return {member.name: member.addresses for member in self.members}
+
+    def check(self) -> None:
+        """Raise ValueError naming the first thing that cannot be built."""
+        for name, times in Counter(member.name for member in self.members).items():
+            if times > 1 or name == UNDERLAY:
+                raise ValueError(f"two members are called {name!r}")
+            check_name(name)
+        for address in (address for member in self.members for address in member.addresses):
+            if parse_address(address) != address:
+                raise ValueError(f"{address!r} is no canonical address")
+        for node in self.nodes:
+            for pod in node.pods:
+                check_pod(node, pod)
+
+
+def check_name(name: str) -> None:
+    """A member's name is also the name of an interface (15 bytes, IFNAMSIZ in linux/if.h)."""
+    if not 0 < len(name) <= MAX_NAME or not name.replace("-", "").isalnum() or name in ("lo", "eth0"):
+        raise ValueError(f"{name!r} cannot be an interface name: letters, digits and dashes, at most {MAX_NAME}")
+
+
+def check_pod(node: Node, pod: Pod) -> None:
+    """A node can only carry pods of families in which it has a pod gateway and an address of its own."""
+    for family in {family_of(address) for address in pod.addresses}:
+        if first_of(family, node.pod_gateways) is None or first_of(family, node.addresses) is None:
+            raise ValueError(f"{node.name} needs a pod gateway and an address for {family.value} of {pod.name}")
+
+
+def first_of(family: Family, addresses: tuple[str, ...]) -> str | None:
+    """The address that stands for a host in `family`."""
+    return next((address for address in addresses if family_of(address) is family), None)
+
+
+def pods_of(prefix: str, count: int, first: int = 10, subnet: int = 1) -> tuple[Pod, ...]:
+    """`count` dual-stack pods ``prefix-0`` …: 10.244.SUBNET.FIRST and fd00:244:SUBNET::FIRST upwards."""
+    return tuple(
+        Pod(f"{prefix}-{i}", (f"10.244.{subnet}.{first + i}", f"fd00:244:{subnet}::{first + i:x}"))
+        for i in range(count)
+    )
+
+
+def standard_topology(local_pods: int = 3, remote_pods: int = 1) -> Topology:
+    """The usual dual-stack world.
+
+    node-a with `web-0` … (servers) and `caller` (a pod that only asks), node-b with `far-0` …, and `outside`. The
+    underlay brings 10.96.0.0/16, fd00:10:96::/112 (services) and 198.51.100.0/24, 2001:db8:100::/64 (load
+    balancers) to node-a.
+    """
+    here = Node(
+        "node-a",
+        ("192.168.0.2", "2001:db8::2"),
+        ("10.244.1.1", "fd00:244:1::1"),
+        (*pods_of("web", local_pods), Pod("caller", ("10.244.1.200", "fd00:244:1::c8"))),
+        ("10.96.0.0/16", "fd00:10:96::/112", "198.51.100.0/24", "2001:db8:100::/64"),
+    )
+    there = Node(
+        "node-b", ("192.168.0.3", "2001:db8::3"), ("10.244.2.1", "fd00:244:2::1"), pods_of("far", remote_pods, subnet=2)
+    )
+    return Topology((here, there), (Outside("outside", ("203.0.113.2", "2001:db8:ffff::2")),))
