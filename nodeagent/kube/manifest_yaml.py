@@ -64,16 +64,17 @@ class YamlDocument(Struct, frozen=True):
         return self.above + line + 1
 
 
-def documents(text: str) -> Iterator[YamlDocument | YamlFault]:
+def documents(text: str, *, above: int = 0) -> Iterator[YamlDocument | YamlFault]:
     """The documents of a stream, in order. After a broken one, reading goes on at the next ``---``.
 
     A line of a document's content can not begin with ``---`` (YAML 1.1, c-forbidden), so that is a safe place.
+    above: lines of the file that come before `text`.
     """
     start: int | None = 0
     while start is not None:
-        above = text.count("\n", 0, start)
-        broken_at = yield from _documents(text[start:], above)
-        start = None if broken_at is None else _separator_after(text, start, broken_at)
+        skipped = text.count("\n", 0, start)
+        broken_at = yield from _documents(text[start:], above + skipped)
+        start = None if broken_at is None else _separator_after(text, start, broken_at - above)
 
 
 def _documents(text: str, above: int) -> Generator[YamlDocument | YamlFault, None, int | None]:

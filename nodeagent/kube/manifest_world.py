@@ -1,0 +1,140 @@
+"""What all manifest files together say: which version of a file counts, which of two equal objects wins.
+
+Rules, decided here and nowhere else:
+
+1. A file that is read for the first time contributes every object that can be read. From then on it changes as a
+   whole or not at all: while its newest version has a fault, the version before stays in effect.
+2. Of two objects with the same kind, namespace and name, the first in sorted path order (within a file: in file order)
+   is in effect, the other is a problem.
+3. Endpoints are mirrored as the endpoint-slice-mirroring controller would, unless an EndpointSlice of the same
+   service is in the files: then the slices are all there is (an export of a cluster holds both). Selectors play no
+   part: nothing here makes slices from pods.
+4. Of the Nodes only this node's counts.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from msgspec import Struct
+
+from nodeagent.kube.manifests import Manifest, ManifestFault, ManifestObject
+from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import (
+    ApiObject,
+    Endpoints,
+    EndpointSlice,
+    Node,
+    Service,
+    ServiceCIDR,
+    key_of,
+    service_of,
+)
+from nodeagent.model.problem import Problem
+
+StoredObject = Service | EndpointSlice | Node | ServiceCIDR
+Winners = dict[type, dict[ObjectKey, tuple[ManifestObject, str]]]
+ObjectT = TypeVar("ObjectT", bound=ApiObject)
+
+
+class ManifestFile(Struct, frozen=True):
+    """A file: the version in effect, and what is wrong with a newer one that is not."""
+
+    name: str
+    manifest: Manifest
+    rejected: tuple[ManifestFault, ...] = ()
+
+
+class World(Struct, frozen=True):
+    """The objects in effect, by kind, and everything that is wrong."""
+
+    services: Mapping[ObjectKey, Service] = {}
+    slices: Mapping[ObjectKey, EndpointSlice] = {}
+    nodes: Mapping[ObjectKey, Node] = {}
+    service_cidrs: Mapping[ObjectKey, ServiceCIDR] = {}
+    problems: tuple[Problem, ...] = ()
+
+
+class WorldChanges(Struct, frozen=True):
+    """What leads from one world to the next. In order: endpoints come before the services that use them."""
+
+    puts: tuple[StoredObject, ...]
+    removals: tuple[tuple[type[StoredObject], ObjectKey], ...]
+
+
+def next_version(name: str, before: ManifestFile | None, newest: Manifest) -> ManifestFile:
+    """The file after `newest` was read (rule 1). A file of which nothing is in effect has no version worth keeping."""
+    if newest.faults and before is not None and before.manifest.objects:
+        return ManifestFile(name, before.manifest, rejected=newest.faults)
+    return ManifestFile(name, newest)
+
+
+def merge(files: Iterable[ManifestFile], node_name: str) -> World:
+    """The world the files describe (rules 2 to 4); their order does not matter."""
+    winners: Winners = {}
+    problems: list[Problem] = []
+    for file in sorted(files, key=lambda file: file.name):
+        problems += _problems_of(file)
+        for found in file.manifest.objects:
+            key = key_of(found.obj)
+            winner, place = winners.setdefault(type(found.obj), {}).setdefault(key, (found, file.name))
+            if winner is not found:
+                detail = f"{type(found.obj).__name__} {key} is also in {place}:{winner.line}, which is in effect; this one is not"
+                problems.append(Problem(_place(file.name, found.line), "DuplicateObject", detail))
+    services = _of(Service, winners)
+    nodes = {key: node for key, node in _of(Node, winners).items() if key.name == node_name}
+    slices = _with_mirrored(_of(EndpointSlice, winners), _of(Endpoints, winners), services)
+    return World(services, slices, nodes, _of(ServiceCIDR, winners), tuple(problems))
+
+
+def changes_between(before: World, after: World) -> WorldChanges:
+    """The puts and removals that turn `before` into `after`."""
+    tables: tuple[
+        tuple[type[StoredObject], Mapping[ObjectKey, StoredObject], Mapping[ObjectKey, StoredObject]], ...
+    ] = (
+        (Node, before.nodes, after.nodes),
+        (ServiceCIDR, before.service_cidrs, after.service_cidrs),
+        (EndpointSlice, before.slices, after.slices),
+        (Service, before.services, after.services),
+    )
+    puts = tuple(obj for _, old, new in tables for key, obj in new.items() if not _same(old.get(key), obj))
+    removals = tuple((kind, key) for kind, old, new in reversed(tables) for key in old if key not in new)
+    return WorldChanges(puts, removals)
+
+
+def _same(old: StoredObject | None, new: StoredObject) -> bool:
+    return old is new or old == new
+
+
+def _of(kind: type[ObjectT], winners: Winners) -> dict[ObjectKey, ObjectT]:
+    return {key: found.obj for key, (found, _) in winners.get(kind, {}).items() if isinstance(found.obj, kind)}
+
+
+def _with_mirrored(
+    slices: dict[ObjectKey, EndpointSlice],
+    endpoints: Mapping[ObjectKey, Endpoints],
+    services: Mapping[ObjectKey, Service],
+) -> dict[ObjectKey, EndpointSlice]:
+    """All slices: the written ones and those that stand for Endpoints of services without any (rule 3)."""
+    written_for = {service_of(written) for written in slices.values()}
+    mirrored = (
+        made
+        for key, listed in endpoints.items()
+        if key not in written_for
+        for made in mirror_endpoints(listed, services.get(key))
+    )
+    return {**slices, **{key_of(made): made for made in mirrored}}
+
+
+def _problems_of(file: ManifestFile) -> list[Problem]:
+    consequence = "the previous version of the file stays in effect" if file.rejected else "this is not in effect"
+    faults = [
+        Problem(_place(file.name, fault.line), fault.reason, f"{fault.detail}; {consequence}")
+        for fault in file.rejected or file.manifest.faults
+    ]
+    advice = [Problem(_place(file.name, found.line), found.reason, found.detail) for found in file.manifest.advice]
+    return faults + advice
+
+
+def _place(name: str, line: int) -> str:
+    return f"file {name}:{line}" if line else f"file {name}"
