@@ -59,7 +59,7 @@ def _parse(text: str) -> str | None:
         return None
     octets = []
     for part in parts:
-        if not (part.isascii() and part.isdigit() and int(part) <= 255):
+        if not (len(part) < 16 and part.isascii() and part.isdigit() and int(part) <= 255):
             return None
         octets.append(str(int(part)))
     return ".".join(octets)
