@@ -5,15 +5,15 @@ and name. A cluster IP belongs to its Service as a whole: nobody else gets any p
 load-balancer address. Whoever loses goes without that frontend and gets a ``AddressConflict`` problem.
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from nodeagent.model.addresses import Family, Protocol
-from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState, UdpPort
+from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
+from nodeagent.translate.udp import udp_ports
 
 Place = tuple[Family, str | None, Protocol, int]
 
@@ -78,11 +78,14 @@ class Claims:
         if not lost:
             return state
         missing = {frontend.place for frontend, _ in lost}
+        frontends = tuple([frontend for frontend in state.frontends if frontend.place not in missing])
         problems = [_conflict(frontend, winner) for frontend, winner in lost]
         return msgspec.structs.replace(
             state,
-            frontends=tuple([frontend for frontend in state.frontends if frontend.place not in missing]),
-            udp_ports=tuple([_without(port, missing) for port in state.udp_ports]),
+            frontends=frontends,
+            udp_ports=udp_ports(
+                frontends, {(port.family, port.service_port): port.serving for port in state.udp_ports}
+            ),
             problems=tuple(sorted({*state.problems, *problems})),
         )
 
@@ -142,17 +145,6 @@ def _drop(index: dict[_Where, tuple[_Claim, ...]], where: _Where, key: ObjectKey
     else:
         del index[where]
     return rest
-
-
-def _without(port: UdpPort, missing: Iterable[Place]) -> UdpPort:
-    """Conntrack entries of an address that another service has are not this service's to judge."""
-    protocol = port.service_port.protocol
-    gone = set(missing)
-    return msgspec.structs.replace(
-        port,
-        addresses=tuple([a for a in port.addresses if (port.family, a, protocol, port.port) not in gone]),
-        node_port=0 if (port.family, None, protocol, port.node_port) in gone else port.node_port,
-    )
 
 
 def _conflict(frontend: Frontend, winner: ObjectKey) -> Problem:

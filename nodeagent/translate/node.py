@@ -1,12 +1,11 @@
 """The Node, the service CIDRs and the configuration become what the dataplane and the translation know of this node.
 
-SEMANTICS 6-8, 41, 50; docs/decisions/0012-nodeport-addresses.md for what node ports listen on.
+SEMANTICS 6-8, 50.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import TypeVar
+from ipaddress import ip_address
 
 from msgspec import Struct
 
@@ -16,10 +15,9 @@ from nodeagent.model.objects import LABEL_ZONE, Node, ServiceCIDR
 from nodeagent.model.problem import Problem
 from nodeagent.translate.cidrs import Network, merged, network_family, parse_cidrs
 from nodeagent.translate.context import Context
+from nodeagent.translate.node_ports import node_port_cidrs
 
-_EVERYTHING: dict[Family, Network] = {Family.IPV4: IPv4Network("0.0.0.0/0"), Family.IPV6: IPv6Network("::/0")}
 _UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
-_N = TypeVar("_N", IPv4Network, IPv6Network)
 
 
 class DetectLocal(Enum):
@@ -53,13 +51,17 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
 
 
 def node_context(node: Node | None, settings: NodeSettings, previous: Context | None = None) -> Context:
-    """The context of the translation. Without a Node (deleted, not seen yet) what was known before stays true."""
-    if node is None:
-        zone = previous.zone if previous else None
-        addresses = previous.node_addresses if previous else _node_addresses((), settings)
-    else:
+    """The context of the translation.
+
+    Without a Node (deleted, not seen yet) what was known before stays true; so do the addresses while a Node has
+    none.
+    """
+    known = previous.node_addresses if previous else ()
+    zone = previous.zone if previous else None
+    if node is not None:
         zone = (node.metadata.labels or {}).get(LABEL_ZONE)
-        addresses = _node_addresses(_addresses_of(node), settings)
+        known = _addresses_of(node) or known
+    addresses = _node_addresses(known, settings)
     interfaces = settings.detect_local in (DetectLocal.BRIDGE_INTERFACE, DetectLocal.INTERFACE_NAME_PREFIX)
     by_cidr = settings.detect_local is DetectLocal.NODE_CIDR or bool(settings.cluster_cidrs)
     return Context(
@@ -135,49 +137,11 @@ def pod_cidrs(
     return merged([network for family, network in first.items() if family in settings.families])
 
 
-def node_port_cidrs(texts: Sequence[str], context: Context, problems: list[Problem]) -> tuple[str, ...]:
-    """The destinations at which node ports answer, never loopback.
-
-    ``primary``: the node's addresses; a family without one gets none. CIDRs: those; a family that is not mentioned
-    gets all its addresses, as upstream has it.
-    """
-    subject = "configuration nodePortAddresses"
-    keywords = {text.strip() for text in texts if text.strip()}
-    if not keywords or keywords == {"primary"}:
-        known = {family_of(address) for address in context.node_addresses}
-        for family in context.families:
-            if family not in known:
-                detail = f"the node has no {family.value} address: node ports do not answer on {family.value}"
-                problems.append(Problem(subject, "NoNodeAddress", detail))
-        networks = [ip_network(address) for address in context.node_addresses]
-        return merged([network for network in networks if network_family(network) in context.families])
-    given = parse_cidrs([text for text in texts if text.strip() != "all"], subject, "entry", problems)
-    chosen: list[Network] = []
-    for family in context.families:
-        own = [network for network in given if network_family(network) is family]
-        if "all" in keywords or not own:
-            own = [_EVERYTHING[family]]
-        chosen += [part for network in own for part in _without_loopback(network)]
-    return merged(chosen)
-
-
-def _without_loopback(network: Network) -> Iterable[Network]:
-    if isinstance(network, IPv4Network):
-        return _excluding(network, IPv4Network("127.0.0.0/8"))
-    return _excluding(network, IPv6Network("::1/128"))
-
-
-def _excluding(network: _N, hole: _N) -> Iterable[_N]:
-    if network.subnet_of(hole):
-        return ()
-    return network.address_exclude(hole) if hole.subnet_of(network) else (network,)
-
-
-def _addresses_of(node: Node) -> list[str]:
+def _addresses_of(node: Node) -> tuple[str, ...]:
     """The Node's usable addresses, internal before external."""
     entries = node.status.addresses if node.status and node.status.addresses else ()
     texts = [entry.address for kind in ("InternalIP", "ExternalIP") for entry in entries if entry.type == kind]
-    return [address for text in texts if (address := parse_address(text)) and address not in _UNSPECIFIED]
+    return tuple([address for text in texts if (address := parse_address(text)) and address not in _UNSPECIFIED])
 
 
 def _node_addresses(addresses: Sequence[str], settings: NodeSettings) -> tuple[str, ...]:

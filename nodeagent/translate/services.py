@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Mapping
 from msgspec import Struct
 
 from nodeagent.model.addresses import Family, Protocol
-from nodeagent.model.frontend import Frontend, FrontendKind, HealthCheck, ServiceState, UdpPort
-from nodeagent.model.names import ObjectKey
+from nodeagent.model.frontend import Frontend, FrontendKind, HealthCheck, ServiceState
+from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.objects import EndpointSlice, Service, ServiceSpec, key_of
 from nodeagent.model.problem import Problem
 from nodeagent.translate.addresses import Exposure, exposures, is_proxied
@@ -15,6 +15,7 @@ from nodeagent.translate.endpoints import Candidate, PortKey, collect_endpoints
 from nodeagent.translate.ports import ServicePortSpec, service_ports
 from nodeagent.translate.select import Routes, choose_routes, policies_of
 from nodeagent.translate.source_ranges import allowed_sources, source_ranges
+from nodeagent.translate.udp import udp_ports
 
 _DEFAULT_AFFINITY_SECONDS = 10800
 _MAX_AFFINITY_SECONDS = 86400
@@ -47,7 +48,7 @@ def translate_service(service: Service, slices: Collection[EndpointSlice], conte
     affinity = _affinity_seconds(spec, key, problems)
     ranges = source_ranges(spec, key, problems)
     frontends: list[Frontend] = []
-    udp_ports: list[UdpPort] = []
+    serving: dict[tuple[Family, ServicePortName], frozenset[tuple[str, int]]] = {}
     for family, exposure in exposed.items():
         sources = allowed_sources(ranges, family, exposure.load_balancer_ips, key, context, problems)
         terms = _Terms(family, exposure, affinity, sources)
@@ -55,14 +56,15 @@ def translate_service(service: Service, slices: Collection[EndpointSlice], conte
             candidates = endpoints.get((family, port.name.port, port.name.protocol), ())
             frontends.extend(_frontends(port, terms, choose_routes(candidates, policies, context)))
             if port.name.protocol is Protocol.UDP:
-                udp_ports.append(_udp_port(port, terms, candidates))
+                serving[family, port.name] = _serving(candidates)
+    own = _without_duplicates(frontends, key, problems)
     return ServiceState(
         key=key,
         created=created,
         cluster_ips=tuple([exposure.cluster_ip for exposure in exposed.values()]),
-        frontends=_without_duplicates(frontends, key, problems),
+        frontends=own,
         health_check=_health_check(spec, exposed, endpoints) if policies.external_local else None,
-        udp_ports=tuple(udp_ports),
+        udp_ports=udp_ports(own, serving) if serving else (),
         problems=tuple(sorted(set(problems))) if problems else (),
     )
 
@@ -146,19 +148,10 @@ def _affinity_seconds(spec: ServiceSpec, key: ObjectKey, problems: list[Problem]
     return _DEFAULT_AFFINITY_SECONDS
 
 
-def _udp_port(port: ServicePortSpec, terms: _Terms, candidates: Collection[Candidate]) -> UdpPort:
+def _serving(candidates: Collection[Candidate]) -> frozenset[tuple[str, int]]:
     """An endpoint that is ready without serving (publishNotReadyAddresses) gets new flows, so it keeps its old ones."""
-    exposure = terms.exposure
-    addresses = dict.fromkeys((exposure.cluster_ip, *exposure.load_balancer_ips, *exposure.external_ips))
-    serving = [candidate.backend for candidate in candidates if candidate.serving or candidate.ready]
-    return UdpPort(
-        port.name,
-        terms.family,
-        tuple(addresses),
-        port.port,
-        port.node_port,
-        frozenset([(backend.address, backend.port) for backend in serving]),
-    )
+    backends = [candidate.backend for candidate in candidates if candidate.serving or candidate.ready]
+    return frozenset([(backend.address, backend.port) for backend in backends])
 
 
 def _health_check(

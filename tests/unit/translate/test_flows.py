@@ -18,7 +18,7 @@ from nodeagent.model.frontend import Frontend, FrontendKind, Route, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_ZONE, EndpointSlice, Service, key_of, service_of
 from nodeagent.translate.context import Context
-from nodeagent.translate.node import node_port_cidrs
+from nodeagent.translate.node_ports import node_port_cidrs
 from nodeagent.translate.translator import Translator
 
 Scenario = dict[str, Any]
