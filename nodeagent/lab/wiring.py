@@ -15,6 +15,9 @@ from nodeagent.model.addresses import Family, family_of
 ROUTER = {Family.IPV4: "169.254.1.1", Family.IPV6: "fe80::1"}
 SUBNET = {Family.IPV4: 24, Family.IPV6: 64}
 
+UNDERLAY_ADDRESSES = ("192.0.0.8", "fd00:ffff::8")
+"""What its ICMP errors come from; they must be forwardable."""
+
 NamespaceOf = Callable[[str], str]
 """The namespace's name for a member's name."""
 
@@ -58,7 +61,8 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     """The steps in the order in which they have to be done."""
     hosts: tuple[Node | Outside, ...] = (*topology.nodes, *topology.outside)
     outwards = [line for host in hosts for line in underlay_side(host, namespace_of)]
-    steps = [Step(UNDERLAY, ("link set lo up", *outwards))]
+    own = [f"addr add {host_prefix(address)} dev lo" for address in UNDERLAY_ADDRESSES]
+    steps = [Step(UNDERLAY, ("link set lo up", *own, *outwards))]
     steps += [Step(UNDERLAY, tuple(no_return(topology, family)), family) for family in Family]
     for node in topology.nodes:
         inwards = [line for pod in node.pods for line in node_side(node, pod, namespace_of(pod.name))]
