@@ -1,0 +1,279 @@
+"""The service interface: ClusterIPs as addresses and local routes of ``nodeagent0``.
+
+ARP. With the default ``arp_ignore=0`` a node answers ARP requests for any address that is local to it, on every
+interface, so also for ClusterIPs. That is left alone: nobody asks for them, because a service CIDR is on no link, and
+where somebody made it so, an answer from any node leads to a node that balances the service. External and
+load-balancer addresses, for which one speaker must answer alone (what kube-proxy's ``strictARP`` is for), are never
+put on the interface. ``arp_announce`` needs no change either: connections of the node to a ClusterIP, whose source
+is that ClusterIP, leave the node masqueraded. Both switches apply to the whole node and are used by others.
+"""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import NamedTuple
+
+from nodeagent.dataplane import rtnetlink
+from nodeagent.dataplane.interface_plan import ADDRESS_LIMIT, Plan, Present, Stray, apply_plan, plan, plan_change
+from nodeagent.dataplane.netlink import DumpInterruptedError, Failure, NetlinkSocket, Request
+from nodeagent.dataplane.worker_thread import in_thread
+from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.problem import Problem
+
+log = logging.getLogger(__name__)
+
+_KINDS = ("dummy", "bridge")
+_ALREADY_THERE = {errno.EEXIST}
+_ALREADY_GONE = {errno.ESRCH, errno.ENOENT, errno.EADDRNOTAVAIL}
+_READ_ATTEMPTS = 10
+_PROBLEMS_SHOWN = 20
+
+
+class InterfaceReport(NamedTuple):
+    """What one call did. `added` and `removed` count ClusterIPs; `kind`: ``dummy`` or ``bridge``, None when removed."""
+
+    added: int
+    removed: int
+    kind: str | None
+    problems: tuple[Problem, ...]
+
+
+class _Programmed(NamedTuple):
+    """What we believe an interface carries, and the index by which a replaced one is noticed."""
+
+    ifindex: int
+    present: Present
+
+
+class ForeignInterfaceError(Exception):
+    """An interface of our name exists that is neither a dummy nor a bridge; it is not touched."""
+
+
+class ServiceInterface:
+    """Owns one interface by its name. Every method may be cancelled; a write under way is finished first.
+
+    Calls do not overlap: one waits for the other. Raises OSError when the kernel cannot be asked at all (no
+    CAP_NET_ADMIN, out of memory); single addresses that fail are problems of the report instead.
+    """
+
+    def __init__(self, name: str = "nodeagent0", *, address_limit: int = ADDRESS_LIMIT) -> None:
+        self._name = name
+        self._limit = address_limit
+        self._lock = asyncio.Lock()
+        self._kind: str | None = None
+        self._programmed: _Programmed | None = None
+
+    @property
+    def kind(self) -> str | None:
+        """``dummy``, or ``bridge`` where the kernel has no dummy; None before the first `sync` and after `remove`."""
+        return self._kind
+
+    async def sync(self, vips: frozenset[str]) -> InterfaceReport:
+        """Makes exactly `vips` (canonical text, both families) local to the node, from what the kernel has now.
+
+        Creates the interface, or adopts it by name and kind. Writes nothing when nothing differs.
+        Raises ForeignInterfaceError.
+        """
+        async with self._lock:
+            return await in_thread(lambda: self._sync(vips))
+
+    async def apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceReport:
+        """Adds and removes some, trusting what earlier calls programmed; reads back first when one of them failed.
+
+        An interface that was deleted meanwhile is made again with all it had. Raises ForeignInterfaceError.
+        """
+        async with self._lock:
+            return await in_thread(lambda: self._apply(add, remove))
+
+    async def read(self) -> frozenset[str]:
+        """The addresses that are local because of the interface, read from the kernel; empty when it is missing."""
+        async with self._lock:
+            return await in_thread(self._read)
+
+    async def remove(self) -> None:
+        """Deletes the interface, and with it every ClusterIP. Does nothing when there is none.
+
+        Raises ForeignInterfaceError.
+        """
+        async with self._lock:
+            await in_thread(self._remove)
+
+    def _sync(self, vips: frozenset[str]) -> InterfaceReport:
+        self._programmed = None
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            link, problems = self._ensure_link(netlink)
+            wanted = self._without_ipv6_if_disabled(vips, problems)
+            present = _read_present(netlink, link.ifindex)
+            return self._program(netlink, link, present, plan(wanted, present, limit=self._limit), problems)
+
+    def _apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceReport:
+        believed, self._programmed = self._programmed, None
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            link, problems = self._ensure_link(netlink)
+            add = self._without_ipv6_if_disabled(add, problems)
+            if believed is not None and believed.ifindex == link.ifindex:
+                present = believed.present
+                change = plan_change(present, add, remove, limit=self._limit)
+            else:
+                present = _read_present(netlink, link.ifindex)
+                base = present.vips if believed is None else believed.present.vips
+                change = plan((base - remove) | add, present, limit=self._limit)
+            return self._program(netlink, link, present, change, problems)
+
+    def _program(
+        self, netlink: NetlinkSocket, link: rtnetlink.Link, present: Present, change: Plan, problems: list[Problem]
+    ) -> InterfaceReport:
+        failed = _perform(netlink, link.ifindex, change)
+        if not failed:
+            self._programmed = _Programmed(link.ifindex, apply_plan(present, change))
+        problems += self._describe(failed)
+        wrong = {address for address, _ in failed}
+        gained, lost = change.gained - wrong, change.lost - wrong
+        return InterfaceReport(len(gained), len(lost), link.kind, tuple(problems))
+
+    def _ensure_link(self, netlink: NetlinkSocket) -> tuple[rtnetlink.Link, list[Problem]]:
+        """The interface, up and silent; created when missing."""
+        link = _find_link(netlink, self._name) or _create_link(netlink, self._name)
+        _require_ours(link)
+        problems = []
+        if link.generates_addresses and (
+            failures := netlink.perform([rtnetlink.stop_address_generation(link.ifindex)])
+        ):
+            detail = f"the interface may get an IPv6 link-local address: {failures[0].detail}"
+            problems.append(Problem(f"interface {self._name}", "AddressGeneration", detail))
+        if not link.up or link.resolves:
+            _must(netlink.perform([rtnetlink.set_link_up(link.ifindex)]))
+        if link.kind != self._kind:
+            self._kind = link.kind
+            if link.kind != _KINDS[0]:
+                log.warning("interface %s is an empty %s: the kernel has no dummy driver", self._name, link.kind)
+        return link, problems
+
+    def _read(self) -> frozenset[str]:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            link = _find_link(netlink, self._name)
+            return _read_present(netlink, link.ifindex).vips if link else frozenset()
+
+    def _remove(self) -> None:
+        self._programmed = None
+        self._kind = None
+        self._problems = ()
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            link = _find_link(netlink, self._name)
+            if link is None:
+                return
+            _require_ours(link)
+            _must(netlink.perform([rtnetlink.delete_link(link.ifindex)]), ignore={errno.ENODEV})
+
+    def _without_ipv6_if_disabled(self, vips: frozenset[str], problems: list[Problem]) -> frozenset[str]:
+        left_out = sum(1 for vip in vips if family_of(vip) is Family.IPV6)
+        reason = _ipv6_missing(self._name) if left_out else None
+        if reason is None:
+            return vips
+        detail = f"{reason}: {left_out} IPv6 ClusterIPs are not reachable from the node itself"
+        problems.append(Problem(f"interface {self._name}", "IPv6Disabled", detail))
+        return frozenset(vip for vip in vips if family_of(vip) is Family.IPV4)
+
+    def _describe(self, failed: Sequence[tuple[str, str]]) -> list[Problem]:
+        subject = f"interface {self._name}"
+        shown = [Problem(subject, "AddressNotProgrammed", f"{address}: {why}") for address, why in failed]
+        if len(shown) > _PROBLEMS_SHOWN:
+            rest = f"and {len(shown) - _PROBLEMS_SHOWN} more"
+            shown = [*shown[:_PROBLEMS_SHOWN], Problem(subject, "AddressNotProgrammed", rest)]
+        return shown
+
+
+def _find_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link | None:
+    try:
+        return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
+    except OSError as error:
+        if error.errno == errno.ENODEV:
+            return None
+        raise
+
+
+def _create_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link:
+    """A dummy, or a bridge where the kernel does not know dummies (EOPNOTSUPP, net/core/rtnetlink.c)."""
+    failures: list[Failure] = []
+    for kind in _KINDS:
+        failures = netlink.perform([rtnetlink.create_link(name, kind)])
+        if not failures or failures[0].errno != errno.EOPNOTSUPP:
+            break
+    _must(failures, ignore=_ALREADY_THERE)
+    return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
+
+
+def _require_ours(link: rtnetlink.Link) -> None:
+    if link.kind not in _KINDS:
+        kind = link.kind or "hardware"
+        raise ForeignInterfaceError(
+            f"interface {link.name} exists and is of kind {kind}, not {' or '.join(_KINDS)}: rename or delete it"
+        )
+
+
+def _must(failures: Sequence[Failure], *, ignore: AbstractSet[int] = frozenset()) -> None:
+    for failure in failures:
+        if failure.errno not in ignore:
+            raise OSError(failure.errno, failure.detail)
+
+
+def _ipv6_missing(name: str) -> str | None:
+    """Why the interface can carry no IPv6 address; None: it can."""
+    switch = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
+    try:
+        return f"{switch} is 1" if switch.read_text().strip() == "1" else None
+    except FileNotFoundError:
+        return "the kernel runs without IPv6"
+
+
+def _read_present(netlink: NetlinkSocket, index: int) -> Present:
+    for _ in range(_READ_ATTEMPTS):
+        try:
+            return _read_present_once(netlink, index)
+        except DumpInterruptedError:
+            continue
+    raise DumpInterruptedError(errno.EINTR, "the node's addresses or routes change faster than they can be read")
+
+
+def _read_present_once(netlink: NetlinkSocket, index: int) -> Present:
+    addresses, routes, strays = set(), set(), set()
+    for body in netlink.dump(rtnetlink.get_addresses(index)):
+        found = rtnetlink.read_address(body)
+        if found is None or found.ifindex != index:
+            continue
+        if found.prefix_length == family_of(found.address).address_length * 8:
+            addresses.add(found.address)
+        else:
+            strays.add(Stray(found.address, found.prefix_length))
+    for family in Family:
+        try:
+            for body in netlink.dump(rtnetlink.get_local_routes(family, index)):
+                if (route := rtnetlink.read_local_route(body, index)) is not None:
+                    routes.add(route)
+        except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
+            continue
+    return Present(frozenset(addresses), frozenset(routes), frozenset(strays))
+
+
+def _perform(netlink: NetlinkSocket, ifindex: int, change: Plan) -> list[tuple[str, str]]:
+    """Carries out a plan; returns (address, why) of what failed."""
+    failed: list[tuple[str, str]] = []
+
+    def step(pack: Callable[[str, int], Request], vips: Sequence[str], ignore: AbstractSet[int]) -> None:
+        for failure in netlink.perform(pack(vip, ifindex) for vip in vips):
+            if failure.errno not in ignore:
+                failed.append((vips[failure.position], failure.detail))
+
+    step(rtnetlink.add_address, change.add_addresses, _ALREADY_THERE)
+    step(rtnetlink.add_local_route, change.add_routes, _ALREADY_THERE)
+    step(rtnetlink.delete_local_route, change.redundant_routes, _ALREADY_GONE)
+    step(rtnetlink.delete_local_route, change.remove_routes, _ALREADY_GONE)
+    step(rtnetlink.delete_address, change.remove_addresses, _ALREADY_GONE)
+    for stray in change.remove_strays:
+        request = rtnetlink.delete_address(stray.address, ifindex, stray.prefix_length)
+        failed += [(stray.address, failure.detail) for failure in netlink.perform([request])]
+    return failed

@@ -1,0 +1,141 @@
+"""Which ClusterIPs are addresses of the service interface, which are local routes over it, and what to change.
+
+Pure. An address can be bound by node-local daemons in both families, but inserting one takes time proportional to
+the number already there (10,000 take 1.2 s, 30,000 11.6 s); a local route takes the same few microseconds at any number.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from nodeagent.model.addresses import Family, family_of, pack_address
+
+ADDRESS_LIMIT = 4096
+"""ClusterIPs per family that become addresses; the rest become local routes."""
+
+
+class Stray(NamedTuple):
+    """An address on the interface that no ClusterIP can have put there: it is not a host address."""
+
+    address: str
+    prefix_length: int
+
+
+class Present(NamedTuple):
+    """What the interface carries: canonical addresses with a full-length prefix, local routes, and the rest."""
+
+    addresses: frozenset[str] = frozenset()
+    routes: frozenset[str] = frozenset()
+    strays: frozenset[Stray] = frozenset()
+
+    @property
+    def vips(self) -> frozenset[str]:
+        """Every address that is local to the node because of the interface."""
+        return self.addresses | self.routes
+
+
+class Plan(NamedTuple):
+    """What to change. Done in the order of the fields, every address is local before another ceases to be.
+
+    redundant_routes: routes to what is, or now becomes, an address. Each part is in numeric order, IPv4 first.
+    """
+
+    add_addresses: tuple[str, ...] = ()
+    add_routes: tuple[str, ...] = ()
+    redundant_routes: tuple[str, ...] = ()
+    remove_routes: tuple[str, ...] = ()
+    remove_addresses: tuple[str, ...] = ()
+    remove_strays: tuple[Stray, ...] = ()
+
+    @property
+    def gained(self) -> frozenset[str]:
+        """What becomes local."""
+        return frozenset((*self.add_addresses, *self.add_routes)).difference(self.redundant_routes)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """What is local no longer, strays left aside."""
+        return frozenset((*self.remove_addresses, *self.remove_routes))
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to change."""
+        return not any(self)
+
+
+def plan(desired: frozenset[str], present: Present, *, limit: int = ADDRESS_LIMIT) -> Plan:
+    """The least change from `present` to exactly `desired` being local, by the rules of `plan_change`.
+
+    Besides, strays go, and so does the route to what is an address as well.
+    """
+    change = plan_change(present, desired - present.addresses - present.routes, present.vips - desired, limit=limit)
+    doubled = present.addresses & present.routes & desired
+    return change._replace(
+        redundant_routes=tuple(in_order(doubled.union(change.redundant_routes))),
+        remove_strays=tuple(sorted(present.strays)),
+    )
+
+
+def plan_change(
+    present: Present, add: AbstractSet[str], remove: AbstractSet[str], *, limit: int = ADDRESS_LIMIT
+) -> Plan:
+    """The least change that makes `add` local and `remove` not (an address in both stays or comes).
+
+    What is programmed keeps the form it has. New ones become addresses, in numeric order, while there is room for
+    them under `limit` in their family, then routes. One exception turns a route into an address: the kernel flushes
+    all IPv4 routes over an interface that loses its last IPv4 address (net/ipv4/fib_frontend.c, fib_inetaddr_event),
+    so one of them becomes an address before the last other goes.
+    """
+    leaving_addresses = present.addresses.intersection(remove).difference(add)
+    leaving_routes = present.routes.intersection(remove).difference(add)
+    new = {address for address in add if address not in present.addresses and address not in present.routes}
+    add_addresses: list[str] = []
+    add_routes: list[str] = []
+    for family in Family:
+        candidates = in_order(address for address in new if family_of(address) is family)
+        if candidates:
+            used = sum(1 for address in present.addresses if family_of(address) is family)
+            leaving = sum(1 for address in leaving_addresses if family_of(address) is family)
+            room = max(0, limit - used + leaving)
+            add_addresses += candidates[:room]
+            add_routes += candidates[room:]
+    anchor: list[str] = []
+    if _last_ipv4_goes(present, leaving_addresses, add_addresses):
+        staying = [route for route in present.routes if _is_ipv4(route) and route not in leaving_routes]
+        anchor = in_order(staying)[:1] or [route for route in add_routes if _is_ipv4(route)][:1]
+    return Plan(
+        add_addresses=(*anchor, *add_addresses),
+        add_routes=tuple(route for route in add_routes if route not in anchor),
+        redundant_routes=tuple(route for route in anchor if route in present.routes),
+        remove_routes=tuple(in_order(leaving_routes)),
+        remove_addresses=tuple(in_order(leaving_addresses)),
+    )
+
+
+def apply_plan(present: Present, plan: Plan) -> Present:
+    """What the interface carries after every step of `plan` succeeded."""
+    return Present(
+        (present.addresses | set(plan.add_addresses)) - set(plan.remove_addresses),
+        (present.routes | set(plan.add_routes)) - {*plan.redundant_routes, *plan.remove_routes},
+        present.strays - set(plan.remove_strays),
+    )
+
+
+def in_order(addresses: Iterable[str]) -> list[str]:
+    """Addresses in numeric order, IPv4 before IPv6."""
+    return sorted(addresses, key=_number)
+
+
+def _last_ipv4_goes(present: Present, leaving: AbstractSet[str], new: list[str]) -> bool:
+    if not any(map(_is_ipv4, leaving)) or any(map(_is_ipv4, new)):
+        return False
+    return not any(_is_ipv4(address) for address in present.addresses if address not in leaving)
+
+
+def _is_ipv4(address: str) -> bool:
+    return family_of(address) is Family.IPV4
+
+
+def _number(address: str) -> bytes:
+    packed = pack_address(address)
+    return bytes([len(packed)]) + packed

@@ -1,0 +1,241 @@
+"""Netlink framing, and a blocking socket that sends batches and reads dumps.
+
+Header and attribute layout: RFC 3549 and linux/netlink.h. Everything is in host byte order except what a subsystem
+says otherwise. The socket blocks: callers on the event loop use it through ``asyncio.to_thread``. A socket belongs
+to the network namespace of the thread that opens it and is closed on exec.
+"""
+
+import errno
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import NamedTuple, Self
+
+NLM_F_REQUEST = 0x1
+NLM_F_ACK = 0x4
+NLM_F_DUMP_INTR = 0x10
+NLM_F_DUMP = 0x300
+NLM_F_EXCL = 0x200
+NLM_F_CREATE = 0x400
+NLM_F_APPEND = 0x800
+
+NLMSG_ERROR = 2
+NLMSG_DONE = 3
+
+_NLA_F_NESTED = 0x8000
+_NLA_TYPE_MASK = 0x3FFF
+
+_SOL_NETLINK = 270
+_NETLINK_CAP_ACK = 10
+_NETLINK_EXT_ACK = 11
+_NETLINK_GET_STRICT_CHK = 12
+
+_NLM_F_ACK_TLVS = 0x200
+_NLMSGERR_ATTR_MSG = 1
+
+_HEADER = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+_INT = struct.Struct("=i")
+
+# A dump fills at most 32 kB per datagram (DATAPLANE: smaller buffers are truncated without an error).
+_RECEIVE_BYTES = 1 << 16
+# Each failing message answers with a datagram; this many always fit in a receive buffer of default size.
+_BATCH_MESSAGES = 128
+
+
+class Request(NamedTuple):
+    """One message to the kernel: its type, its NLM_F_* flags (REQUEST is implied) and what follows the header."""
+
+    kind: int
+    flags: int
+    body: bytes
+
+
+class Failure(NamedTuple):
+    """The kernel refused the request at `position` of a batch. `detail`: its extended text, or that of the errno."""
+
+    position: int
+    errno: int
+    detail: str
+
+
+class DumpInterruptedError(OSError):
+    """The dumped objects changed meanwhile: what was read may lack some of them. Read again."""
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    """One attribute, padded to four bytes."""
+    return _ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
+
+
+def nested(kind: int, *attributes: bytes) -> bytes:
+    """An attribute that holds attributes."""
+    return attribute(kind | _NLA_F_NESTED, b"".join(attributes))
+
+
+def attributes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """(type without flag bits, value) of each attribute; stops quietly at the first malformed one."""
+    offset = 0
+    while offset + 4 <= len(data):
+        length, kind = _ATTRIBUTE.unpack_from(data, offset)
+        if length < 4 or offset + length > len(data):
+            return
+        yield kind & _NLA_TYPE_MASK, data[offset + 4 : offset + length]
+        offset += length + 3 & ~3
+
+
+def messages(datagram: memoryview) -> Iterator[tuple[int, int, int, memoryview]]:
+    """(type, flags, sequence number, body) of each message in a datagram."""
+    offset = 0
+    while offset + 16 <= len(datagram):
+        length, kind, flags, sequence, _ = _HEADER.unpack_from(datagram, offset)
+        if length < 16 or offset + length > len(datagram):
+            return
+        yield kind, flags, sequence, datagram[offset + 16 : offset + length]
+        offset += length + 3 & ~3
+
+
+class NetlinkSocket:
+    """A blocking netlink socket of one protocol (``NETLINK_ROUTE``, …). Not for use by two threads at a time."""
+
+    def __init__(self, protocol: int, *, receive_buffer: int | None = None) -> None:
+        """`receive_buffer`: bytes asked for SO_RCVBUF, beyond the system's limit where the process may."""
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+        self._sequence = 0
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._view = memoryview(self._buffer)
+        for option in (_NETLINK_CAP_ACK, _NETLINK_EXT_ACK, _NETLINK_GET_STRICT_CHK):
+            try:
+                self._socket.setsockopt(_SOL_NETLINK, option, 1)
+            except OSError:  # an older kernel: errors are longer, dumps unfiltered; both are understood
+                continue
+        if receive_buffer is not None:
+            grow_receive_buffer(self._socket, receive_buffer)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closing twice does nothing."""
+        self._socket.close()
+
+    def perform(self, requests: Iterable[Request]) -> list[Failure]:
+        """Performs all requests in order and returns those that failed; one failing does not stop the others.
+
+        The requests are taken from the iterable a batch at a time, so thousands need not exist at once.
+
+        Raises OSError when the socket itself fails (the outcome is then unknown: read back).
+        """
+        failures: list[Failure] = []
+        remaining = iter(requests)
+        position = 0
+        while batch := list(islice(remaining, _BATCH_MESSAGES)):
+            failures.extend(self._perform_batch(batch, position))
+            position += len(batch)
+        return failures
+
+    def _perform_batch(self, requests: Sequence[Request], position: int) -> Iterator[Failure]:
+        first = self._sequence + 1
+        last = self._sequence + len(requests)
+        parts = []
+        for kind, flags, body in requests:
+            self._sequence += 1
+            acknowledge = NLM_F_ACK if self._sequence == last else 0
+            size = 16 + len(body)
+            parts.append(_HEADER.pack(size, kind, flags | NLM_F_REQUEST | acknowledge, self._sequence, 0))
+            parts.append(body + b"\0" * (-size % 4))
+        self._socket.sendall(b"".join(parts))
+        while True:
+            for kind, flags, sequence, body_view in messages(self._receive()):
+                if kind != NLMSG_ERROR or not first <= sequence <= last:
+                    continue
+                code = -_INT.unpack_from(body_view)[0]
+                if code:
+                    yield Failure(position + sequence - first, code, _error_text(code, flags, body_view))
+                if sequence == last:
+                    return
+
+    def ask(self, request: Request) -> memoryview:
+        """The body of the one message that answers a request; valid until the socket's next use.
+
+        Raises OSError when the kernel refuses (ENODEV, ENOENT, …).
+        """
+        self._sequence += 1
+        header = _HEADER.pack(16 + len(request.body), request.kind, request.flags | NLM_F_REQUEST, self._sequence, 0)
+        self._socket.sendall(header + request.body)
+        while True:
+            for kind, flags, sequence, body in messages(self._receive()):
+                if sequence != self._sequence:
+                    continue
+                if kind == NLMSG_ERROR:
+                    code = -_INT.unpack_from(body)[0]
+                    raise OSError(code, _error_text(code, flags, body))
+                return body
+
+    def dump(self, request: Request) -> Iterator[memoryview]:
+        """The bodies of all messages a dump request yields; each is valid until the next step.
+
+        Raises OSError when the kernel refuses, DumpInterruptedError at the end of an inconsistent dump.
+        """
+        for datagram in self.dump_datagrams(request):
+            for kind, _, sequence, body in messages(datagram):
+                if sequence == self._sequence and kind > NLMSG_DONE:
+                    yield body
+
+    def dump_datagrams(self, request: Request) -> Iterator[memoryview]:
+        """As `dump`, but whole datagrams, the control messages among them, for readers that parse in bulk."""
+        self._sequence += 1
+        header = _HEADER.pack(
+            16 + len(request.body), request.kind, request.flags | NLM_F_REQUEST | NLM_F_DUMP, self._sequence, 0
+        )
+        self._socket.sendall(header + request.body)
+        interrupted = False
+        while True:
+            datagram = self._receive()
+            ended = False
+            for kind, flags, sequence, body in messages(datagram):
+                if sequence != self._sequence:
+                    continue
+                interrupted = interrupted or bool(flags & NLM_F_DUMP_INTR)
+                if kind in {NLMSG_ERROR, NLMSG_DONE}:
+                    code = -_INT.unpack_from(body)[0] if len(body) >= 4 else 0
+                    if code > 0:
+                        raise OSError(code, _error_text(code, flags, body))
+                    ended = True
+            yield datagram
+            if ended:
+                break
+        if interrupted:
+            raise DumpInterruptedError(errno.EINTR, "the dumped objects changed meanwhile")
+
+    def _receive(self) -> memoryview:
+        size = self._socket.recv_into(self._buffer)
+        return self._view[:size]
+
+
+def grow_receive_buffer(netlink: socket.socket, size: int) -> None:
+    """Asks for a receive buffer of `size` bytes; without CAP_NET_ADMIN the system's limit applies."""
+    force = 33  # SO_RCVBUFFORCE, asm-generic/socket.h; the socket module has no name for it
+    try:
+        netlink.setsockopt(socket.SOL_SOCKET, force, size)
+    except PermissionError:
+        netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
+
+
+def _error_text(code: int, flags: int, body: memoryview) -> str:
+    """What the kernel says about a failing request (struct nlmsgerr, then attributes when it has more to say)."""
+    text = os.strerror(code)
+    if flags & _NLM_F_ACK_TLVS and len(body) > 20:
+        for kind, value in attributes(body[20:]):
+            if kind == _NLMSGERR_ATTR_MSG:
+                said = bytes(value).rstrip(b"\0").decode(errors="replace")
+                return f"{text} ({said})"
+    return text

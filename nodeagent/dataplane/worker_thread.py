@@ -1,0 +1,21 @@
+"""Blocking work beside the event loop."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Runs `work` in a worker thread. A cancelled caller gets its CancelledError only after `work` has ended.
+
+    So no write to the kernel goes on behind the back of a task that is gone.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        running.exception()  # looked at, so that asyncio does not report it as lost
+        raise

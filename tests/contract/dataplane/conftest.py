@@ -1,0 +1,60 @@
+"""A network namespace per test, entered by a thread of its own; the test process itself stays where it is."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+_CLONE_NEWNET = 0x40000000
+
+
+class Namespace:
+    """A new, empty network namespace. Threads and processes started by its work are in it too."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self._thread.submit(_enter_new_namespace).result()
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns or raises, done inside."""
+        return self._thread.submit(work).result()
+
+    def shell(self, command: str) -> str:
+        """The output of a shell command that must succeed."""
+        done = self.run(
+            lambda: subprocess.run(["bash", "-ec", command], capture_output=True, text=True, check=False, timeout=60)
+        )
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        return done.stdout
+
+    def close(self) -> None:
+        """Leaves nothing behind: the namespace ends with its last thread."""
+        self._thread.shutdown()
+
+
+def _enter_new_namespace() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"unshare: {os.strerror(number)}")
+
+
+@pytest.fixture
+def bare_namespace() -> Iterator[Namespace]:
+    """Not even loopback is up."""
+    made = Namespace()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def namespace(bare_namespace: Namespace) -> Namespace:
+    """Loopback is up."""
+    bare_namespace.shell("ip link set lo up")
+    return bare_namespace

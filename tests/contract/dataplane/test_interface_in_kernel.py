@@ -1,0 +1,293 @@
+"""The service interface against a real kernel: what becomes local, what is left alone, what it costs."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import pytest
+
+from nodeagent.dataplane.interface import ForeignInterfaceError, InterfaceReport, ServiceInterface
+
+pytestmark = pytest.mark.kernel
+
+T = TypeVar("T")
+NOTHING: frozenset[str] = frozenset()
+
+
+class Namespace(Protocol):
+    """The fixture of conftest.py."""
+
+    def run(self, work: Callable[[], T]) -> T: ...
+
+    def shell(self, command: str) -> str: ...
+
+
+def some_vips(count: int, *, ipv6: int = 0) -> frozenset[str]:
+    four = (f"10.96.{n >> 8}.{n & 255}" for n in range(1, count + 1))
+    six = (f"fd00:96::{n:x}" for n in range(1, ipv6 + 1))
+    return frozenset((*four, *six))
+
+
+def sync(namespace: Namespace, interface: ServiceInterface, vips: frozenset[str]) -> InterfaceReport:
+    return namespace.run(lambda: asyncio.run(interface.sync(vips)))
+
+
+def apply(
+    namespace: Namespace,
+    interface: ServiceInterface,
+    *,
+    add: frozenset[str] = NOTHING,
+    remove: frozenset[str] = NOTHING,
+) -> InterfaceReport:
+    return namespace.run(lambda: asyncio.run(interface.apply(add, remove)))
+
+
+def read(namespace: Namespace, interface: ServiceInterface) -> frozenset[str]:
+    return namespace.run(lambda: asyncio.run(interface.read()))
+
+
+def reaches(address: str) -> bool:
+    """Whether a datagram from this node to `address` comes back to a daemon of this node."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as server, socket.socket(family, socket.SOCK_DGRAM) as client:
+        server.bind(("::" if ":" in address else "0.0.0.0", 0))
+        server.settimeout(2)
+        client.connect((address, server.getsockname()[1]))
+        client.send(b"hello")
+        return server.recv(16) == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("four", "six"),
+    [pytest.param(3, 0, id="IPv4"), pytest.param(0, 3, id="IPv6"), pytest.param(2, 2, id="dual-stack")],
+)
+def test_every_vip_is_local_to_the_node_as_address_and_as_route(namespace: Namespace, four: int, six: int) -> None:
+    interface = ServiceInterface(address_limit=1)
+    vips = some_vips(four, ipv6=six)
+
+    report = sync(namespace, interface, vips)
+
+    assert report.problems == ()
+    assert report.added == len(vips)
+    assert read(namespace, interface) == vips
+    assert all(namespace.run(lambda: [reaches(vip) for vip in vips]))
+
+
+def test_a_namespace_in_which_nothing_was_local_before_is_no_obstacle(bare_namespace: Namespace) -> None:
+    report = sync(bare_namespace, ServiceInterface(address_limit=1), some_vips(2, ipv6=2))
+
+    assert (report.added, report.problems) == (4, ())
+    assert read(bare_namespace, ServiceInterface()) == some_vips(2, ipv6=2)
+
+
+def test_the_kind_is_dummy_or_else_bridge_and_is_reported(namespace: Namespace) -> None:
+    has_dummy = namespace.shell("ip link add probe type dummy 2>/dev/null && echo yes || true").strip() == "yes"
+    interface = ServiceInterface()
+
+    report = sync(namespace, interface, some_vips(1))
+
+    assert report.kind == interface.kind == ("dummy" if has_dummy else "bridge")
+    assert f" {report.kind} " in namespace.shell("ip -d link show nodeagent0").replace("\n", " ")
+
+
+def test_nothing_but_the_vips_appears_on_the_interface(namespace: Namespace) -> None:
+    sync(namespace, ServiceInterface(), some_vips(1, ipv6=1))
+
+    shown = namespace.shell("ip -o addr show dev nodeagent0")
+
+    assert sorted(line.split()[3] for line in shown.splitlines()) == ["10.96.0.1/32", "fd00:96::1/128"]
+
+
+def test_an_ipv6_vip_is_usable_at_once_and_never_a_preferred_source(namespace: Namespace) -> None:
+    sync(namespace, ServiceInterface(), some_vips(0, ipv6=1))
+
+    shown = namespace.shell("ip -o -6 addr show dev nodeagent0")
+
+    assert "tentative" not in shown
+    assert "deprecated" in shown
+
+
+def test_an_ipv4_vip_is_not_the_source_of_other_traffic(namespace: Namespace) -> None:
+    """An unnumbered interface takes its source address from another one; scope host keeps VIPs out of that."""
+    sync(namespace, ServiceInterface(), some_vips(5))
+    namespace.shell("ip link add out type bridge; ip link set out up; ip route add 192.0.2.0/24 dev out")
+
+    assert "src" not in namespace.shell("ip route get 192.0.2.1").replace("src 0.0.0.0", "")
+
+
+def test_a_restart_with_nothing_changed_writes_nothing(namespace: Namespace) -> None:
+    vips = some_vips(20, ipv6=20)
+    sync(namespace, ServiceInterface(address_limit=8), vips)
+
+    def restart() -> tuple[InterfaceReport, int]:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as events:
+            events.bind((0, 0xFFFFFFFF))
+            report = asyncio.run(ServiceInterface(address_limit=8).sync(vips))
+            events.setblocking(False)
+            try:
+                return report, len(events.recv(65536))
+            except BlockingIOError:
+                return report, 0
+
+    report, bytes_of_events = namespace.run(restart)
+
+    assert (report.added, report.removed, report.problems) == (0, 0, ())
+    assert bytes_of_events == 0
+
+
+def test_what_is_programmed_keeps_its_form_when_others_come_and_go(namespace: Namespace) -> None:
+    interface = ServiceInterface(address_limit=2)
+    sync(namespace, interface, frozenset({"10.96.0.5", "10.96.0.6", "10.96.0.7"}))
+    before = namespace.shell("ip -o addr show dev nodeagent0")
+
+    report = sync(namespace, ServiceInterface(address_limit=2), frozenset({"10.96.0.1", "10.96.0.5", "10.96.0.6"}))
+
+    assert (report.added, report.removed) == (1, 1)
+    assert namespace.shell("ip -o addr show dev nodeagent0") == before
+
+
+def test_routes_survive_when_the_last_ipv4_address_goes(namespace: Namespace) -> None:
+    """The kernel flushes an interface's IPv4 routes with its last address; one route becomes an address first."""
+    interface = ServiceInterface(address_limit=2)
+    sync(namespace, interface, some_vips(6))
+    remaining = frozenset({"10.96.0.3", "10.96.0.4", "10.96.0.5", "10.96.0.6"})
+
+    report = apply(namespace, interface, remove=frozenset({"10.96.0.1", "10.96.0.2"}))
+
+    assert (report.removed, report.problems) == (2, ())
+    assert read(namespace, interface) == remaining
+    assert all(namespace.run(lambda: [reaches(vip) for vip in remaining]))
+
+
+def test_incremental_changes_without_a_sync_start_from_what_the_kernel_has(namespace: Namespace) -> None:
+    sync(namespace, ServiceInterface(), some_vips(3))
+
+    report = apply(namespace, ServiceInterface(), add=frozenset({"10.96.9.9"}), remove=frozenset({"10.96.0.1"}))
+
+    assert (report.added, report.removed) == (1, 1)
+    assert read(namespace, ServiceInterface()) == frozenset({"10.96.0.2", "10.96.0.3", "10.96.9.9"})
+
+
+def test_a_deleted_interface_comes_back_with_everything_on_the_next_change(namespace: Namespace) -> None:
+    interface = ServiceInterface()
+    sync(namespace, interface, some_vips(3))
+    namespace.shell("ip link del nodeagent0")
+
+    apply(namespace, interface, add=frozenset({"10.96.9.9"}))
+
+    assert read(namespace, interface) == some_vips(3) | {"10.96.9.9"}
+
+
+def test_foreign_addresses_on_our_interface_are_removed(namespace: Namespace) -> None:
+    sync(namespace, ServiceInterface(), some_vips(1))
+    namespace.shell("ip addr add 192.0.2.1/24 dev nodeagent0; ip addr add 198.51.100.1/32 dev nodeagent0")
+
+    report = sync(namespace, ServiceInterface(), some_vips(1))
+
+    assert report.removed == 1
+    assert "192.0.2" not in namespace.shell("ip addr show dev nodeagent0")
+    assert read(namespace, ServiceInterface()) == some_vips(1)
+
+
+def test_a_vip_that_another_interface_holds_becomes_local_to_ours_too(namespace: Namespace) -> None:
+    """Moving from kube-proxy's IPVS mode: kube-ipvs0 holds every ClusterIP and is removed afterwards."""
+    namespace.shell("ip link add kube-ipvs0 type bridge; ip link set kube-ipvs0 up")
+    for vip in some_vips(2, ipv6=2):
+        namespace.shell(f"ip addr add {vip}/{128 if ':' in vip else 32} dev kube-ipvs0 {'nodad' if ':' in vip else ''}")
+    interface = ServiceInterface(address_limit=1)
+
+    report = sync(namespace, interface, some_vips(2, ipv6=2))
+    namespace.shell("ip link del kube-ipvs0")
+
+    assert report.problems == ()
+    assert all(namespace.run(lambda: [reaches(vip) for vip in some_vips(2, ipv6=2)]))
+
+
+def test_an_adopted_interface_that_is_down_and_generates_addresses_is_put_right(namespace: Namespace) -> None:
+    namespace.shell("ip link add nodeagent0 type bridge")
+
+    sync(namespace, ServiceInterface(), some_vips(1, ipv6=1))
+
+    assert "fe80" not in namespace.shell("ip addr show dev nodeagent0")
+    assert "UP" in namespace.shell("ip -o link show dev nodeagent0")
+
+
+def test_a_foreign_interface_of_our_name_is_refused_and_left_alone(namespace: Namespace) -> None:
+    namespace.shell("ip link add nodeagent0 type veth peer name other; ip addr add 192.0.2.1/24 dev nodeagent0")
+
+    with pytest.raises(ForeignInterfaceError, match="veth"):
+        sync(namespace, ServiceInterface(), some_vips(1))
+    with pytest.raises(ForeignInterfaceError, match="veth"):
+        namespace.run(lambda: asyncio.run(ServiceInterface().remove()))
+
+    assert "192.0.2.1" in namespace.shell("ip addr show dev nodeagent0")
+
+
+def test_disabled_ipv6_leaves_ipv4_working_and_is_reported_once(namespace: Namespace) -> None:
+    namespace.shell("echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6")
+    interface = ServiceInterface()
+
+    report = sync(namespace, interface, some_vips(2, ipv6=3))
+
+    assert [(problem.reason, "3 IPv6" in problem.detail) for problem in report.problems] == [("IPv6Disabled", True)]
+    assert read(namespace, interface) == some_vips(2)
+
+
+def test_an_address_the_kernel_refuses_is_a_problem_and_the_others_are_programmed(namespace: Namespace) -> None:
+    interface = ServiceInterface()
+
+    report = sync(namespace, interface, frozenset({"ff02::1", "10.96.0.1"}))
+
+    assert [problem.reason for problem in report.problems] == ["AddressNotProgrammed"]
+    assert "ff02::1" in report.problems[0].detail
+    assert (report.added, read(namespace, interface)) == (1, frozenset({"10.96.0.1"}))
+
+
+def test_removal_takes_everything_and_can_be_repeated(namespace: Namespace) -> None:
+    interface = ServiceInterface(address_limit=1)
+    sync(namespace, interface, some_vips(3, ipv6=3))
+
+    for _ in range(2):
+        namespace.run(lambda: asyncio.run(interface.remove()))
+
+    assert "nodeagent0" not in namespace.shell("ip link; ip route show table local; ip -6 route show table local")
+    assert read(namespace, interface) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("four", "six", "seconds"),
+    [
+        pytest.param(10_000, 0, 2.0, id="10k IPv4"),
+        pytest.param(30_000, 0, 3.0, id="30k IPv4"),
+        pytest.param(10_000, 10_000, 3.0, id="10k dual-stack"),
+    ],
+)
+def test_many_vips_take_little_time_and_never_hold_the_loop(
+    namespace: Namespace, four: int, six: int, seconds: float
+) -> None:
+    vips = some_vips(four, ipv6=six)
+    interface = ServiceInterface()
+
+    stalls = [0.0]
+
+    async def note_stalls() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            stalls.append(time.perf_counter() - before)
+
+    async def timed() -> float:
+        ticker = asyncio.create_task(note_stalls())
+        started = time.perf_counter()
+        await interface.sync(vips)
+        took = time.perf_counter() - started
+        ticker.cancel()
+        return took
+
+    took = namespace.run(lambda: asyncio.run(timed()))
+
+    assert read(namespace, interface) == vips
+    assert took < seconds
+    assert max(stalls) < 0.05
