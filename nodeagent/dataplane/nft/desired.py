@@ -22,13 +22,6 @@ _CLASS_MAPS = (
 )
 _TIMEOUT_MAPS = (schema.STICKY_TIMEOUTS, schema.NODEPORT_STICKY_TIMEOUTS)
 
-DATA_SETS = tuple(
-    spec.name
-    for spec in schema.set_specs(counters=False)
-    if spec.name not in schema.PROGRAM_SETS and spec.name != schema.AFFINITY
-)
-"""Sets whose content this image decides. Learned affinity and the verdict maps are not among them."""
-
 
 class DesiredImage:
     """The wanted image of one family and which service each element came from.
@@ -38,7 +31,7 @@ class DesiredImage:
 
     def __init__(self, family: Family) -> None:
         self.family = family
-        self.image: TableImage = empty_image(DATA_SETS)
+        self.image: TableImage = empty_image(schema.DATA_SETS)
         self._keys_by_service: dict[ObjectKey, dict[str, tuple[bytes, ...]]] = {}
         self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
         self._dirty: dict[str, set[bytes]] = {}

@@ -161,23 +161,34 @@ class NetlinkSocket:
 
 
 def _rejection(item: Message, code: int, received: nl.Received) -> Rejection:
-    """Names the element at fault where the kernel's extended acknowledgement has the offset of the bad attribute."""
-    key = None
+    """Names the element or expression at fault, where the extended acknowledgement has the bad attribute's offset."""
+    reason = os.strerror(code)
     offset = _error_offset(received)
-    if item.keys and offset is not None:
-        elements_start = nl.HEADER_LENGTH + nl.GENMSG_LENGTH
-        for kind, payload in nl.attributes(memoryview(item.body)):
-            elements_start += 4
-            if kind == 3:
-                stride = len(payload) // len(item.keys)
-                index = (offset - elements_start) // stride
-                if 0 <= index < len(item.keys):
-                    key = item.keys[index]
-                break
-            elements_start += len(payload) + 3 & ~3
-    elif len(item.keys) == 1:
-        key = item.keys[0]
-    return Rejection(item.about, code, os.strerror(code), item.set, key)
+    at = None if offset is None else _child_at(item.body, offset)
+    if item.keys:
+        lone = item.keys[0] if len(item.keys) == 1 else None
+        key = item.keys[at] if at is not None and at < len(item.keys) else lone
+        return Rejection(item.about, code, reason, item.set, key)
+    if item.expressions and at is not None and at < len(item.expressions):
+        reason = f"{reason} (expression {item.expressions[at]})"
+    return Rejection(item.about, code, reason)
+
+
+def _child_at(body: bytes, offset: int) -> int | None:
+    """Which entry of the message's list (elements, 3, or expressions, 4) an offset into the message falls into.
+
+    An interval of a lone field is two entries; the keys there count ranges, so such an answer may be too high.
+    """
+    position = nl.HEADER_LENGTH + nl.GENMSG_LENGTH
+    for kind, payload in nl.attributes(memoryview(body)):
+        if kind in (3, 4) and position <= offset < position + 4 + len(payload):
+            inside = position + 4
+            for index, (_, entry) in enumerate(nl.attributes(payload)):
+                inside += 4 + len(entry) + 3 & ~3
+                if offset < inside:
+                    return index
+        position += 4 + len(payload) + 3 & ~3
+    return None
 
 
 def _error_offset(received: nl.Received) -> int | None:

@@ -11,6 +11,7 @@ from nodeagent.model.addresses import Family
 
 TABLE = "nodeagent"
 SCHEMA = 1
+COMMENT_PREFIX = f"schema {SCHEMA}:"
 
 
 class Kind(Enum):
@@ -183,3 +184,8 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
 
 PROGRAM_SETS = frozenset({DISPATCH, LEARN, NODEPORT_LEARN})
 """Maps whose elements point to chains: they belong to the program, not to the services' data."""
+
+DATA_SETS = tuple(
+    spec.name for spec in set_specs(counters=False) if spec.name not in PROGRAM_SETS and spec.name != AFFINITY
+)
+"""Sets whose content the services and the node decide; learned affinity and the verdict maps are not among them."""

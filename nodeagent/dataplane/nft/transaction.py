@@ -49,7 +49,10 @@ def nfproto(family: Family) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One operation. about: for a person. set and keys: for element operations, in the order of the elements."""
+    """One operation. about: for a person. set and keys: for element operations, in the order of the elements.
+
+    expressions: the names of a rule's expressions, in order.
+    """
 
     kind: int
     flags: int
@@ -57,6 +60,7 @@ class Message:
     about: str
     set: str = ""
     keys: tuple[bytes, ...] = ()
+    expressions: tuple[str, ...] = ()
 
 
 class Transaction:
@@ -87,10 +91,21 @@ class Transaction:
     def claim_table(self, *, owned: bool) -> None:
         """Create the table, or take over the one that is there (as owner: only of an orphan or our own)."""
         flags = TABLE_OWNER | TABLE_PERSIST if owned else 0
-        comment = f"schema {schema.SCHEMA}: services are map elements, see docs/dataplane.md".encode() + b"\0"
+        comment = f"{schema.COMMENT_PREFIX} services are map elements, see docs/dataplane.md".encode() + b"\0"
         user_data = bytes((_COMMENT_OF_TABLE, len(comment))) + comment
         body = nl.string(1, schema.TABLE) + nl.u32(2, flags) + nl.attribute(6, user_data)
         self._add(NEWTABLE, nl.NLM_F_CREATE, body, "table")
+
+    def claim_orphan(self) -> None:
+        """Take over a table of ours that another process owned, only to delete it; a plain one has no such need."""
+        body = nl.string(1, schema.TABLE) + nl.u32(2, TABLE_OWNER | TABLE_PERSIST)
+        self._add(NEWTABLE, nl.NLM_F_CREATE, body, "table")
+
+    def probe_owned_table(self, name: str) -> None:
+        """Make an owned, persistent table and delete it again: accepted only where the kernel knows such tables."""
+        flags = nl.u32(2, TABLE_OWNER | TABLE_PERSIST)
+        self._add(NEWTABLE, nl.NLM_F_CREATE | nl.NLM_F_EXCL, nl.string(1, name) + flags, "probe table")
+        self._add(DELTABLE, 0, nl.string(1, name), "probe table")
 
     def delete_table(self) -> None:
         """Remove the table with everything in it."""
@@ -212,7 +227,8 @@ class Transaction:
                 data = expression.encode()
             encoded.append(nl.nest(1, nl.string(1, expression.name), nl.nest(2, data)))
         body = nl.string(1, schema.TABLE) + nl.string(2, chain) + nl.nest(4, *encoded)
-        self._add(NEWRULE, nl.NLM_F_CREATE | nl.NLM_F_APPEND, body, about)
+        names = tuple(expression.name for expression in rule)
+        self.messages.append(Message(NEWRULE, nl.NLM_F_CREATE | nl.NLM_F_APPEND, body, about, expressions=names))
 
     def _add_anonymous_set(self, expression: OneOf) -> int:
         set_id = self._take_set_id()

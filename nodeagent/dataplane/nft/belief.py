@@ -1,0 +1,127 @@
+"""What we believe the kernel holds, made from a read-back (pure)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.classes import PickClass, pick_class
+from nodeagent.dataplane.nft.image import TableImage, class_of, empty_image
+from nodeagent.dataplane.nft.program import Hook, ProgramOptions, build_program, verdict_elements
+from nodeagent.dataplane.nft.readback import ElementDump, KernelRule, SetHeader, TableHeader, same_chains
+from nodeagent.dataplane.nft.schema import DATA_SETS, SetSpec
+from nodeagent.model.addresses import Family
+
+TABLE_OWNER = 0x2
+TABLE_PERSIST = 0x4
+
+
+class Ownership(Enum):
+    """Whether the kernel protects the table (owner and persist flags, Linux 6.9), or it is an ordinary one."""
+
+    OWNED = "owned"
+    PLAIN = "plain"
+
+
+@dataclass(slots=True)
+class Contents:
+    """Everything read from a table. verdicts: verdict map → key → chain. affinity: what clients learned."""
+
+    header: TableHeader
+    sets: dict[str, SetHeader] = field(default_factory=dict)
+    hooks: dict[str, Hook | None] = field(default_factory=dict)
+    rules: dict[str, list[KernelRule]] = field(default_factory=dict)
+    image: TableImage = field(default_factory=dict)
+    verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
+    counters: dict[str, dict[bytes, tuple[int, int]]] = field(default_factory=dict)
+    affinity: ElementDump | None = None
+
+    def fits(self, specs: Mapping[str, SetSpec], family: Family) -> bool:
+        """Whether the table has exactly our sets, of this schema."""
+        named = {name for name in self.sets if not name.startswith("__")}
+        return (
+            self.header.comment.startswith(schema.COMMENT_PREFIX)
+            and named == set(specs)
+            and all(self.sets[name].matches(spec, family) for name, spec in specs.items())
+        )
+
+
+@dataclass(slots=True)
+class Belief:
+    """The table as far as it is known.
+
+    exists: there is a table of our name. usable: it has our schema and ownership, so only differences are written.
+    claimed: this process's socket has claimed it. program_right: chains and rules are what they should be.
+    classes, timeouts: pick and learn chains that exist; they are added when first needed and stay.
+    """
+
+    image: TableImage
+    exists: bool = False
+    usable: bool = False
+    claimed: bool = False
+    program_right: bool = False
+    handle: int = 0
+    classes: set[PickClass] = field(default_factory=set)
+    timeouts: set[int] = field(default_factory=set)
+    chains: frozenset[str] = frozenset()
+    verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
+    affinity: dict[bytes, tuple[bytes, int, int]] = field(default_factory=dict)
+
+
+def believe(
+    contents: Contents | None,
+    specs: Mapping[str, SetSpec],
+    family: Family,
+    options: ProgramOptions,
+    ownership: Ownership,
+) -> Belief:
+    """Judge what was read."""
+    if contents is None:
+        return Belief(empty_image(DATA_SETS))
+    owned = bool(contents.header.flags & (TABLE_OWNER | TABLE_PERSIST))
+    fits = contents.fits(specs, family)
+    belief = Belief(
+        contents.image if fits else empty_image(DATA_SETS),
+        exists=True,
+        # A plain table cannot become an owned one, nor the other way round (nf_tables_updtable).
+        usable=fits and owned == (ownership is Ownership.OWNED),
+        handle=contents.header.handle,
+        chains=frozenset(contents.hooks),
+        verdicts=contents.verdicts,
+    )
+    if not fits:
+        return belief
+    belief.classes = {
+        pick for key in contents.verdicts[schema.DISPATCH] if (pick := pick_class(class_of(key))) is not None
+    }
+    belief.timeouts = {class_of(key) for key in contents.verdicts[schema.LEARN]}
+    belief.program_right = contents.verdicts == verdict_elements(belief.classes, belief.timeouts) and program_matches(
+        contents, family, options, belief
+    )
+    if contents.affinity is not None:
+        learned = contents.affinity
+        belief.affinity = {
+            key: (endpoint, *learned.expirations[key])
+            for key, endpoint in learned.elements.items()
+            if key in learned.expirations
+        }
+    return belief
+
+
+def program_matches(contents: Contents, family: Family, options: ProgramOptions, belief: Belief) -> bool:
+    """Whether chains and rules are exactly those of the program for the chains in use."""
+    program = build_program(family, options, belief.classes, belief.timeouts)
+    return same_chains(program.chains, contents.hooks, contents.rules)
+
+
+def undisturbed(
+    contents: Contents | None, specs: Mapping[str, SetSpec], family: Family, options: ProgramOptions, belief: Belief
+) -> bool:
+    """Whether the table is still as believed, judged from an outline (element counts, not elements)."""
+    if contents is None or contents.header.handle != belief.handle or not contents.fits(specs, family):
+        return False
+    for name, elements in belief.image.items():
+        count = contents.sets[name].count
+        if count is not None and not specs[name].interval and count != len(elements):
+            return False
+    return program_matches(contents, family, options, belief)

@@ -1,0 +1,107 @@
+"""One family's table in the kernel: read all of it, or the parts that tell whether somebody changed it.
+
+Blocking, like the socket; callers that hold an event loop run it in a worker thread.
+"""
+
+import time
+from collections.abc import Mapping
+
+from nodeagent.dataplane.errors import KernelUnclear
+from nodeagent.dataplane.nft import attributes as nl
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.belief import Contents
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.readback import (
+    ElementDump,
+    TableHeader,
+    collect_elements,
+    parse_chain,
+    parse_rule,
+    parse_set,
+    parse_table,
+)
+from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.dataplane.nft.transaction import GETCHAIN, GETRULE, GETSET, GETSETELEM, GETTABLE, nfproto
+from nodeagent.model.addresses import Family
+
+DUMP_ATTEMPTS = 20
+DUMP_PAUSE_SECONDS = 0.05
+
+
+class KernelTable:
+    """Reads the table `nodeagent` of one family."""
+
+    def __init__(self, socket: NetlinkSocket, family: Family, specs: Mapping[str, SetSpec]) -> None:
+        self._socket = socket
+        self._family = family
+        self._specs = specs
+        self._table = nl.string(1, schema.TABLE)
+
+    def header(self) -> TableHeader | None:
+        """The table object; None when there is none."""
+        try:
+            return parse_table(self._socket.get(GETTABLE, nfproto(self._family), self._table))
+        except FileNotFoundError:
+            return None
+
+    def read(self) -> Contents | None:
+        """The whole table; None when there is none. A table of another schema comes without its elements.
+
+        Raises KernelUnclear when no consistent dump could be had.
+        """
+        contents = self.outline()
+        if contents is None or not contents.fits(self._specs, self._family):
+            return contents
+        for name in schema.DATA_SETS:
+            dump = self.elements(name)
+            contents.image[name] = dump.elements
+            if dump.counters:
+                contents.counters[name] = dump.counters
+        for name in schema.PROGRAM_SETS:
+            contents.verdicts[name] = {key: chain.decode() for key, chain in self.elements(name).elements.items()}
+        return contents
+
+    def outline(self) -> Contents | None:
+        """Table, sets, chains and rules without elements: what a foreign change of anything but elements shows in."""
+        header = self.header()
+        if header is None:
+            return None
+        contents = Contents(header)
+        family = nfproto(self._family)
+        try:
+            for _, data in self._socket.dump(GETSET, family, self._table):
+                found = parse_set(data)
+                contents.sets[found.name] = found
+            for _, data in self._socket.dump(GETCHAIN, family, self._table):
+                name, hook = parse_chain(data)
+                contents.hooks[name] = hook
+            for _, data in self._socket.dump(GETRULE, family, self._table):
+                rule = parse_rule(data)
+                contents.rules.setdefault(rule.chain, []).append(rule)
+        except FileNotFoundError:
+            return None
+        return contents
+
+    def elements(self, name: str) -> ElementDump:
+        """All elements of a set, from a dump that can be believed: no key twice, and as many as the set has.
+
+        A hash set that is being resized gives some elements twice and leaves others out, without any error; a moment
+        later it is whole again. A dynamic set's count includes expired elements, so only duplicates count there.
+        """
+        spec = self._specs[name]
+        family = nfproto(self._family)
+        where = self._table + nl.string(2, name)
+        for _ in range(DUMP_ATTEMPTS):
+            try:
+                dump = collect_elements(spec, (data for _, data in self._socket.dump(GETSETELEM, family, where)))
+            except KernelUnclear:
+                continue
+            count = None if spec.dynamic or spec.interval else self._count(name)
+            if not dump.duplicates and (count is None or count == len(dump.elements)):
+                return dump
+            time.sleep(DUMP_PAUSE_SECONDS)
+        raise KernelUnclear(f"set {name}: no consistent dump in {DUMP_ATTEMPTS} attempts")
+
+    def _count(self, name: str) -> int | None:
+        where = self._table + nl.string(2, name)
+        return parse_set(self._socket.get(GETSET, nfproto(self._family), where)).count

@@ -1,0 +1,106 @@
+"""From belief and desired image to the least transaction that makes the kernel right (pure)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.belief import Belief, Ownership
+from nodeagent.dataplane.nft.classes import PickClass
+from nodeagent.dataplane.nft.desired import classes_in, timeouts_in
+from nodeagent.dataplane.nft.diff import Delta, diff_images, diff_keys
+from nodeagent.dataplane.nft.image import TableImage, empty_image
+from nodeagent.dataplane.nft.program import (
+    Program,
+    ProgramOptions,
+    build_program,
+    learn_chain,
+    pick_chain,
+    verdict_elements,
+)
+from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.dataplane.nft.transaction import Transaction
+from nodeagent.model.addresses import Family
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A transaction and what will be true once it is committed."""
+
+    transaction: Transaction
+    delta: Delta
+    classes: frozenset[PickClass]
+    timeouts: frozenset[int]
+    new_table: bool = False
+
+
+class Planner:
+    """Plans for one family's table; holds only what never changes."""
+
+    def __init__(
+        self, family: Family, specs: Mapping[str, SetSpec], options: ProgramOptions, ownership: Ownership
+    ) -> None:
+        self._family = family
+        self._specs = specs
+        self._options = options
+        self._owned = ownership is Ownership.OWNED
+
+    def plan(self, belief: Belief, wanted: TableImage, dirty: Mapping[str, Iterable[bytes]] | None) -> Plan:
+        """The least transaction; an empty one when the kernel is right.
+
+        dirty: the keys that may differ; None: compare everything (after a read-back).
+        """
+        if not belief.usable:
+            return self.plan_new_table(belief, wanted)
+        delta = diff_images(wanted, belief.image) if dirty is None else diff_keys(dirty, wanted, belief.image)
+        classes = frozenset(classes_in(delta.puts) | belief.classes)
+        timeouts = frozenset(timeouts_in(delta.puts) | belief.timeouts)
+        transaction = Transaction(self._family, self._specs)
+        if self._owned and not belief.claimed:
+            transaction.claim_table(owned=True)
+        if not belief.program_right:
+            self._rewrite_program(transaction, belief, build_program(self._family, self._options, classes, timeouts))
+        else:
+            self._add_chains(transaction, classes - belief.classes, timeouts - belief.timeouts)
+        transaction.write_delta(delta)
+        return Plan(transaction, delta, classes, timeouts)
+
+    def plan_new_table(self, belief: Belief, wanted: TableImage) -> Plan:
+        """Replace whatever is there by a new table, in one transaction: traffic sees the old one or the new one."""
+        transaction = Transaction(self._family, self._specs)
+        if belief.exists:
+            if self._owned:
+                transaction.claim_orphan()
+            transaction.delete_table()
+        transaction.claim_table(owned=self._owned)
+        transaction.create_sets()
+        classes, timeouts = frozenset(classes_in(wanted)), frozenset(timeouts_in(wanted))
+        transaction.write_program(build_program(self._family, self._options, classes, timeouts))
+        delta = diff_images(wanted, empty_image(wanted))
+        transaction.write_delta(delta)
+        transaction.restore_affinity(belief.affinity)
+        return Plan(transaction, delta, classes, timeouts, new_table=True)
+
+    def _add_chains(self, transaction: Transaction, classes: Iterable[PickClass], timeouts: Iterable[int]) -> None:
+        classes, timeouts = sorted(classes), sorted(timeouts)
+        if not classes and not timeouts:
+            return
+        transaction.add_chains(
+            (
+                *(pick_chain(self._family, pick) for pick in classes),
+                *(
+                    learn_chain(self._family, self._options, seconds, node_port=node_port)
+                    for seconds in timeouts
+                    for node_port in (False, True)
+                ),
+            )
+        )
+        transaction.add_verdicts(verdict_elements(classes, timeouts))
+
+    def _rewrite_program(self, transaction: Transaction, belief: Belief, program: Program) -> None:
+        """All rules anew, in place: sets, their elements, counters and learned affinity stay."""
+        transaction.flush_rules()
+        for name in sorted(schema.PROGRAM_SETS):
+            transaction.delete_verdicts(name, belief.verdicts.get(name, {}))
+        for name in sorted(belief.chains - {chain.name for chain in program.chains}):
+            transaction.delete_chain(name)
+        transaction.write_program(program)
