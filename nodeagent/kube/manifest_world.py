@@ -79,8 +79,7 @@ def merge(files: Iterable[ManifestFile], node_name: str) -> World:
             key = key_of(found.obj)
             winner, place = winners.setdefault(type(found.obj), {}).setdefault(key, (found, file.name))
             if winner is not found:
-                detail = f"{type(found.obj).__name__} {key} is also in {place}:{winner.line}, which is in effect; this one is not"
-                problems.append(Problem(_place(file.name, found.line), "DuplicateObject", detail))
+                problems.append(_duplicate(file.name, found, f"{place}:{winner.line}"))
     services = _of(Service, winners)
     nodes = {key: node for key, node in _of(Node, winners).items() if key.name == node_name}
     slices = _with_mirrored(_of(EndpointSlice, winners), _of(Endpoints, winners), services)
@@ -124,6 +123,12 @@ def _with_mirrored(
         for made in mirror_endpoints(listed, services.get(key))
     )
     return {**slices, **{key_of(made): made for made in mirrored}}
+
+
+def _duplicate(name: str, found: ManifestObject, winner: str) -> Problem:
+    title = f"{type(found.obj).__name__} {key_of(found.obj)}"
+    detail = f"{title} is also in {winner}, which is in effect; this one is not"
+    return Problem(_place(name, found.line), "DuplicateObject", detail)
 
 
 def _problems_of(file: ManifestFile) -> list[Problem]:
