@@ -18,6 +18,7 @@ from msgspec import Struct
 Value = bool | int | float | str | list["Value"] | dict[str, "Value"] | None
 
 MAX_DEPTH = 100
+MAX_BROKEN = 20
 
 _SEPARATOR = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
@@ -71,9 +72,14 @@ def documents(text: str, *, above: int = 0) -> Iterator[YamlDocument | YamlFault
     above: lines of the file that come before `text`.
     """
     start: int | None = 0
+    broken = 0
     while start is not None:
         skipped = text.count("\n", 0, start)
+        if broken > MAX_BROKEN:
+            yield YamlFault(above + skipped + 1, "too many broken documents, the rest of the file is not read")
+            return
         broken_at = yield from _documents(text[start:], above + skipped)
+        broken += 1
         start = None if broken_at is None else _separator_after(text, start, broken_at - above)
 
 
@@ -98,6 +104,7 @@ def _documents(text: str, above: int) -> Generator[YamlDocument | YamlFault, Non
                 yield YamlFault(above + line + 1, "an alias contains itself")
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line if error.problem_mark is not None else line
+        line = min(line, text.rstrip().count("\n"))
         yield YamlFault(above + line + 1, _one_line(error.problem or error.context or "not YAML"))
         return above + line
     except yaml.reader.ReaderError as error:
@@ -112,10 +119,11 @@ def _documents(text: str, above: int) -> Generator[YamlDocument | YamlFault, Non
 
 def _separator_after(text: str, start: int, line: int) -> int | None:
     """Offset of the first ``---`` after offset `start` that is not above `line` (from 0); None when there is none."""
-    for found in _SEPARATOR.finditer(text, start + 1):
-        if text.count("\n", 0, found.start()) >= line:
-            return found.start()
-    return None
+    beginning = 0
+    for _ in range(line):
+        beginning = text.index("\n", beginning) + 1
+    found = _SEPARATOR.search(text, max(beginning, start + 1))
+    return found.start() if found is not None else None
 
 
 def _one_line(text: str) -> str:
