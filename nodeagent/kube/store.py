@@ -117,7 +117,7 @@ class ClusterStore:
         else:
             self._update_service_cidrs({key_of(obj): self._retention.retain(obj)}, ())
 
-    def remove(self, kind: type[StoredObject], key: ObjectKey) -> None:
+    def remove(self, kind: type[T], key: ObjectKey) -> None:
         """The object does not exist any more; a key that is not held is no change."""
         if kind is Service:
             self._update_services({}, (key,))

@@ -1,0 +1,218 @@
+"""Follows an API server: one informer for each kind the agent reads, into one store.
+
+Decided here: which resources, with which selectors, and whether endpoints come from EndpointSlices or from Endpoints
+(never from both). Selectors are those of kube-proxy: the server must not send headless Services and their slices
+(kubernetes/kubernetes #81060: a terabyte a day), nor those that another proxy serves.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Generic, Literal, TypeVar
+
+from nodeagent.kube.errors import (
+    ForbiddenError,
+    KubeError,
+    NotServedError,
+    RejectedError,
+)
+from nodeagent.kube.informer import CollectionClient, FullList, Informer, Resource
+from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.kube.pace import Backoff, Pace
+from nodeagent.kube.retention import StoredObject
+from nodeagent.kube.store import ClusterStore, Listing
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import (
+    LABEL_HEADLESS,
+    LABEL_PROXY_NAME,
+    Endpoints,
+    EndpointSlice,
+    Node,
+    Service,
+    ServiceCIDR,
+    key_of,
+)
+from nodeagent.model.problem import Problem
+
+logger = logging.getLogger(__name__)
+
+EndpointsApi = Literal["auto", "endpointslices", "endpoints"]
+DISCOVERY_V1 = "/apis/discovery.k8s.io/v1"
+
+S = TypeVar("S", bound=StoredObject)
+
+
+class ApiServerSource:
+    """Keeps `store` equal to what the API server says.
+
+    node_name: the Node object that is followed. endpoints_api: ``auto`` takes EndpointSlices unless the server has
+    no discovery.k8s.io/v1. keep_headless: ask for headless Services too (a store that keeps them needs this).
+    pace: None for real time and real chance.
+    """
+
+    def __init__(
+        self,
+        client: CollectionClient,
+        store: ClusterStore,
+        *,
+        node_name: str,
+        endpoints_api: EndpointsApi = "auto",
+        keep_headless: bool = False,
+        pace: Pace | None = None,
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._node_name = node_name
+        self._endpoints_api = endpoints_api
+        self._keep_headless = keep_headless
+        self._pace = pace or Pace(random=random.random, sleep=asyncio.sleep)
+
+    async def run(self) -> None:
+        """Ends only by cancellation."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_services(), name="informer services")
+            tasks.create_task(self._follow_endpoints(), name="informer endpoints")
+            tasks.create_task(self._follow_node(), name="informer node")
+            tasks.create_task(self._follow_service_cidrs(), name="informer servicecidrs")
+
+    async def _follow_services(self) -> None:
+        selectors = [("labelSelector", f"!{LABEL_PROXY_NAME}")]
+        if not self._keep_headless:
+            selectors.append(("fieldSelector", "spec.clusterIP!=None"))
+        resource = Resource(Service, "/api/v1/services", tuple(selectors))
+        await Informer(self._client, resource, StoreSink(self._store, Service), self._pace).run()
+
+    async def _follow_endpoints(self) -> None:
+        selectors = () if self._keep_headless else (("labelSelector", f"!{LABEL_HEADLESS}"),)
+        if await self._serves_slices():
+            slices = Resource(EndpointSlice, f"{DISCOVERY_V1}/endpointslices", selectors)
+            await Informer(self._client, slices, StoreSink(self._store, EndpointSlice), self._pace).run()
+        else:
+            endpoints = Resource(Endpoints, "/api/v1/endpoints", selectors)
+            await Informer(self._client, endpoints, MirrorSink(self._store), self._pace).run()
+
+    async def _follow_node(self) -> None:
+        resource = Resource(Node, "/api/v1/nodes", (("fieldSelector", f"metadata.name={self._node_name}"),))
+        sink = StoreSink(self._store, Node, lambda node: node.metadata.name == self._node_name)
+        await Informer(self._client, resource, sink, self._pace).run()
+
+    async def _follow_service_cidrs(self) -> None:
+        resource = Resource(ServiceCIDR, "/apis/networking.k8s.io/v1/servicecidrs", optional=True)
+        await Informer(self._client, resource, StoreSink(self._store, ServiceCIDR), self._pace).run()
+
+    async def _serves_slices(self) -> bool:
+        """Whether to read EndpointSlices; asks the server until it answers."""
+        if self._endpoints_api != "auto":
+            return self._endpoints_api == "endpointslices"
+        backoff = Backoff(self._pace)
+        while True:
+            try:
+                await self._client.get(DISCOVERY_V1)
+            except NotServedError:
+                logger.warning("no discovery.k8s.io/v1 on the server, reading Endpoints instead of EndpointSlices")
+                return False
+            except (ForbiddenError, RejectedError):
+                return True
+            except KubeError as error:
+                logger.debug("discovery failed error=%s", error)
+                await self._pace.sleep(backoff.next_s())
+            else:
+                return True
+
+
+class StoreSink(Generic[S]):
+    """One kind of object into the store. `wanted` does what a refused selector would have done."""
+
+    def __init__(self, store: ClusterStore, kind: type[S], wanted: Callable[[S], bool] = lambda _: True) -> None:
+        self._store = store
+        self._kind = kind
+        self._wanted = wanted
+
+    def listing(self) -> "FilteredList[S]":
+        return FilteredList(self._store.listing(self._kind), self._wanted)
+
+    def put(self, obj: S) -> None:
+        if self._wanted(obj):
+            self._store.put(obj)
+
+    def remove(self, key: ObjectKey) -> None:
+        self._store.remove(self._kind, key)
+
+    def report(self, problems: Iterable[Problem]) -> None:
+        self._store.report(f"api {self._kind.__name__}", problems)
+
+
+class FilteredList(Generic[S]):
+    """A listing of the store that takes the wanted objects only."""
+
+    def __init__(self, listing: Listing[S], wanted: Callable[[S], bool]) -> None:
+        self._listing = listing
+        self._wanted = wanted
+
+    def add(self, objects: Iterable[S]) -> None:
+        self._listing.add(filter(self._wanted, objects))
+
+    def discard(self, key: ObjectKey) -> None:
+        self._listing.discard(key)
+
+    def commit(self) -> None:
+        self._listing.commit()
+
+
+class MirrorSink:
+    """Endpoints into the store, as the EndpointSlices they stand for.
+
+    All of them, also those that opt out of mirroring: the opt-out is meant for a controller that runs beside the one
+    that writes EndpointSlices, and here there is none.
+    """
+
+    def __init__(self, store: ClusterStore) -> None:
+        self._store = store
+        self._slice_keys: dict[ObjectKey, frozenset[ObjectKey]] = {}
+
+    def listing(self) -> FullList[Endpoints]:
+        return _MirroredList(self, self._store)
+
+    def put(self, obj: Endpoints) -> None:
+        key = key_of(obj)
+        slices = mirror_endpoints(obj, None, honour_opt_out=False)
+        keys = frozenset(key_of(made) for made in slices)
+        for made in slices:
+            self._store.put(made)
+        for vanished in self._slice_keys.get(key, frozenset()) - keys:
+            self._store.remove(EndpointSlice, vanished)
+        self._slice_keys[key] = keys
+
+    def remove(self, key: ObjectKey) -> None:
+        for vanished in self._slice_keys.pop(key, frozenset()):
+            self._store.remove(EndpointSlice, vanished)
+
+    def report(self, problems: Iterable[Problem]) -> None:
+        self._store.report("api Endpoints", problems)
+
+    def listed(self, slice_keys: dict[ObjectKey, frozenset[ObjectKey]]) -> None:
+        """A full list has been committed; these are the slices each Endpoints stands for."""
+        self._slice_keys = slice_keys
+
+
+class _MirroredList:
+    def __init__(self, sink: MirrorSink, store: ClusterStore) -> None:
+        self._sink = sink
+        self._listing = store.listing(EndpointSlice)
+        self._slice_keys: dict[ObjectKey, frozenset[ObjectKey]] = {}
+
+    def add(self, objects: Iterable[Endpoints]) -> None:
+        for obj in objects:
+            self.discard(key_of(obj))
+            slices = mirror_endpoints(obj, None, honour_opt_out=False)
+            self._listing.add(slices)
+            self._slice_keys[key_of(obj)] = frozenset(key_of(made) for made in slices)
+
+    def discard(self, key: ObjectKey) -> None:
+        for vanished in self._slice_keys.pop(key, frozenset()):
+            self._listing.discard(vanished)
+
+    def commit(self) -> None:
+        self._listing.commit()
+        self._sink.listed(self._slice_keys)

@@ -1,0 +1,235 @@
+"""Follows one resource for ever: drives the state machine of `watch` with the client, and paces it.
+
+Decided here: how long to wait after a failure, and when a watch is given up. What to ask next is decided in `watch`.
+An informer ends only by cancellation; every failure is reported, logged when it changes, and tried again.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+from nodeagent.kube.decode import O, ObjectDecoder, Undecodable
+from nodeagent.kube.errors import ExpiredError, KubeError, NotServedError, ServerUnreachableError, StatusError
+from nodeagent.kube.pace import Backoff, Pace
+from nodeagent.kube.watch import (
+    Completed,
+    Event,
+    Failed,
+    Gone,
+    Listed,
+    ListWatch,
+    Put,
+    Request,
+    Retry,
+    Spoiled,
+    StreamEnd,
+    Unlisted,
+)
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import key_of
+from nodeagent.model.problem import Problem
+
+logger = logging.getLogger(__name__)
+
+O_contra = TypeVar("O_contra", contravariant=True)
+
+
+class CollectionClient(Protocol):
+    """The part of `ApiClient` that informers use."""
+
+    async def get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> bytes: ...
+
+    def stream(
+        self, path: str, parameters: Iterable[tuple[str, str]]
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+
+
+class FullList(Protocol[O_contra]):
+    """A full list being collected; it counts from `commit` on."""
+
+    def add(self, objects: Iterable[O_contra]) -> None: ...
+
+    def discard(self, key: ObjectKey) -> None: ...
+
+    def commit(self) -> None: ...
+
+
+class Sink(Protocol[O_contra]):
+    """Where the objects of one resource go."""
+
+    def listing(self) -> FullList[O_contra]: ...
+
+    def put(self, obj: O_contra) -> None: ...
+
+    def remove(self, key: ObjectKey) -> None: ...
+
+    def report(self, problems: Iterable[Problem]) -> None:
+        """All that is wrong with this resource right now."""
+        ...
+
+
+class Resource(Struct, Generic[O], frozen=True):
+    """A collection of the API. kind: the type and name of its objects (``Service``); path: ``/api/v1/services``.
+
+    optional: a server without it is no failure; it counts as empty and is looked for again now and then.
+    """
+
+    kind: type[O]
+    path: str
+    selectors: tuple[tuple[str, str], ...] = ()
+    optional: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.path.rsplit("/", 1)[-1]
+
+
+class Informer(Generic[O]):
+    """Keeps `sink` equal to the resource, as far as the server can be reached."""
+
+    def __init__(self, client: CollectionClient, resource: Resource[O], sink: Sink[O], pace: Pace) -> None:
+        self._client = client
+        self._resource = resource
+        self._sink = sink
+        self._pace = pace
+        self._backoff = Backoff(pace)
+        self._protocol = ListWatch(ObjectDecoder(resource.kind), resource.selectors)
+        self._full_list = sink.listing()
+        self._undecodable_in_list: dict[ObjectKey | None, Undecodable] = {}
+        self._undecodable: dict[ObjectKey | None, Undecodable] = {}
+        self._failure: KubeError | None = None
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            timeout_s = self._pace.watch_timeout_s()
+            request = self._protocol.next_request(timeout_s)
+            if request.starts_list:
+                self._full_list = self._sink.listing()
+                self._undecodable_in_list = {}
+            try:
+                if request.stream:
+                    await self._follow(request, timeout_s)
+                else:
+                    await self._fetch(request)
+            except KubeError as error:
+                if self._protocol.refused(error) is Retry.BACK_OFF:
+                    await self._wait_out(error)
+
+    async def _fetch(self, request: Request) -> None:
+        """One page of a list."""
+        body = await self._client.get(self._resource.path, request.parameters)
+        for event in self._protocol.receive_page(body):
+            self._apply(event)
+            await asyncio.sleep(0)
+        self._recovered()
+
+    async def _follow(self, request: Request, timeout_s: int) -> None:
+        """One watch, from its opening to its end and the wait after it."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        async with self._client.stream(self._resource.path, request.parameters) as pieces:
+            self._recovered()
+            ending = await self._listen(pieces, request, started + timeout_s + self._pace.timing.grace)
+        retry = Retry.BACK_OFF if isinstance(ending, Failed) else self._protocol.stream_ended(ending)
+        if loop.time() - started >= self._pace.timing.healthy:
+            self._backoff.reset()
+        elif self._protocol.is_complete:
+            # Even an orderly end, when it comes at once and again and again, must not become a storm of requests.
+            retry = Retry.BACK_OFF
+        if retry is Retry.BACK_OFF:
+            await self._wait_out(ending.error if isinstance(ending, Failed) else None)
+
+    async def _listen(self, pieces: AsyncIterator[bytes], request: Request, deadline: float) -> StreamEnd | Failed:
+        loop = asyncio.get_running_loop()
+        while True:
+            patience = deadline
+            if request.awaits_initial_state and not self._protocol.is_complete:
+                patience = min(deadline, loop.time() + self._pace.timing.initial_silence)
+            try:
+                async with asyncio.timeout_at(patience):
+                    piece = await anext(pieces)
+            except TimeoutError:
+                return StreamEnd.SILENT
+            except StopAsyncIteration:
+                return StreamEnd.CLOSED
+            except ServerUnreachableError as error:
+                logger.debug("watch lost resource=%s error=%s", self._resource.name, error)
+                return StreamEnd.LOST
+            for event in self._protocol.receive_bytes(piece):
+                if isinstance(event, Failed):
+                    return event
+                self._apply(event)
+
+    def _apply(self, event: Event[O]) -> None:
+        match event:
+            case Put():
+                self._sink.put(event.object)
+                self._forget_undecodable(key_of(event.object))
+            case Gone():
+                self._sink.remove(event.key)
+                self._forget_undecodable(event.key)
+            case Spoiled():
+                if event.undecodable.key is not None:
+                    self._sink.remove(event.undecodable.key)
+                self._undecodable[event.undecodable.key] = event.undecodable
+                self._report()
+            case Listed():
+                self._full_list.add(event.objects)
+                for obj in event.objects if self._undecodable_in_list else ():
+                    self._undecodable_in_list.pop(key_of(obj), None)
+                for undecodable in event.undecodable:
+                    self._unlist(undecodable.key)
+                    self._undecodable_in_list[undecodable.key] = undecodable
+            case Unlisted():
+                self._unlist(event.key)
+            case Completed():
+                self._full_list.commit()
+                self._undecodable = self._undecodable_in_list
+                self._report()
+                logger.info("listed resource=%s resource_version=%s", self._resource.name, event.resource_version)
+
+    def _unlist(self, key: ObjectKey | None) -> None:
+        if key is not None:
+            self._full_list.discard(key)
+        self._undecodable_in_list.pop(key, None)
+
+    def _forget_undecodable(self, key: ObjectKey) -> None:
+        if self._undecodable.pop(key, None) is not None:
+            self._report()
+
+    async def _wait_out(self, error: KubeError | None) -> None:
+        """Report the failure (None: nothing a person would want to know) and wait until it is time to try again."""
+        if self._resource.optional and isinstance(error, NotServedError):
+            self._sink.listing().commit()
+            self._recovered()
+            await self._pace.sleep(self._pace.timing.absent * (0.5 + self._pace.random()))
+            return
+        if error is not None and not isinstance(error, ExpiredError):
+            self._failed(error)
+        asked_s = error.retry_after_s if isinstance(error, StatusError) else None
+        await self._pace.sleep(self._backoff.next_s() + (asked_s or 0.0))
+
+    def _failed(self, error: KubeError) -> None:
+        known = self._failure is not None and type(self._failure) is type(error)
+        level = logging.DEBUG if known else logging.WARNING
+        logger.log(level, "cannot follow resource=%s error=%s", self._resource.name, error)
+        self._failure = error
+        self._report()
+
+    def _recovered(self) -> None:
+        if self._failure is not None:
+            logger.info("following again resource=%s", self._resource.name)
+            self._failure = None
+            self._report()
+
+    def _report(self) -> None:
+        problems = [undecodable.problem(self._resource.kind.__name__) for undecodable in self._undecodable.values()]
+        if self._failure is not None:
+            reason = type(self._failure).__name__.removesuffix("Error")
+            problems.append(Problem(f"API resource {self._resource.name}", reason, f"not followed: {self._failure}"))
+        self._sink.report(problems)

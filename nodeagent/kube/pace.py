@@ -1,0 +1,56 @@
+"""How long requests last and how long to wait between them. Time and chance are injected; nothing here sleeps."""
+
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+
+class Timing(Struct, frozen=True):
+    """Seconds; the figures of client-go's reflector where it has them.
+
+    watch_min, watch_max: how long a watch is asked to last (random, so that nodes do not come back all at once).
+    grace: what it may last longer before it is given up as dead.
+    initial_silence: see `nodeagent.kube.watch.Request.awaits_initial_state`.
+    backoff_first, backoff_limit: bounds of the first and of the longest wait after failures.
+    healthy: a watch that lasted this long ends a series of failures.
+    absent: about how long between looks for an optional resource.
+    """
+
+    watch_min: float = 300.0
+    watch_max: float = 600.0
+    grace: float = 30.0
+    initial_silence: float = 30.0
+    backoff_first: float = 0.8
+    backoff_limit: float = 30.0
+    healthy: float = 3.0
+    absent: float = 300.0
+
+
+class Pace(Struct, frozen=True):
+    """`random` gives numbers in [0, 1); `sleep` waits for seconds."""
+
+    random: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    timing: Timing = Timing()
+
+    def watch_timeout_s(self) -> int:
+        """How long the next watch is asked to last; the API takes whole seconds."""
+        spread = self.timing.watch_max - self.timing.watch_min
+        return max(1, round(self.timing.watch_min + spread * self.random()))
+
+
+class Backoff:
+    """Exponential backoff with full jitter: a wait is anything between nothing and a bound that doubles."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._failures = 0
+
+    def next_s(self) -> float:
+        timing = self._pace.timing
+        bound = min(timing.backoff_limit, timing.backoff_first * 2.0 ** min(self._failures, 32))
+        self._failures += 1
+        return bound * self._pace.random()
+
+    def reset(self) -> None:
+        self._failures = 0
