@@ -1,0 +1,40 @@
+"""`nodeagent config`: what the configuration is, where it comes from, and whether it can be used."""
+
+import click
+
+from nodeagent.cli.options import config_options
+from nodeagent.config import LoadedConfig
+from nodeagent.config.reference import render_reference
+from nodeagent.config.render import notes, render_json, render_yaml
+
+
+@click.group("config")
+def config_command() -> None:
+    """Show and check the configuration."""
+
+
+@config_command.command("show")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@config_options
+def show(output: str, loaded: LoadedConfig) -> None:
+    """Print every option with its value and where that comes from.
+
+    The YAML is a configuration file of its own: given to --config it makes the same configuration.
+    """
+    click.echo(render_json(loaded) if output == "json" else render_yaml(loaded), nl=False)
+
+
+@config_command.command("check")
+@config_options
+def check(loaded: LoadedConfig) -> None:
+    """Say whether the configuration can be used; exit code 2 and one line per problem when it cannot."""
+    for note in notes(loaded):
+        click.echo(note)
+    changed = sum(origin != "default" for origin in loaded.origins.values())
+    click.echo(f"ok: {changed} of {len(loaded.origins)} options set, the others at their default")
+
+
+@config_command.command("reference")
+def reference() -> None:
+    """Print the reference of all options (docs/config.md)."""
+    click.echo(render_reference(), nl=False)

@@ -1,0 +1,109 @@
+"""The configuration flags that `run`, `config show` and `config check` share.
+
+`config_options` declares them from the table in nodeagent.config.flags and gives the command the result as keyword
+argument `loaded`. A configuration that cannot be used ends the command with exit code 2 and one line per problem.
+"""
+
+import functools
+import os
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TypeVar
+
+import click
+
+from nodeagent.config import ConfigError, load_config
+from nodeagent.config.environment import CONFIG_VARIABLE
+from nodeagent.config.flags import DEBUG_VERBOSITY, FLAGS, IGNORED_FLAGS, VERBOSITY, Flag
+from nodeagent.config.keys import KEYS, Form
+
+Result = TypeVar("Result")
+
+_CONFIG = "config_file"
+
+
+class ConfigRejected(click.ClickException):
+    """A configuration that cannot be used; shown without a traceback."""
+
+    exit_code = 2
+
+    def __init__(self, error: ConfigError) -> None:
+        super().__init__(str(error))
+
+    def show(self, file: IO[str] | None = None) -> None:
+        """Prints one line per problem, to standard error by default."""
+        click.echo(self.message, file=file, err=file is None)
+
+
+def config_options(command: Callable[..., Result]) -> Callable[..., Result]:
+    """Adds ``--config`` and every configuration flag to a click command, which gets ``loaded: LoadedConfig``."""
+
+    @functools.wraps(command)
+    def with_configuration(*arguments: object, **parameters: object) -> Result:
+        file = parameters.pop(_CONFIG)
+        given = _take_flags(parameters)
+        try:
+            loaded = load_config(
+                file=Path(str(file)) if file else None,
+                environment=os.environ,
+                flags=given,
+                hostname=socket.gethostname(),
+            )
+        except ConfigError as error:
+            raise ConfigRejected(error) from error
+        return command(*arguments, loaded=loaded, **parameters)
+
+    decorated: Callable[..., Result] = with_configuration
+    for name in reversed(tuple(IGNORED_FLAGS)):
+        decorated = _ignored_option(name)(decorated)
+    for flag in reversed(tuple(FLAGS.values())):
+        decorated = _option(flag)(decorated)
+    return click.option(
+        "--config",
+        _CONFIG,
+        metavar="FILE",
+        help=f"Configuration file, of our own kind or kube-proxy's (default: ${CONFIG_VARIABLE}).",
+    )(decorated)
+
+
+def _take_flags(parameters: dict[str, object]) -> Mapping[str, str]:
+    """Removes the values of the flags from `parameters` and returns those that were given, by flag name."""
+    given: dict[str, str] = {}
+    for name in (*FLAGS, *IGNORED_FLAGS):
+        match parameters.pop(_parameter(name)):
+            case str() as text:
+                given[name] = text
+            case (_, *_) as texts:
+                given[name] = ",".join(str(text) for text in texts)
+            case _:
+                pass
+    return given
+
+
+def _option(flag: Flag) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """The click option of a flag; its text is parsed with the rest of the configuration, for one kind of error."""
+    key = KEYS[flag.path]
+    spellings = (flag.name, *flag.spellings, _parameter(flag.name))
+    if flag.name == VERBOSITY:
+        help_text = "Log for debugging; a number as kube-proxy takes it: 4 and more is debug, less is info."
+        return click.option(*spellings, metavar="N", is_flag=False, flag_value=DEBUG_VERBOSITY, help=help_text)
+    help_text = f"{key.description} [{flag.path}]".replace("`", "")
+    match key.form:
+        case Form.SWITCH:
+            return click.option(*spellings, metavar="true|false", is_flag=False, flag_value="true", help=help_text)
+        case Form.LIST:
+            return click.option(*spellings, metavar="A,B", multiple=True, help=help_text)
+        case Form.NUMBER:
+            return click.option(*spellings, metavar="N", help=help_text)
+        case Form.TEXT:
+            return click.option(*spellings, metavar="TEXT", help=help_text)
+
+
+def _ignored_option(name: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    return click.option(name, _parameter(name), is_flag=False, flag_value="true", hidden=True)
+
+
+def _parameter(flag_name: str) -> str:
+    """The name of the Python parameter, which no other option of a command may have."""
+    return "flag_" + flag_name.lstrip("-").replace("-", "_")

@@ -1,0 +1,104 @@
+"""Values that are each right and do not go together, and values that are right and do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from nodeagent.config.values import ANY_IPV4, DetectLocalMode
+from nodeagent.model.addresses import family_of, parse_network
+
+if TYPE_CHECKING:
+    from nodeagent.config.options import AgentConfig, TrafficConfig
+
+
+class Contradiction(NamedTuple):
+    """`key` does not go with the keys in `others` (both as paths: ``traffic.clusterCIDRs``)."""
+
+    key: str
+    others: tuple[str, ...]
+    reason: str
+
+
+def contradictions(config: AgentConfig) -> Iterator[Contradiction]:
+    """Everything in `config` that cannot hold together."""
+    yield from _source(config)
+    yield from _detection(config.traffic)
+    yield from _families(config)
+    dataplane = config.dataplane
+    if dataplane.min_sync_period > dataplane.sync_period:
+        yield Contradiction(
+            "dataplane.minSyncPeriod",
+            ("dataplane.syncPeriod",),
+            f"{dataplane.min_sync_period} must not be greater than dataplane.syncPeriod ({dataplane.sync_period})",
+        )
+    healthz, metrics = config.reporting.healthz_bind_address, config.reporting.metrics_bind_address
+    if healthz and metrics and healthz.port == metrics.port and _share_an_address(healthz.host, metrics.host):
+        yield Contradiction(
+            "reporting.metricsBindAddress",
+            ("reporting.healthzBindAddress",),
+            f"{metrics} is taken by reporting.healthzBindAddress ({healthz})",
+        )
+
+
+def idle_settings(config: AgentConfig) -> Iterator[tuple[str, str]]:
+    """Keys whose value has no effect, with the reason; what `config` says is allowed but likely not what was meant."""
+    traffic, mode = config.traffic, config.traffic.detect_local_mode
+    uses: tuple[tuple[str, object, DetectLocalMode], ...] = (
+        ("traffic.clusterCIDRs", traffic.cluster_cidrs, DetectLocalMode.CLUSTER_CIDR),
+        ("traffic.bridgeInterface", traffic.bridge_interface, DetectLocalMode.BRIDGE_INTERFACE),
+        ("traffic.interfaceNamePrefix", traffic.interface_name_prefix, DetectLocalMode.INTERFACE_NAME_PREFIX),
+    )
+    for key, value, needed in uses:
+        if value and mode is not needed:
+            yield key, f"has no effect with traffic.detectLocalMode {mode}"
+    for text in traffic.node_port_addresses:
+        network = parse_network(text)
+        if network is not None and network.is_loopback:
+            yield "traffic.nodePortAddresses", f"{text}: node ports are never answered on loopback addresses"
+
+
+def _source(config: AgentConfig) -> Iterator[Contradiction]:
+    source = config.source
+    if source.manifests is not None:
+        for key, value in (
+            ("source.kubeconfig", source.kubeconfig),
+            ("source.context", source.context),
+            ("source.master", source.master),
+        ):
+            if value is not None:
+                reason = f"cannot be combined with {key}: objects come either from a directory or from an API server"
+                yield Contradiction("source.manifests", (key,), reason)
+    elif source.context is not None and source.kubeconfig is None:
+        yield Contradiction("source.context", ("source.kubeconfig",), "needs source.kubeconfig")
+
+
+def _detection(traffic: TrafficConfig) -> Iterator[Contradiction]:
+    needs: Mapping[DetectLocalMode, tuple[str, object]] = {
+        DetectLocalMode.BRIDGE_INTERFACE: ("traffic.bridgeInterface", traffic.bridge_interface),
+        DetectLocalMode.INTERFACE_NAME_PREFIX: ("traffic.interfaceNamePrefix", traffic.interface_name_prefix),
+    }
+    key, value = needs.get(traffic.detect_local_mode, ("", True))
+    if not value:
+        yield Contradiction("traffic.detectLocalMode", (key,), f"{traffic.detect_local_mode} needs {key}")
+
+
+def _families(config: AgentConfig) -> Iterator[Contradiction]:
+    families, address = config.node.families, config.node.address
+    if families == "auto":
+        return
+    named = ", ".join(family.value for family in families)
+    if address is not None and family_of(address) not in families:
+        yield Contradiction("node.address", ("node.families",), f"{address} is of no family in node.families ({named})")
+    cidrs = config.traffic.cluster_cidrs
+    used = config.traffic.detect_local_mode is DetectLocalMode.CLUSTER_CIDR
+    if used and cidrs and not any(family_of(cidr) in families for cidr in cidrs):
+        reason = f"{', '.join(cidrs)}: none is of a family in node.families ({named})"
+        yield Contradiction("traffic.clusterCIDRs", ("node.families", "traffic.detectLocalMode"), reason)
+
+
+def _share_an_address(one: str, other: str) -> bool:
+    """Whether listening on both at one port fails. ``::`` also takes IPv4 (Linux, net.ipv6.bindv6only = 0)."""
+    if one == other or "::" in {one, other}:
+        return True
+    return ANY_IPV4 in {one, other} and family_of(one) is family_of(other)

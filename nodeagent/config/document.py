@@ -1,0 +1,178 @@
+"""YAML and JSON text with the line of every key."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import yaml
+
+from nodeagent.config.problems import ConfigError, ConfigProblem, Place
+
+_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A value of a document and the place of its key (or of itself, in a list).
+
+    `value` is None, a scalar, a list of Located or a dict from text to Located. `first_line` is, for a block scalar
+    (``key: |``), the line its text begins at, otherwise 0.
+    """
+
+    value: object
+    place: Place
+    first_line: int = 0
+
+    @property
+    def plain(self) -> object:
+        """The value without places."""
+        match self.value:
+            case dict() as entries:
+                return {key: entry.plain for key, entry in entries.items()}
+            case list() as items:
+                return [item.plain for item in items]
+            case scalar:
+                return scalar
+
+    def entries(self) -> Mapping[str, "Located"] | None:
+        """The entries of a mapping (none for null), or None when this is something else."""
+        if self.value is None:
+            return {}
+        return self.value if isinstance(self.value, dict) else None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 without timestamps, as in Go's YAML to JSON conversion: ``2024-01-01`` is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Lines:
+    """Turns PyYAML's marks into places. With `fixed`, all is at one line (text out of a quoted scalar)."""
+
+    def __init__(self, source: str, first_line: int, fixed: bool) -> None:
+        self._source = source
+        self._first_line = first_line
+        self._fixed = fixed
+
+    def place(self, mark: yaml.Mark | None) -> Place:
+        offset = 0 if self._fixed or mark is None else mark.line
+        return Place(self._source, self._first_line + offset)
+
+
+def parse_document(text: str, source: str) -> Located:
+    """The one document in `text`; `source` names the file in places.
+
+    Raises ConfigError for text that is not YAML, holds no or several documents, repeats a key, uses a key that is not
+    text, or refers to itself.
+    """
+    return _parse(text, _Lines(source, 1, fixed=False))
+
+
+def parse_inner_document(scalar: Located) -> Located:
+    """The document in a text value, with places in the outer file: exact lines for a block scalar.
+
+    Raises ConfigError like `parse_document`.
+    """
+    assert isinstance(scalar.value, str)
+    line = scalar.first_line or scalar.place.line
+    return _parse(scalar.value, _Lines(scalar.place.source, line, fixed=not scalar.first_line))
+
+
+def _parse(text: str, lines: _Lines) -> Located:
+    try:
+        loader = _Loader(text)
+        try:
+            nodes = [node for node in _nodes(loader) if not _is_empty(node)]
+        finally:
+            loader.dispose()
+        if not nodes:
+            raise ConfigError([ConfigProblem(lines.place(None), "", "is empty")])
+        if len(nodes) > 1:
+            reason = "a second document begins here; a configuration is one document"
+            raise ConfigError([ConfigProblem(lines.place(nodes[1].start_mark), "", reason)])
+        reader = _Reader(loader, lines)
+        root = reader.read(nodes[0], lines.place(nodes[0].start_mark), "")
+    except yaml.MarkedYAMLError as error:
+        detail = " ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError([ConfigProblem(lines.place(error.problem_mark), "", f"not valid YAML: {detail}")]) from error
+    except yaml.YAMLError as error:
+        detail = str(error).partition("\n")[0]
+        raise ConfigError([ConfigProblem(lines.place(None), "", f"not valid YAML: {detail}")]) from error
+    except RecursionError as error:
+        raise ConfigError([ConfigProblem(lines.place(None), "", "not valid YAML: nested too deeply")]) from error
+    if reader.problems:
+        raise ConfigError(reader.problems)
+    return root
+
+
+def _nodes(loader: _Loader) -> Iterator[yaml.Node]:
+    while loader.check_node():
+        node = loader.get_node()
+        if node is not None:
+            yield node
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
+
+
+class _Reader:
+    """Walks the nodes of one document and collects what is wrong with them."""
+
+    def __init__(self, loader: _Loader, lines: _Lines) -> None:
+        self._loader = loader
+        self._lines = lines
+        self._open: set[int] = set()
+        self.problems: list[ConfigProblem] = []
+
+    def read(self, node: yaml.Node, place: Place, path: str) -> Located:
+        if id(node) in self._open:
+            self.problems.append(ConfigProblem(place, path, "refers to itself"))
+            return Located(None, place)
+        self._open.add(id(node))
+        try:
+            match node:
+                case yaml.MappingNode():
+                    return Located(self._mapping(node, path), place)
+                case yaml.SequenceNode():
+                    items = enumerate(node.value)
+                    return Located(
+                        [self.read(item, self._lines.place(item.start_mark), f"{path}[{n}]") for n, item in items],
+                        place,
+                    )
+                case yaml.ScalarNode():
+                    return self._scalar(node, place, path)
+                case _:
+                    raise AssertionError(node)
+        finally:
+            self._open.remove(id(node))
+
+    def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Located]:
+        entries: dict[str, Located] = {}
+        for key_node, value_node in node.value:
+            place = self._lines.place(key_node.start_mark)
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.problems.append(ConfigProblem(place, path, "has a key that is not text"))
+                continue
+            key = str(key_node.value)
+            inner = f"{path}.{key}" if path else key
+            if key in entries:
+                self.problems.append(ConfigProblem(place, inner, f"said before, at line {entries[key].place.line}"))
+                continue
+            entries[key] = self.read(value_node, place, inner)
+        return entries
+
+    def _scalar(self, node: yaml.ScalarNode, place: Place, path: str) -> Located:
+        try:
+            value = self._loader.construct_object(node)
+        except (yaml.YAMLError, ValueError) as error:
+            detail = getattr(error, "problem", None) or str(error)
+            self.problems.append(ConfigProblem(place, path, f"cannot be read: {detail}"))
+            return Located(None, place)
+        block = node.style == "|" and self._lines.place(node.start_mark).line + 1
+        return Located(value, place, block or 0)

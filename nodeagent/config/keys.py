@@ -1,0 +1,136 @@
+"""The options as a flat list of keys: what files, environment variables and flags are matched against."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from pathlib import Path
+from types import MappingProxyType, UnionType
+from typing import Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from nodeagent.config.durations import Duration
+from nodeagent.config.options import AgentConfig, Group
+from nodeagent.config.values import BindAddress
+
+
+class Form(Enum):
+    """How the text of a flag or an environment variable becomes a value."""
+
+    TEXT = "text"
+    SWITCH = "true or false"
+    NUMBER = "number"
+    LIST = "comma-separated"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One option. `group` and `name` are as in files (``traffic``, ``clusterCIDRs``)."""
+
+    group: str
+    name: str
+    attribute: str
+    form: Form
+    unit: str
+    description: str
+    default: object
+    required: bool
+
+    @property
+    def path(self) -> str:
+        return f"{self.group}.{self.name}"
+
+    @property
+    def environment_variable(self) -> str:
+        return f"NODEAGENT_{self.group}_{self.attribute}".upper()
+
+    def value_in(self, config: AgentConfig) -> object:
+        """This option's value."""
+        return getattr(getattr(config, self.group), self.attribute)
+
+
+def groups() -> Iterator[tuple[str, type[Group]]]:
+    """The groups of options in the order of the reference, by their file key."""
+    for name, field in AgentConfig.model_fields.items():
+        assert isinstance(field.annotation, type)
+        assert issubclass(field.annotation, Group)
+        yield name, field.annotation
+
+
+def plain(value: object) -> object:
+    """`value` as a YAML file would hold it: None, booleans, numbers, text, lists."""
+    match value:
+        case BindAddress() | Duration() | Path():
+            return str(value)
+        case Enum():
+            return value.value
+        case tuple():
+            return [plain(item) for item in value]
+        case _:
+            return value
+
+
+def plain_option(key: Key, value: object) -> object:
+    """Like `plain`, for the value of an option: a server that is off is written as an empty string."""
+    return "" if value is None and isinstance(key.default, BindAddress) else plain(value)
+
+
+def parse_text(form: Form, text: str) -> object:
+    """What a file would hold where a flag or a variable says `text`.
+
+    Raises ValueError when it is no boolean (as Go's ParseBool reads them) or no number.
+    """
+    match form:
+        case Form.SWITCH:
+            if text in {"1", "t", "T", "TRUE", "true", "True"}:
+                return True
+            if text in {"0", "f", "F", "FALSE", "false", "False"}:
+                return False
+            raise ValueError(f"must be true or false, not {text!r}")
+        case Form.NUMBER:
+            try:
+                return int(text)
+            except ValueError:
+                raise ValueError(f"must be a whole number, not {text!r}") from None
+        case Form.LIST:
+            return [item.strip() for item in text.split(",")] if text.strip() else []
+        case Form.TEXT:
+            return text
+
+
+def _form(annotation: object) -> Form:
+    if get_origin(annotation) in {Union, UnionType}:
+        forms = {_form(member) for member in get_args(annotation) if member is not type(None)}
+        return Form.LIST if Form.LIST in forms else Form.TEXT
+    if get_origin(annotation) is tuple:
+        return Form.LIST
+    if annotation is bool:
+        return Form.SWITCH
+    return Form.NUMBER if annotation is int else Form.TEXT
+
+
+def _unit(field: FieldInfo) -> str:
+    if isinstance(field.annotation, type) and issubclass(field.annotation, StrEnum):
+        return ", ".join(f"`{member.value}`" for member in field.annotation)
+    assert isinstance(field.json_schema_extra, dict)
+    return str(field.json_schema_extra["unit"])
+
+
+def _keys() -> Iterator[Key]:
+    for group_name, group in groups():
+        for attribute, field in group.model_fields.items():
+            assert field.alias is not None
+            assert field.description is not None
+            yield Key(
+                group=group_name,
+                name=field.alias,
+                attribute=attribute,
+                form=_form(field.annotation),
+                unit=_unit(field),
+                description=field.description,
+                default=None if field.is_required() else field.default,
+                required=field.is_required(),
+            )
+
+
+KEYS: Mapping[str, Key] = MappingProxyType({key.path: key for key in _keys()})

@@ -1,0 +1,160 @@
+"""Layers to configuration: flags over environment over file over defaults, and where each value came from."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from nodeagent.config.contradictions import contradictions, idle_settings
+from nodeagent.config.environment import CONFIG_VARIABLE, read_environment
+from nodeagent.config.files import read_file
+from nodeagent.config.flags import read_flags
+from nodeagent.config.keys import KEYS, Key, groups
+from nodeagent.config.options import AgentConfig, Group, NodeConfig
+from nodeagent.config.problems import ConfigError, ConfigProblem, IgnoredField, Place
+from nodeagent.config.settings import Layer, Setting
+
+_DEFAULT = Place("default")
+_NAME_FOR_CHECKING = "unnamed"  # lets the rest be checked when the name is wrong; never leaves this file
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """A configuration that can be used.
+
+    origins: for every option path (``traffic.masqueradeAll``) where its value came from: ``default``,
+    ``file svc.yaml:12``, ``env NODEAGENT_…``, ``flag --masquerade-all``.
+    ignored: what kube-proxy would heed and the agent does not; to be said once at start.
+    warnings: what is allowed and likely not what was meant, one line each.
+    """
+
+    config: AgentConfig
+    origins: Mapping[str, str]
+    ignored: tuple[IgnoredField, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def load_config(
+    *, file: Path | None, environment: Mapping[str, str], flags: Mapping[str, str], hostname: str
+) -> LoadedConfig:
+    """The configuration that these layers make together.
+
+    file: the value of ``--config``; without it, that of NODEAGENT_CONFIG in `environment`, if any.
+    flags: the text of each flag by its name, as in `nodeagent.config.flags`.
+    hostname: the operating system's, for `node.name`.
+
+    Raises ConfigError with everything that is wrong in any layer, also with values that another layer overrides.
+    """
+    named = environment.get(CONFIG_VARIABLE)
+    path = file or (Path(named) if named else None)
+    problems: list[ConfigProblem] = []
+    layers = [_layer_of_file(path, problems), read_environment(environment), read_flags(flags)]
+    merged: dict[str, Setting] = {}
+    bad: set[str] = set()
+    for layer in layers:
+        found = dict(_wrong_values(layer))
+        own_problems = [*layer.problems, *(problem for group in found.values() for problem in group)]
+        problems += sorted(own_problems, key=lambda problem: problem.place.line)
+        bad |= found.keys()
+        merged |= {key: setting for key, setting in layer.settings.items() if key not in found}
+    if "node.name" not in merged:
+        if "node.name" not in bad:
+            problems += _host_name_problems(hostname)
+        merged["node.name"] = Setting(_NAME_FOR_CHECKING if problems else hostname, _DEFAULT, "node.name")
+    config = _without_root_checks(merged)
+    problems += _contradictions(config, merged, bad)
+    if problems:
+        raise ConfigError(problems)
+    origins = {path: merged[path].place.origin if path in merged else _DEFAULT.origin for path in KEYS}
+    return LoadedConfig(
+        config=config,
+        origins=MappingProxyType(origins),
+        ignored=tuple(ignored for layer in layers for ignored in layer.ignored),
+        warnings=tuple(_warnings(layers, config, merged)),
+    )
+
+
+def _layer_of_file(path: Path | None, problems: list[ConfigProblem]) -> Layer:
+    """The file's layer; of a file that cannot be read at all only its problems, so that flags are still checked."""
+    if path is None:
+        return Layer()
+    try:
+        return read_file(path)
+    except ConfigError as error:
+        problems += error.problems
+        return Layer()
+
+
+def _wrong_values(layer: Layer) -> Iterator[tuple[str, list[ConfigProblem]]]:
+    """Option paths whose value in this layer is wrong, each with its problems."""
+    for name, group in groups():
+        values = {key.name: layer.settings[key.path].value for key in _keys_of(name) if key.path in layer.settings}
+        found: dict[str, list[ConfigProblem]] = {}
+        for error in _errors(group, values):
+            path = f"{name}.{error['loc'][0]}"
+            found.setdefault(path, []).append(_problem(layer.settings[path], error))
+        yield from found.items()
+
+
+def _host_name_problems(hostname: str) -> Iterator[ConfigProblem]:
+    if not hostname.strip():
+        yield ConfigProblem(_DEFAULT, "node.name", "this host has no name; set one")
+        return
+    setting = Setting(hostname, _DEFAULT, "node.name")
+    for error in _errors(NodeConfig, {"name": hostname}):
+        yield _problem(setting, error)
+
+
+def _errors(group: type[Group], values: Mapping[str, object]) -> list[ErrorDetails]:
+    try:
+        group.model_validate(values)
+    except ValidationError as error:
+        return [detail for detail in error.errors(include_url=False) if detail["type"] != "missing"]
+    return []
+
+
+def _problem(setting: Setting, error: ErrorDetails) -> ConfigProblem:
+    """One error of pydantic as one line; inside a list it is at the item's own line."""
+    index = error["loc"][1] if len(error["loc"]) > 1 else None
+    place = setting.place
+    if isinstance(index, int) and index < len(setting.elements):
+        place = setting.elements[index]
+    reason = error["msg"].removeprefix("Value error, ")
+    if error["type"] != "value_error":
+        reason = re.sub(r"^Input should be", "must be", reason)
+        reason = f"{reason}, not {error['input']!r}"
+    return ConfigProblem(place, setting.key, reason)
+
+
+def _keys_of(group: str) -> Iterator[Key]:
+    return (key for key in KEYS.values() if key.group == group)
+
+
+def _without_root_checks(merged: Mapping[str, Setting]) -> AgentConfig:
+    """The configuration from values that are each right, before they are held against each other."""
+    parts: dict[str, Group] = {}
+    for name, group in groups():
+        values = {key.name: merged[key.path].value for key in _keys_of(name) if key.path in merged}
+        parts[name] = group.model_validate(values)
+    return AgentConfig.model_construct(None, **parts)
+
+
+def _contradictions(config: AgentConfig, merged: Mapping[str, Setting], bad: set[str]) -> Iterator[ConfigProblem]:
+    """Contradictions between values that stand; those that hang on a wrong value would only confuse."""
+    for key, others, reason in contradictions(config):
+        if not bad.intersection((key, *others)):
+            setting = next((merged[path] for path in (key, *others) if path in merged), None)
+            place = setting.place if setting else _DEFAULT
+            yield ConfigProblem(place, setting.key if setting else key, reason)
+
+
+def _warnings(layers: list[Layer], config: AgentConfig, merged: Mapping[str, Setting]) -> Iterator[str]:
+    for layer in layers:
+        yield from layer.warnings
+    for key, reason in idle_settings(config):
+        place = merged[key].place if key in merged else _DEFAULT
+        yield f"{place}: {key}: {reason}"

@@ -1,0 +1,262 @@
+"""Every option of the agent: its name, unit, default and meaning.
+
+Python names are snake_case, file keys camelCase; docs/config.md is generated from this file. An `AgentConfig` that
+exists is usable: values are checked one by one by their types, and against each other by `contradictions`.
+"""
+
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from nodeagent.config.contradictions import contradictions
+from nodeagent.config.durations import NANOSECONDS_PER_SECOND, Duration
+from nodeagent.config.values import (
+    ANY_IPV4,
+    PRIMARY,
+    AddressOverride,
+    AnyInterface,
+    AnyInterfacePrefix,
+    AnyPath,
+    AnyText,
+    AnyUrl,
+    BindAddress,
+    Cidrs,
+    Count,
+    DetectLocalMode,
+    EndpointsApi,
+    Families,
+    HealthzAddress,
+    Interface,
+    KernelTimeout,
+    LogFormat,
+    LogLevel,
+    MetricsAddress,
+    NodeName,
+    NodePortAddresses,
+    OomScore,
+    Pause,
+    Period,
+    SomePath,
+    Switch,
+    TableOwnership,
+)
+
+API_VERSION = "nodeagent.io/v1alpha1"
+KIND = "NodeAgentConfiguration"
+
+_ACRONYMS = {"cidrs": "CIDRs", "api": "API"}
+
+
+def camel_case(name: str) -> str:
+    """The file key of a Python name, with acronyms as the Kubernetes API writes them (``clusterCIDRs``)."""
+    first, *others = name.split("_")
+    return first + "".join(_ACRONYMS.get(word, word.capitalize()) for word in others)
+
+
+def option(default: object, unit: str, description: str) -> Any:
+    """A documented field. `unit` is what the value counts or how it is written, for the reference."""
+    return Field(default=default, description=description, json_schema_extra={"unit": unit})
+
+
+def _seconds(count: int) -> Duration:
+    return Duration(count * NANOSECONDS_PER_SECOND)
+
+
+class Group(BaseModel):
+    """Options that belong together."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=camel_case, populate_by_name=True, validate_default=False
+    )
+
+
+class SourceConfig(Group):
+    """Where Services and endpoints come from. With neither kubeconfig, master nor manifests: the API server and
+    service account of the pod the agent runs in."""
+
+    kubeconfig: AnyPath = option(None, "path", "Kubeconfig file with the API server's address and credentials.")
+    context: AnyText = option(None, "name", "Context of the kubeconfig file; unset: its current-context.")
+    master: AnyUrl = option(None, "URL", "Address of the API server; overrides the one in the kubeconfig file.")
+    manifests: AnyPath = option(
+        None,
+        "path",
+        "Directory of YAML and JSON manifests to read instead of an API server; not together with `kubeconfig`, "
+        "`context` or `master`.",
+    )
+    endpoints_api: EndpointsApi = option(
+        EndpointsApi.AUTO,
+        "",
+        "Which API endpoints are read from. `auto`: EndpointSlices where the server has them, Endpoints otherwise.",
+    )
+    resync_period: Period = option(
+        _seconds(900), "duration", "How often unchanged objects are looked at again (kube-proxy's configSyncPeriod)."
+    )
+
+
+class NodeConfig(Group):
+    """Which node this is."""
+
+    name: NodeName = Field(
+        description="Name of the Node object; blanks around it are removed and letters lower-cased. "
+        "Unset: the host name of the operating system.",
+        json_schema_extra={"unit": "name"},
+    )
+    address: AddressOverride = option(
+        None,
+        "IP address",
+        "Primary address of the node, in place of the Node object's (kube-proxy's bindAddress; nothing is bound to "
+        "it). `0.0.0.0` and `::` mean unset.",
+    )
+    families: Families = option(
+        "auto", "`auto` or a list of `IPv4`, `IPv6`", "IP families that are programmed. `auto`: all the kernel has."
+    )
+
+
+class TrafficConfig(Group):
+    """Which connections are captured, and which have their source rewritten."""
+
+    detect_local_mode: DetectLocalMode = option(
+        DetectLocalMode.CLUSTER_CIDR,
+        "",
+        "How connections from pods are recognised: by source in `clusterCIDRs` (none given: not at all) or in the "
+        "Node's podCIDRs, by arrival on `bridgeInterface`, or on an interface named `interfaceNamePrefix`….",
+    )
+    cluster_cidrs: Cidrs = option((), "list of CIDRs", "Addresses of the cluster's pods, for mode `ClusterCIDR`.")
+    bridge_interface: AnyInterface = option(
+        None, "interface name", "Bridge the pods are attached to, for mode `BridgeInterface`."
+    )
+    interface_name_prefix: AnyInterfacePrefix = option(
+        None, "text", "How the names of the pods' interfaces begin, for mode `InterfaceNamePrefix`."
+    )
+    masquerade_all: Switch = option(
+        False, "true or false", "Rewrite the source of every connection to a ClusterIP, also of those from pods."
+    )
+    service_cidrs: Cidrs = option(
+        (),
+        "list of CIDRs",
+        "Ranges of ClusterIPs in addition to those of the cluster's ServiceCIDR objects; addresses in them that no "
+        "service has are dropped.",
+    )
+    node_port_addresses: NodePortAddresses = option(
+        (PRIMARY,),
+        "list of CIDRs, `primary`, `all`",
+        "Addresses of the node at which node ports answer: those inside the CIDRs, the Node's own (`primary`), or "
+        "every local one (`all`). An empty list is `primary`. Loopback addresses never answer, and the keyword "
+        "`localhost` is refused.",
+    )
+
+
+class DataplaneConfig(Group):
+    """How services get into the kernel, and how often."""
+
+    table_ownership: TableOwnership = option(
+        TableOwnership.AUTO,
+        "",
+        "`owned`: no other process can change or flush the tables while the agent lives, and an `nft flush ruleset` by "
+        "others skips them (kernel 6.9 or later). `plain`: ordinary tables, repaired when changed. `auto`: owned "
+        "where the kernel can.",
+    )
+    interface_name: Interface = option(
+        "nodeagent0", "interface name", "Name of the dummy interface that carries the ClusterIPs."
+    )
+    service_interface: Switch = option(
+        True, "true or false", "Put the ClusterIPs on that interface, so that the node itself can reach them."
+    )
+    min_sync_period: Pause = option(
+        _seconds(0), "duration", "Shortest time from the end of a sync to the next; changes in between are collected."
+    )
+    sync_period: Period = option(
+        _seconds(30),
+        "duration",
+        "Longest time until a failed sync is tried again. `/healthz` fails when a change waits for more than twice it.",
+    )
+    full_sync_period: Pause = option(
+        _seconds(3600), "duration", "How often all is read back from the kernel and compared; `0s`: never."
+    )
+    counters: Switch = option(True, "true or false", "Count packets and bytes of new connections per frontend.")
+
+
+class ConntrackConfig(Group):
+    """Sysctls of connection tracking, written at start when they differ. 0 leaves a value as it is."""
+
+    max_per_core: Count = option(
+        32768, "entries per CPU core", "Size of the connection table; 0: the table is left as it is, `min` too."
+    )
+    min: Count = option(131072, "entries", "Least size of the connection table, however few cores there are.")
+    tcp_established_timeout: KernelTimeout = option(
+        _seconds(86400), "duration", "How long an idle established TCP connection is remembered."
+    )
+    tcp_close_wait_timeout: KernelTimeout = option(
+        _seconds(3600), "duration", "How long a half-closed TCP connection (CLOSE_WAIT) is remembered."
+    )
+    tcp_be_liberal: Switch = option(
+        False, "true or false", "Do not call TCP packets outside the window invalid; false leaves the sysctl alone."
+    )
+    udp_timeout: KernelTimeout = option(_seconds(0), "duration", "How long a UDP flow without an answer is remembered.")
+    udp_stream_timeout: KernelTimeout = option(_seconds(0), "duration", "How long an answered UDP flow is remembered.")
+
+
+class ReportingConfig(Group):
+    """Where the agent tells how it is."""
+
+    healthz_bind_address: HealthzAddress = option(
+        BindAddress(ANY_IPV4, 10256),
+        'IP:port; port 10256 when left out; `""` = off',
+        "Where `/healthz` and `/livez` are served; cloud load balancers probe port 10256.",
+    )
+    metrics_bind_address: MetricsAddress = option(
+        BindAddress("127.0.0.1", 10249),
+        'IP:port; port 10249 when left out; `""` = off',
+        "Where `/metrics` and `/proxyMode` are served.",
+    )
+    bind_address_hard_fail: Switch = option(
+        False, "true or false", "Exit when one of the two cannot be bound; otherwise binding is tried again."
+    )
+    events: Switch = option(True, "true or false", "Publish Kubernetes events (start, failures) on Node and Service.")
+
+
+class LoggingConfig(Group):
+    """What is logged, and how."""
+
+    level: LogLevel = option(LogLevel.INFO, "", "Least severe log line that is written.")
+    format: LogFormat = option(LogFormat.TEXT, "", "Log lines as text or as one JSON object per line.")
+
+
+class ProcessConfig(Group):
+    """The process and its host."""
+
+    oom_score_adj: OomScore = option(
+        -999, "-1000 to 1000", "Readiness of the kernel to kill the agent when memory runs out; -1000: never."
+    )
+    manage_sysctls: Switch = option(
+        True, "true or false", "Set the sysctls the agent needs and those of `conntrack`; false: check and report only."
+    )
+    state_directory: SomePath = option(
+        Path("/var/lib/nodeagent"), "path", "Directory for what must survive a restart of the agent."
+    )
+
+
+class AgentConfig(Group):
+    """The whole configuration. Only `node.name` has no default of its own: the loader takes it from the host name.
+
+    Raises pydantic.ValidationError for values that are wrong, alone or together.
+    """
+
+    source: SourceConfig = SourceConfig()
+    node: NodeConfig
+    traffic: TrafficConfig = TrafficConfig()
+    dataplane: DataplaneConfig = DataplaneConfig()
+    conntrack: ConntrackConfig = ConntrackConfig()
+    reporting: ReportingConfig = ReportingConfig()
+    logging: LoggingConfig = LoggingConfig()
+    process: ProcessConfig = ProcessConfig()
+
+    @model_validator(mode="after")
+    def _without_contradictions(self) -> Self:
+        found = list(contradictions(self))
+        if found:
+            text = "; ".join(f"{contradiction.key} {contradiction.reason}" for contradiction in found)
+            raise PydanticCustomError("contradictions", "{text}", {"text": text})
+        return self

@@ -1,0 +1,52 @@
+"""What can be wrong with a configuration, and where a value was said."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """Where a value was said: a file and its 1-based line, or (line 0) a flag, an environment variable, ``default``."""
+
+    source: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line else self.source
+
+    @property
+    def origin(self) -> str:
+        """The place as `config show` prints it: ``file svc.yaml:12``, ``flag --x``, ``env X``, ``default``."""
+        return f"file {self}" if self.line else self.source
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """One thing that is wrong. `key` is spelled as at its place; empty when the file as a whole is meant."""
+
+    place: Place
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (str(self.place), self.key, self.reason) if part)
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredField:
+    """Something kube-proxy knows and that has no effect here, set to other than its default."""
+
+    key: str
+    reason: str
+    place: Place
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.key} is ignored: {self.reason}"
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. `problems` lists everything that is wrong, at least one thing, in order."""
+
+    def __init__(self, problems: Iterable[ConfigProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
