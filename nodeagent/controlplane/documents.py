@@ -1,0 +1,27 @@
+"""API objects as the server handles them: JSON documents.
+
+The server stores and returns fields it never looks at, so objects stay plain dictionaries; their shape is
+checked at run time by `schema`, not by the type checker.
+"""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+Json: TypeAlias = Any
+"""Any JSON value: None, bool, int, float, str, list or dict."""
+
+Document: TypeAlias = dict[str, Json]
+"""A JSON object."""
+
+encode = msgspec.json.Encoder().encode
+decode = msgspec.json.Decoder().decode
+
+
+def copy(value: Json) -> Json:
+    """A deep copy of a JSON value."""
+    if isinstance(value, dict):
+        return {key: copy(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copy(item) for item in value]
+    return value

@@ -1,0 +1,219 @@
+"""A client's JSON to canonical form: fields in wire order, absent ones left out as Go's encoder does.
+
+Unknown fields are dropped and reported (`fieldValidation` decides what becomes of the report); a value of the wrong
+type is an error. Messages follow sigs.k8s.io/json, which clients and their tests match on.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from nodeagent.controlplane.documents import Document, Json
+from nodeagent.controlplane.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct, go_name
+
+_CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
+_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+))?\Z")
+_INT32 = range(-(2**31), 2**31)
+_INT64 = range(-(2**63), 2**63)
+
+
+class TypeMismatch(ValueError):
+    """A value of a type its field cannot hold; the text is the message Go's decoder would give."""
+
+
+def normalise(struct: Struct, document: Mapping[str, Json], unknown: list[str] | None = None) -> Document:
+    """`document` in canonical form; paths of unknown fields are appended to `unknown`.
+
+    The top level's `kind` and `apiVersion` are the caller's: they are neither reported nor copied.
+    Raises TypeMismatch.
+    """
+    return _struct(struct, document, "", _Pass([] if unknown is None else unknown, whole=True))
+
+
+def claims(struct: Struct, document: Mapping[str, Json], unknown: list[str]) -> Document:
+    """`document` checked and ordered, but with exactly the fields it gives: what server-side apply reads.
+
+    Raises TypeMismatch.
+    """
+    return _struct(struct, document, "", _Pass(unknown, whole=False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One run over a document. `whole`: fill in what is always written, leave out zero values."""
+
+    unknown: list[str]
+    whole: bool
+
+
+def _struct(struct: Struct, value: Json, path: str, run: _Pass) -> Document:
+    out: Document = {}
+    seen = 0
+    for name, field in struct.fields.items():
+        raw = value.get(name)
+        if raw is None:
+            seen += name in value
+            if field.always and run.whole:
+                out[name] = _zero(field, path, run)
+            continue
+        seen += 1
+        shape = field.shape
+        if shape is Scalar.STRING and raw.__class__ is str:
+            new: Json = raw
+        else:
+            new = _convert(shape, raw, f"{path}.{name}" if path else name, struct, run)
+        if new or field.pointer or field.always or not run.whole:
+            out[name] = new
+    if len(value) > seen:
+        known = struct.fields
+        prefix = f"{path}." if path else ""
+        run.unknown.extend(
+            f"{prefix}{name}" for name in value if name not in known and (path or name not in ("kind", "apiVersion"))
+        )
+    return out
+
+
+def _zero(field: Field, path: str, run: _Pass) -> Json:
+    shape = field.shape
+    if isinstance(shape, Struct):
+        return _struct(shape, {}, f"{path}.{field.name}", run)
+    if isinstance(shape, Scalar):
+        if shape is Scalar.STRING:
+            return ""
+        if shape in (Scalar.INT32, Scalar.INT64, Scalar.INT_OR_STRING):
+            return 0
+    return None
+
+
+def _convert(shape: Shape, raw: Json, path: str, owner: Struct, run: _Pass) -> Json:
+    if isinstance(shape, Struct):
+        if not isinstance(raw, dict):
+            raise _mismatch(raw, path, owner, shape)
+        return _struct(shape, raw, path, run)
+    if isinstance(shape, ListOf):
+        return _list(shape, raw, path, owner, run)
+    if isinstance(shape, MapOf):
+        return _map(shape, raw, path, owner, run)
+    return _scalar(shape, raw, path, owner)
+
+
+def _list(shape: ListOf, raw: Json, path: str, owner: Struct, run: _Pass) -> list[Json]:
+    if not isinstance(raw, list):
+        raise _mismatch(raw, path, owner, shape)
+    element = shape.element
+    if isinstance(element, Struct):
+        items = []
+        for index, item in enumerate(raw):
+            if item is not None and not isinstance(item, dict):
+                raise _mismatch(item, path, owner, element)
+            items.append(_struct(element, item or {}, f"{path}[{index}]", run))
+        return items
+    return [_convert(element, item, path, owner, run) for item in raw]
+
+
+def _map(shape: MapOf, raw: Json, path: str, owner: Struct, run: _Pass) -> dict[str, Json]:
+    if not isinstance(raw, dict):
+        raise _mismatch(raw, path, owner, shape)
+    value = shape.value
+    if value is Scalar.STRING:
+        for item in raw.values():
+            if item.__class__ is not str and item is not None:
+                raise _mismatch(item, path, owner, value)
+        return {key: item or "" for key, item in sorted(raw.items())}
+    return {key: _convert(value, item, path, owner, run) for key, item in sorted(raw.items())}
+
+
+def _scalar(shape: Scalar, raw: Json, path: str, owner: Struct) -> Json:  # noqa: PLR0911 - one line per kind of leaf
+    match shape:
+        case Scalar.ANY:
+            return raw
+        case Scalar.STRING if isinstance(raw, str):
+            return raw
+        case Scalar.BOOL if isinstance(raw, bool):
+            return raw
+        case Scalar.INT32 | Scalar.INT64 if _is_integer(raw) and int(raw) in (
+            _INT32 if shape is Scalar.INT32 else _INT64
+        ):
+            return int(raw)
+        case Scalar.INT_OR_STRING if isinstance(raw, str) or (_is_integer(raw) and int(raw) in _INT32):
+            return raw if isinstance(raw, str) else int(raw)
+        case Scalar.TIME | Scalar.MICRO_TIME if isinstance(raw, str):
+            return _time(raw, micro=shape is Scalar.MICRO_TIME)
+        case Scalar.QUANTITY:
+            return _quantity(raw)
+        case Scalar.BYTES if isinstance(raw, str):
+            return _bytes(raw)
+    raise _mismatch(raw, path, owner, shape)
+
+
+def _is_integer(raw: Json) -> bool:
+    return not isinstance(raw, bool) and (isinstance(raw, int) or (isinstance(raw, float) and raw.is_integer()))
+
+
+def _time(raw: str, *, micro: bool) -> str:
+    if not micro and _CANONICAL_TIME.match(raw):
+        return raw
+    try:
+        moment = datetime.fromisoformat(raw)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise TypeMismatch(f'parsing time "{raw}" as "2006-01-02T15:04:05Z07:00": cannot parse "{raw}" as "2006"')
+    utc = moment.astimezone(UTC)
+    return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+
+
+def _quantity(raw: Json) -> str:
+    text = str(raw) if _is_integer(raw) or isinstance(raw, str | float) else ""
+    if not _QUANTITY.match(text):
+        raise TypeMismatch(
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
+    return text
+
+
+def _bytes(raw: str) -> str:
+    try:
+        base64.b64decode(raw, validate=True)
+    except binascii.Error:
+        raise TypeMismatch("illegal base64 data at input byte 0") from None
+    return raw
+
+
+def _mismatch(raw: Json, path: str, owner: Struct, shape: Shape) -> TypeMismatch:
+    plain = re.sub(r"\[\d+\]", "", path)
+    return TypeMismatch(
+        f"json: cannot unmarshal {_json_type(raw)} into Go struct field {owner.published_as or owner.name}.{plain}"
+        f" of type {go_name(shape)}"
+    )
+
+
+def _json_type(raw: Json) -> str:
+    if isinstance(raw, bool):
+        return "bool"
+    if isinstance(raw, int | float):
+        number = json.dumps(raw)
+        return "number" if _is_integer(raw) else f"number {number}"
+    if isinstance(raw, str):
+        return "string"
+    return "array" if isinstance(raw, list) else "object"
+
+
+def duplicate_fields(text: bytes) -> list[str]:
+    """Paths of keys given twice in one object (`fieldValidation` reports them; decoders keep the last).
+
+    `text` is JSON that has been decoded before; paths name the key only, without its parents' indexes.
+    """
+    found: list[str] = []
+
+    def notice(pairs: list[tuple[str, Json]]) -> None:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) != len(keys):
+            found.extend(sorted({key for key in keys if keys.count(key) > 1}))
+
+    json.loads(text, object_pairs_hook=notice)
+    return found

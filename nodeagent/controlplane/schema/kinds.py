@@ -1,0 +1,17 @@
+"""Every struct of every kind this server knows, by name."""
+
+from collections.abc import Mapping
+from functools import cache
+
+from nodeagent.controlplane.schema import kinds_core, kinds_meta, kinds_service
+from nodeagent.controlplane.schema.notation import read
+from nodeagent.controlplane.schema.shapes import Struct
+
+
+@cache
+def structs() -> Mapping[str, Struct]:
+    """All structs; `CoreEvent` is core/v1 Event, `Event` the one of events.k8s.io."""
+    known: Mapping[str, Struct] = {}
+    for text in (kinds_meta.KINDS, kinds_service.KINDS, kinds_core.KINDS):
+        known = read(text, known)
+    return known

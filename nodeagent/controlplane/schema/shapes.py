@@ -1,0 +1,97 @@
+"""What a field can be: the part of Kubernetes' Go types that clients can observe.
+
+Three facts of the Go types decide what a document looks like on the wire: the order of the fields, whether a zero
+value is left out (`omitempty`), and whether "absent" differs from zero (a pointer). Three facts of the tags decide how
+documents merge: the keys of a list, the strategic-merge key, and whether a value is replaced as a whole (atomic).
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+
+class Scalar(Enum):
+    """A leaf; the value is the name Go uses in error messages."""
+
+    STRING = "string"
+    INT32 = "int32"
+    INT64 = "int64"
+    BOOL = "bool"
+    BYTES = "[]uint8"
+    TIME = "time.Time"
+    MICRO_TIME = "v1.MicroTime"
+    QUANTITY = "resource.Quantity"
+    INT_OR_STRING = "intstr.IntOrString"
+    ANY = "interface {}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list. `keys` name the fields that identify an item (listType=map); `is_set`: the item is its own key.
+
+    `merge_key` is the strategic-merge key ("" merges scalars); None replaces the list.
+    """
+
+    element: "Shape"
+    keys: tuple[str, ...] = ()
+    is_set: bool = False
+    merge_key: str | None = None
+
+    @property
+    def atomic(self) -> bool:
+        """Server-side apply owns the list as a whole."""
+        return not self.keys and not self.is_set
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """A map from strings."""
+
+    value: "Shape"
+    atomic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct."""
+
+    name: str
+    shape: "Shape"
+    doc: str
+    pointer: bool = False
+    """Zero differs from absent, so a given zero is kept."""
+    always: bool = False
+    """Written even when absent (no omitempty, or a struct by value)."""
+    required: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Struct:
+    """An object with known fields, in wire order."""
+
+    name: str
+    package: str
+    doc: str
+    atomic: bool = False
+    published_as: str = ""
+    """Name within the package where it differs: two packages may use one name."""
+    fields: dict[str, Field] = field(default_factory=dict)
+
+    @property
+    def definition(self) -> str:
+        """The name in OpenAPI documents."""
+        return f"{self.package}.{self.published_as or self.name}"
+
+
+Shape: TypeAlias = Scalar | ListOf | MapOf | Struct
+
+
+def go_name(shape: Shape) -> str:
+    """How Go's JSON decoder names the type in its messages."""
+    if isinstance(shape, Scalar):
+        return shape.value
+    if isinstance(shape, ListOf):
+        return f"[]{go_name(shape.element)}"
+    if isinstance(shape, MapOf):
+        return f"map[string]{go_name(shape.value)}"
+    return f"v1.{shape.published_as or shape.name}"

@@ -1,0 +1,314 @@
+"""The durable log: SQLite in WAL mode, written by one thread, many transactions per commit.
+
+A transaction is acknowledged after the commit that contains it returned, so a process killed at any moment loses
+nothing acknowledged; with `synchronous=FULL` neither does a machine losing power. Several processes may share one file:
+each write first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Final
+
+from nodeagent.controlplane.storage.records import (
+    Change,
+    Precondition,
+    Revision,
+    StorageFailed,
+    StorageFull,
+    assemble,
+)
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS revision (
+    number INTEGER PRIMARY KEY, collection TEXT NOT NULL, path TEXT NOT NULL,
+    body BLOB NOT NULL, deleted INTEGER NOT NULL, at INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS revision_by_object ON revision (collection, path, number);
+CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+INSERT OR IGNORE INTO fact VALUES ('floor', 0), ('counter', 0);
+"""
+_APPLICATION_ID: Final = 0x6E6F6465
+_COLUMNS: Final = 6
+_BATCH: Final = 256
+_BUSY_TIMEOUT_S: Final = 10.0
+_PAGE_BYTES: Final = 4096
+
+
+@dataclass(slots=True)
+class _Write:
+    changes: Sequence[Change]
+    at: int
+    done: "Future[list[Revision]]" = field(default_factory=Future)
+
+
+@dataclass(slots=True)
+class _Call:
+    function: Callable[[sqlite3.Connection], object]
+    done: "Future[object]" = field(default_factory=Future)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The log as found at opening: rows in order of their numbers, and the oldest revision history reaches back to."""
+
+    rows: list[Revision]
+    floor: int
+    counter: int
+
+
+class Log:
+    """One SQLite file (or `:memory:`) and the thread that owns its connection.
+
+    `on_revisions` is called from the thread, in order, with every revision written by anybody, before the
+    transactions they belong to are acknowledged.
+    """
+
+    def __init__(
+        self, path: str, on_revisions: Callable[[Sequence[Revision]], None], *, limit_bytes: int | None = None
+    ) -> None:
+        self._path = path
+        self._on_revisions = on_revisions
+        self._limit_bytes = limit_bytes
+        self._queue: SimpleQueue[_Write | _Call | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, name="store", daemon=True)
+        self._opened: Future[Loaded] = Future()
+        self._versions: dict[tuple[str, str], int] = {}
+        self._counter = 0
+
+    def open(self) -> Loaded:
+        """Starts the thread and reads the log. Blocks; raises StorageFailed when the file is not a store."""
+        self._thread.start()
+        return self._opened.result()
+
+    def close(self) -> None:
+        """Finishes what was asked for and closes the file. Blocks for as long as that takes."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def write(self, changes: Sequence[Change], at: int) -> "Future[list[Revision]]":
+        """All changes or none. The future fails with Precondition, StorageFull or StorageFailed."""
+        request = _Write(changes, at)
+        self._queue.put(request)
+        return request.done
+
+    def catch_up(self) -> "Future[object]":
+        """Reads what other processes wrote to the file since the last look."""
+        return self._call(lambda connection: self._read_foreign(connection))
+
+    def compact(self, floor: int) -> "Future[object]":
+        """Forgets every revision that was superseded or deleted at or before `floor`."""
+        return self._call(lambda connection: _compact(connection, floor))
+
+    def snapshot(self, path: str) -> "Future[object]":
+        """Copies the store into a new file at `path`, consistent at one revision."""
+        return self._call(lambda connection: copy_to(connection, path))
+
+    def _call(self, function: Callable[[sqlite3.Connection], object]) -> "Future[object]":
+        request = _Call(function)
+        self._queue.put(request)
+        return request.done
+
+    def _run(self) -> None:
+        try:
+            connection = connect(self._path, self._limit_bytes)
+            loaded = self._load(connection)
+        except (sqlite3.Error, OSError) as error:
+            self._opened.set_exception(StorageFailed(f"{self._path}: {error}"))
+            return
+        self._opened.set_result(loaded)
+        while True:
+            request = self._queue.get()
+            stop = request is None
+            while request is not None:
+                if isinstance(request, _Call):
+                    _settle_call(request, connection)
+                    break
+                writes, request, ended = self._gather(request)
+                stop = stop or ended
+                self._commit(connection, writes)
+            if stop:
+                break
+        connection.close()
+
+    def _gather(self, first: _Write) -> tuple[list[_Write], _Call | None, bool]:
+        """Everything queued up to the next call: one commit pays for all of it."""
+        writes = [first]
+        while len(writes) < _BATCH:
+            try:
+                request = self._queue.get_nowait()
+            except Empty:
+                break
+            if isinstance(request, _Write):
+                writes.append(request)
+            else:
+                return writes, request, request is None
+        return writes, None, False
+
+    def _load(self, connection: sqlite3.Connection) -> Loaded:
+        rows = [
+            Revision(number, collection, path, body, bool(deleted), at)
+            for number, collection, path, body, deleted, at in connection.execute(
+                "SELECT number, collection, path, body, deleted, at FROM revision ORDER BY number"
+            )
+        ]
+        facts = dict(connection.execute("SELECT name, value FROM fact"))
+        self._note(rows)
+        self._counter = max(self._counter, facts["counter"])
+        return Loaded(rows, facts["floor"], self._counter)
+
+    def _note(self, rows: Sequence[Revision]) -> None:
+        for row in rows:
+            self._versions[(row.collection, row.path)] = 0 if row.deleted else row.number
+            self._counter = row.number
+
+    def _read_foreign(self, connection: sqlite3.Connection) -> int:
+        found = [
+            Revision(number, collection, path, body, bool(deleted), at)
+            for number, collection, path, body, deleted, at in connection.execute(
+                "SELECT number, collection, path, body, deleted, at FROM revision WHERE number > ? ORDER BY number",
+                (self._counter,),
+            )
+        ]
+        if found:
+            self._note(found)
+            self._on_revisions(found)
+        return len(found)
+
+    def _commit(self, connection: sqlite3.Connection, writes: Sequence[_Write]) -> None:
+        accepted: list[tuple[_Write, list[Revision]]] = []
+        refused: list[tuple[_Write, Precondition]] = []
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            self._read_foreign(connection)
+            staged: dict[tuple[str, str], int] = {}
+            counter = self._counter
+            for write in writes:
+                broken = self._broken(write.changes, staged)
+                if broken is not None:
+                    refused.append((write, broken))
+                    continue
+                rows = []
+                for change in write.changes:
+                    counter += 1
+                    row = _revision(change, counter, write.at)
+                    staged[(row.collection, row.path)] = 0 if row.deleted else row.number
+                    rows.append(row)
+                accepted.append((write, rows))
+            _insert(connection, [row for _, rows in accepted for row in rows], counter)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            _roll_back(connection)
+            for write in writes:
+                write.done.set_exception(_failure(error))
+            return
+        everything = [row for _, rows in accepted for row in rows]
+        if everything:
+            self._note(everything)
+            self._on_revisions(everything)
+        for write, rows in accepted:
+            write.done.set_result(rows)
+        for write, broken in refused:
+            write.done.set_exception(broken)
+
+    def _broken(self, changes: Sequence[Change], staged: dict[tuple[str, str], int]) -> Precondition | None:
+        for change in changes:
+            key = (change.collection, change.path)
+            actual = staged[key] if key in staged else self._versions.get(key, 0)
+            if change.expected is not None and change.expected != actual:
+                return Precondition(change, actual)
+        return None
+
+
+def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
+    """A connection to a store, created if new. Raises sqlite3.Error when the file is something else."""
+    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables and application != _APPLICATION_ID:
+        connection.close()
+        raise sqlite3.DatabaseError("this is not a nodeagent API server store")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    if limit_bytes is not None:
+        connection.execute(f"PRAGMA max_page_count = {max(1, limit_bytes // _PAGE_BYTES)}")
+    if not tables:
+        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        connection.executescript(_SCHEMA)
+    return connection
+
+
+def copy_to(connection: sqlite3.Connection, path: str) -> None:
+    """SQLite's online backup into `path`, checked before it is called done. Raises sqlite3.Error."""
+    target = sqlite3.connect(path)
+    try:
+        connection.backup(target)
+        check(target)
+    finally:
+        target.close()
+
+
+def check(connection: sqlite3.Connection) -> None:
+    """Raises sqlite3.DatabaseError unless the file is a whole store."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+    if application != _APPLICATION_ID or verdict != "ok":
+        raise sqlite3.DatabaseError("this is not a whole nodeagent API server store")
+
+
+def _revision(change: Change, number: int, at: int) -> Revision:
+    deleted = change.body is None
+    body = change.last if change.body is None else change.body
+    return Revision(
+        number, change.collection, change.path, assemble(body or b"{}", number) if body else b"", deleted, at
+    )
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Revision], counter: int) -> None:
+    """One statement for all rows: each statement hands the interpreter lock over, and taking it back may cost 5 ms."""
+    if not rows:
+        return
+    most = 32_000 // _COLUMNS
+    for start in range(0, len(rows), most):
+        part = rows[start : start + most]
+        values = ",".join(["(?,?,?,?,?,?)"] * len(part))
+        arguments = [value for r in part for value in (r.number, r.collection, r.path, r.body, int(r.deleted), r.at)]
+        connection.execute(f"INSERT INTO revision VALUES {values}", arguments)  # noqa: S608 - only placeholders
+    connection.execute("UPDATE fact SET value = ? WHERE name = 'counter'", (counter,))
+
+
+def _compact(connection: sqlite3.Connection, floor: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(
+            "DELETE FROM revision WHERE number <= ?1 AND (deleted = 1 OR EXISTS ("
+            " SELECT 1 FROM revision AS later WHERE later.collection = revision.collection"
+            " AND later.path = revision.path AND later.number > revision.number AND later.number <= ?1))",
+            (floor,),
+        )
+        connection.execute("UPDATE fact SET value = max(value, ?) WHERE name = 'floor'", (floor,))
+        connection.execute("COMMIT")
+    except sqlite3.Error:
+        _roll_back(connection)
+        raise
+
+
+def _settle_call(request: _Call, connection: sqlite3.Connection) -> None:
+    try:
+        request.done.set_result(request.function(connection))
+    except (sqlite3.Error, OSError) as error:
+        request.done.set_exception(_failure(error))
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _failure(error: Exception) -> Exception:
+    if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return StorageFull(str(error))
+    return StorageFailed(str(error))

@@ -1,0 +1,182 @@
+"""Revisions, records and events: what the store keeps and what watchers are given. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from nodeagent.controlplane.documents import Document, decode, encode
+
+_MARK: Final = b'"resourceVersion":"'
+_EMPTY_MARK: Final = b'"resourceVersion":""'
+
+
+class _Meta(msgspec.Struct, gc=False):
+    labels: dict[str, str] = {}
+
+
+class _Labelled(msgspec.Struct, gc=False):
+    metadata: _Meta
+
+
+_labels = msgspec.json.Decoder(_Labelled)
+
+
+def draft(document: Document) -> bytes:
+    """An object encoded without its resourceVersion, which is known only when the revision is assigned.
+
+    `document` is canonical: metadata comes first and carries an empty resourceVersion.
+    """
+    body = encode(document)
+    if _EMPTY_MARK not in body:
+        raise ValueError("a draft needs metadata.resourceVersion to be empty")
+    return body
+
+
+def assemble(body: bytes, revision: int) -> bytes:
+    """The encoded object with its resourceVersion.
+
+    The first `"resourceVersion":"` is metadata's: what precedes it are names and uids, and inside a JSON string a
+    quote is always escaped.
+    """
+    start = body.index(_MARK) + len(_MARK)
+    return b"%b%d%b" % (body[:start], revision, body[body.index(b'"', start) :])
+
+
+class Record:
+    """One revision of one object; `body` is its JSON without kind and apiVersion, encoded once and shared by all readers."""
+
+    __slots__ = ("_fields", "_labels", "body", "path", "revision")
+
+    def __init__(self, path: str, revision: int, body: bytes) -> None:
+        self.path = path
+        """`namespace/name`, or `name` for objects without a namespace."""
+        self.revision = revision
+        self.body = body
+        self._labels: Mapping[str, str] | None = None
+        self._fields: Mapping[str, str] | None = None
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """metadata.labels, decoded when first asked for."""
+        if self._labels is None:
+            self._labels = _labels.decode(self.body).metadata.labels
+        return self._labels
+
+    @property
+    def name(self) -> str:
+        """metadata.name."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def namespace(self) -> str:
+        """metadata.namespace, empty for objects without one."""
+        return self.path.rpartition("/")[0]
+
+    def document(self) -> Document:
+        """The object, decoded afresh: the caller may change it."""
+        result: Document = decode(self.body)
+        return result
+
+
+class EventKind(Enum):
+    """What happened, in the watch protocol's words."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+class Event:
+    """One change. `record` is the object after it (for DELETED: its last state, at the revision of the deletion).
+
+    `before` is the record it replaced: a selective watcher needs it to see objects enter and leave its selection.
+    """
+
+    __slots__ = ("_lines", "at", "before", "kind", "record")
+
+    def __init__(self, kind: EventKind, record: Record, before: Record | None, at: int) -> None:
+        self.kind = kind
+        self.record = record
+        self.before = before
+        self.at = at
+        """Unix seconds: when it was written."""
+        self._lines: dict[tuple[str, bytes], bytes] | None = None
+
+    @property
+    def revision(self) -> int:
+        """The revision of the change."""
+        return self.record.revision
+
+    def line(self, kind: EventKind, prefix: bytes) -> bytes:
+        """The watch frame saying `kind`; `prefix` opens the object with its kind and apiVersion.
+
+        Encoded once for all watchers. An object that leaves a selection is reported as it was, at this revision.
+        """
+        key = (kind.value, prefix)
+        if self._lines is None:
+            self._lines = {}
+        line = self._lines.get(key)
+        if line is None:
+            line = b'{"type":"%b","object":%b%b}\n' % (kind.value.encode(), prefix, self._body(kind)[1:])
+            self._lines[key] = line
+        return line
+
+    def _body(self, kind: EventKind) -> bytes:
+        if kind is EventKind.DELETED and self.kind is not EventKind.DELETED and self.before is not None:
+            return assemble(self.before.body, self.revision)
+        return self.record.body
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write of a transaction.
+
+    `expected` is the revision the object must be at (0: it must not exist; None: any). `body` is a draft, or None to
+    delete; a deletion's `last` is the object's last state as a draft, for watchers.
+    """
+
+    collection: str
+    path: str
+    expected: int | None
+    body: bytes | None
+    last: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One row of the log: `deleted` rows carry the last state."""
+
+    number: int
+    collection: str
+    path: str
+    body: bytes
+    deleted: bool
+    at: int
+
+
+class Precondition(Exception):
+    """A change expected the object at another revision. `actual` is where it is (0: it does not exist)."""
+
+    def __init__(self, change: Change, actual: int) -> None:
+        super().__init__(f"{change.collection}/{change.path} is at {actual}, not {change.expected}")
+        self.change = change
+        self.actual = actual
+
+
+class StorageFull(Exception):
+    """The disk, or the size limit of the store, is exhausted. Nothing of the transaction was written."""
+
+
+class StorageFailed(Exception):
+    """SQLite reported an error that is none of the above. Nothing of the transaction was written."""
+
+
+class Compacted(Exception):
+    """The revision asked for is older than the kept history. `floor` is the oldest that can be asked for."""
+
+    def __init__(self, floor: int) -> None:
+        super().__init__(f"history starts at {floor}")
+        self.floor = floor

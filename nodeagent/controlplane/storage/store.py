@@ -1,0 +1,237 @@
+"""The latest state and the recent past, in the event loop; every change goes through `commit`.
+
+Reads never wait: they see every change that has been acknowledged to anybody. Watchers hold a position in a
+collection's history and are woken when it grows, so a slow one costs nothing but its own lateness: when the window has
+moved past its position it is told so (`Compacted`) and must list again.
+"""
+
+import asyncio
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from nodeagent.controlplane.storage.log import Loaded, Log
+from nodeagent.controlplane.storage.records import (
+    Change,
+    Compacted,
+    Event,
+    EventKind,
+    Record,
+    Revision,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How much history is kept for watches and consistent lists: whichever limit is reached first."""
+
+    seconds: int = 300
+    events: int = 100_000
+    superseded_bytes: int = 64 * 1024 * 1024
+
+
+class Collection:
+    """All objects of one resource, ordered by path, and the events that led here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.records: dict[str, Record] = {}
+        self._paths: list[str] = []
+        self._events: list[Event] = []
+        self._revisions: list[int] = []
+        self._waiters: set[asyncio.Event] = set()
+
+    def paths(self, prefix: str = "", after: str | None = None) -> list[str]:
+        """Paths that start with `prefix`, in order, beyond `after`."""
+        start = bisect_left(self._paths, prefix) if after is None else bisect_right(self._paths, after)
+        start = max(start, bisect_left(self._paths, prefix))
+        end = bisect_left(self._paths, prefix + "\U0010ffff") if prefix else len(self._paths)
+        return self._paths[start:end]
+
+    def put(self, record: Record, at: int) -> Event:
+        """The object now is `record`."""
+        before = self.records.get(record.path)
+        self.records[record.path] = record
+        if before is None:
+            insort(self._paths, record.path)
+        return self._append(Event(EventKind.ADDED if before is None else EventKind.MODIFIED, record, before, at))
+
+    def drop(self, record: Record, at: int) -> Event:
+        """The object is gone; `record` is its last state at the revision of the deletion."""
+        before = self.records.pop(record.path, None)
+        if before is not None:
+            del self._paths[bisect_left(self._paths, record.path)]
+        return self._append(Event(EventKind.DELETED, record, before, at))
+
+    def _append(self, event: Event) -> Event:
+        self._events.append(event)
+        self._revisions.append(event.revision)
+        return event
+
+    def events_after(self, revision: int, limit: int = 1000) -> Sequence[Event]:
+        """Up to `limit` events later than `revision`, oldest first."""
+        start = bisect_right(self._revisions, revision)
+        return self._events[start : start + limit]
+
+    def events_backwards(self, revision: int) -> Iterator[Event]:
+        """Events later than `revision`, newest first."""
+        for index in range(len(self._events) - 1, bisect_right(self._revisions, revision) - 1, -1):
+            yield self._events[index]
+
+    def forget(self, floor: int) -> None:
+        """Drops the events at or before `floor`."""
+        keep = bisect_right(self._revisions, floor)
+        if keep:
+            del self._events[:keep]
+            del self._revisions[:keep]
+
+    def wake(self) -> None:
+        """Tells every watcher that there is something new."""
+        for waiter in self._waiters:
+            waiter.set()
+
+    def register(self) -> asyncio.Event:
+        """An event that `wake` sets; give it back with `unregister`."""
+        waiter = asyncio.Event()
+        self._waiters.add(waiter)
+        return waiter
+
+    def unregister(self, waiter: asyncio.Event) -> None:
+        """The watcher has left."""
+        self._waiters.discard(waiter)
+
+
+class Store:
+    """The collections of one store. An async context manager: entering opens the log, leaving closes it."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        window: Window = Window(),
+        limit_bytes: int | None = None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.path = path
+        self._window = window
+        self._clock = clock
+        self._collections: dict[str, Collection] = {}
+        self._log = Log(path, self._from_thread, limit_bytes=limit_bytes)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timeline: deque[tuple[int, int, int]] = deque()
+        self._superseded_bytes = 0
+        self.revision = 0
+        """The latest revision of anything."""
+        self.floor = 0
+        """The oldest revision a watch or a consistent list may start from."""
+
+    @property
+    def shared(self) -> bool:
+        """Other processes can write to this store."""
+        return self.path != ":memory:"
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        loaded = await asyncio.to_thread(self._log.open)
+        self._install(loaded)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.to_thread(self._log.close)
+
+    def collection(self, name: str) -> Collection:
+        """The collection of that name; it comes into being when first asked for."""
+        found = self._collections.get(name)
+        if found is None:
+            found = self._collections[name] = Collection(name)
+        return found
+
+    def get(self, collection: str, path: str) -> Record | None:
+        """The latest record of an object."""
+        return self.collection(collection).records.get(path)
+
+    async def commit(self, changes: Sequence[Change]) -> list[Record]:
+        """Writes all changes or none; returns the resulting records (for deletions: the last states).
+
+        Raises Precondition, StorageFull or StorageFailed. Cancelling the caller does not undo the write.
+        """
+        rows = await asyncio.wrap_future(self._log.write(changes, int(self._clock())))
+        return [Record(row.path, row.number, row.body) for row in rows]
+
+    async def catch_up(self) -> None:
+        """Takes over what other processes wrote. Raises StorageFailed."""
+        await asyncio.wrap_future(self._log.catch_up())
+
+    async def compact(self) -> None:
+        """Moves the floor to the start of the window and forgets what lies before it."""
+        floor = self._window_start()
+        if floor <= self.floor:
+            return
+        await asyncio.wrap_future(self._log.compact(floor))
+        self._forget(floor)
+
+    async def snapshot(self, path: str) -> None:
+        """Copies the store to a new file. Raises StorageFailed, StorageFull."""
+        await asyncio.wrap_future(self._log.snapshot(path))
+
+    def check_revision(self, revision: int) -> None:
+        """Raises Compacted when history no longer reaches back to `revision`."""
+        if revision < self.floor:
+            raise Compacted(self.floor)
+
+    def snapshot_at(self, collection: str, revision: int) -> dict[str, Record]:
+        """The records of a collection as they were at `revision`. Raises Compacted."""
+        self.check_revision(revision)
+        found = self.collection(collection)
+        state = dict(found.records)
+        for event in found.events_backwards(revision):
+            if event.before is None:
+                state.pop(event.record.path, None)
+            else:
+                state[event.record.path] = event.before
+        return state
+
+    def _from_thread(self, rows: Sequence[Revision]) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._take, rows)
+
+    def _install(self, loaded: Loaded) -> None:
+        self._take(loaded.rows)
+        self.revision = loaded.counter
+        self._forget(loaded.floor)
+
+    def _take(self, rows: Sequence[Revision]) -> None:
+        touched: set[str] = set()
+        for row in rows:
+            collection = self.collection(row.collection)
+            record = Record(row.path, row.number, row.body)
+            event = collection.drop(record, row.at) if row.deleted else collection.put(record, row.at)
+            size = len(event.before.body) if event.before else 0
+            self._timeline.append((row.number, row.at, size))
+            self._superseded_bytes += size
+            self.revision = row.number
+            touched.add(row.collection)
+        for name in touched:
+            self.collection(name).wake()
+
+    def _window_start(self) -> int:
+        """The revision before the oldest event the window keeps."""
+        oldest = int(self._clock()) - self._window.seconds
+        floor, events, size = self.floor, len(self._timeline), self._superseded_bytes
+        for number, at, superseded in self._timeline:
+            if at >= oldest and events <= self._window.events and size <= self._window.superseded_bytes:
+                break
+            floor, events, size = number, events - 1, size - superseded
+        return floor
+
+    def _forget(self, floor: int) -> None:
+        self.floor = floor
+        while self._timeline and self._timeline[0][0] <= floor:
+            self._superseded_bytes -= self._timeline.popleft()[2]
+        for collection in self._collections.values():
+            collection.forget(floor)
