@@ -23,6 +23,7 @@ from nodeagent.lab.messages import (
     Failed,
     Hold,
     Load,
+    Look,
     Ping,
     Question,
     Reply,
@@ -71,9 +72,14 @@ class Actor:
                 return Answers(tuple(ask_many(dial, count, workers)))
             case Ping(address, count, timeout):
                 return Answers(tuple(ping(address, count, timeout)))
-            case Exchange(number):
-                held = self._tasks[number]
-                return held.exchange() if isinstance(held, Held) else Failed(f"task {number} holds nothing")
+            case Exchange(number) | Look(number):
+                match self._tasks[number]:
+                    case Held() as held:
+                        return held.exchange()
+                    case Serving():
+                        return Failed(f"task {number} is a server: nothing to report")
+                    case seeing:
+                        return seeing.report()
             case Stop(number):
                 return self._tasks.pop(number).stop()
             case Hold(dial, count):

@@ -21,6 +21,7 @@ from nodeagent.lab.messages import (
     Hold,
     Load,
     LoadReport,
+    Look,
     Packet,
     Packets,
     Ping,
@@ -142,14 +143,24 @@ class Holding(RunningTask):
 class Loading(RunningTask):
     """Connections being made all the time."""
 
+    def report(self) -> LoadReport:
+        """What has happened so far."""
+        return self._channel.request(Look(self._number), LoadReport)
+
     def stop(self) -> LoadReport:
+        """End it, and what has happened."""
         return self._end(LoadReport)
 
 
 class Sniffing(RunningTask):
     """Packets being recorded."""
 
+    def packets(self) -> tuple[Packet, ...]:
+        """Those seen so far; one that has just arrived may be missing."""
+        return self._channel.request(Look(self._number), Packets).packets
+
     def stop(self) -> tuple[Packet, ...]:
+        """End it, and all packets."""
         return self._end(Packets).packets
 
 

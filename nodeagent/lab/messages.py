@@ -125,13 +125,19 @@ class Sniff(Struct, frozen=True, tag=True):
     interface: str | None = None
 
 
+class Look(Struct, frozen=True, tag=True):
+    """What a load or a recording has seen so far."""
+
+    task: int
+
+
 class Stop(Struct, frozen=True, tag=True):
     """End a task; the reply is its report."""
 
     task: int
 
 
-Request = Serve | Ask | Hold | Exchange | Ping | Load | Sniff | Stop
+Request = Serve | Ask | Hold | Exchange | Ping | Load | Sniff | Look | Stop
 
 
 class Answers(Struct, frozen=True, tag=True):

@@ -88,13 +88,22 @@ class Loading:
         self._last[answer.name] = max(answer.started, self._last.get(answer.name, 0.0))
         self._slowest = max(self._slowest, answer.seconds)
 
+    def report(self) -> LoadReport:
+        with self._lock:
+            return LoadReport(
+                dict(self._names),
+                dict(self._failures),
+                dict(self._first),
+                dict(self._last),
+                tuple(self._failed),
+                self._slowest,
+            )
+
     def stop(self) -> LoadReport:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
-        return LoadReport(
-            dict(self._names), dict(self._failures), self._first, self._last, tuple(self._failed), self._slowest
-        )
+        return self.report()
 
 
 class Sniffing:
@@ -123,11 +132,14 @@ class Sniffing:
             if packet:
                 self._packets.append(packet)
 
+    def report(self) -> Packets:
+        return Packets(tuple(self._packets))
+
     def stop(self) -> Packets:
         self._stopping.set()
         self._thread.join()
         self._socket.close()
-        return Packets(tuple(self._packets))
+        return self.report()
 
 
 def packet_of(data: bytes, interface: str, ethertype: int, *, outgoing: bool) -> Packet | None:

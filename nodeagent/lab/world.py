@@ -26,7 +26,7 @@ from nodeagent.model.addresses import Family
 class World:
     """A cluster on this machine, from entering the context to leaving it; any number may exist side by side.
 
-    Members are found by name: ``world["web-0"].serve(8080)``. Raises LabError where the machine does not play along
+    Members are found by name: ``world["web-0"].serve(8080)``; `underlay` is the router between them. Raises LabError where the machine does not play along
     (not root, no `ip`) and ValueError for a topology that cannot be.
     """
 
@@ -56,13 +56,13 @@ class World:
         return self._members[member]
 
     def namespace(self, member: str) -> str:
-        """The name of the member's namespace, for ``ip netns exec``; `underlay` is the router's."""
+        """The name of the member's namespace, for ``ip netns exec``."""
         return self._namespaces[member]
 
     def _build(self) -> None:
         forwarding = {UNDERLAY, *self._nodes}
-        addresses = self.topology.addresses
-        self._create([UNDERLAY, *addresses])
+        addresses: dict[str, tuple[str, ...]] = {UNDERLAY: (), **self.topology.addresses}
+        self._create(list(addresses))
         for name, host in addresses.items():
             self._members[name] = Member(name, self._namespaces[name], host)
         for name, namespace in self._namespaces.items():

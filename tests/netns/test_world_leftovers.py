@@ -1,0 +1,129 @@
+"""Nothing of a world outlives its creator, however that one ends; and nothing of anyone else is touched."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodeagent.lab.namespaces import (
+    LabError,
+    create_namespaces,
+    enter,
+    is_alive,
+    namespace_name,
+    our_namespaces,
+    remove_namespace,
+    sweep,
+)
+from nodeagent.lab.world import World
+
+CREATOR = """
+import time
+from nodeagent.lab.world import World
+with World() as world:
+    world["web-0"].serve(80)
+    agent = world.start("node-a", ["sleep", "1000"])
+    print(agent.pid, flush=True)
+    time.sleep(1000)
+"""
+
+pytestmark = pytest.mark.usefixtures("network_namespaces")
+
+
+def namespaces_of(pid: int) -> list[str]:
+    return [name for name in our_namespaces() if name.startswith(f"nodeagent-lab-{pid}-")]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        pytest.param(signal.SIGINT, None, id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, -signal.SIGTERM, id="terminated"),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, id="killed"),
+    ],
+)
+def test_a_creator_that_is_ended_leaves_no_namespace_and_no_process(number: signal.Signals, status: int | None) -> None:
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", CREATOR],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"PYTHONPATH": root},
+    ) as creator:
+        assert creator.stdout
+        agent = int(creator.stdout.readline())
+        assert len(namespaces_of(creator.pid)) == 9
+        creator.send_signal(number)
+        ended = creator.wait(10)
+
+    if status is not None:
+        assert ended == status
+    wait_until(lambda: not namespaces_of(creator.pid))
+    wait_until(lambda: not is_alive(agent))
+
+
+def test_an_error_inside_the_context_leaves_nothing() -> None:
+    def fail() -> None:
+        with World():
+            assert namespaces_of(os.getpid())
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not namespaces_of(os.getpid())
+
+
+def dead_pid() -> int:
+    with subprocess.Popen(["true"]) as process:
+        pass
+    return process.pid
+
+
+def test_a_sweep_takes_only_what_dead_creators_left() -> None:
+    left, alive = namespace_name(dead_pid(), "ab", "pod"), namespace_name(os.getpid(), "ab", "pod")
+    foreign = f"somebody-else-{left}"
+    subprocess.run(["ip", "netns", "add", foreign], check=True)
+    create_namespaces([left, alive])
+    try:
+        assert left in sweep()
+        assert left not in our_namespaces()
+        assert alive in our_namespaces()
+        assert foreign in os.listdir("/run/netns")
+    finally:
+        subprocess.run(["ip", "netns", "del", foreign], check=True)
+        remove_namespace(alive)
+
+
+def test_a_new_world_sweeps_first() -> None:
+    left = namespace_name(dead_pid(), "cd", "pod")
+    create_namespaces([left])
+    with World():
+        assert left not in our_namespaces()
+
+
+@pytest.mark.parametrize(
+    "name", ["web", "nodeagent-lab-1-zz-pod", "../nodeagent-lab-1-aa-pod", "nodeagent-lab-1-aa-pod/x"]
+)
+def test_names_that_are_not_of_the_lab_are_refused(name: str) -> None:
+    for touch in (remove_namespace, enter, lambda name: create_namespaces([name])):
+        with pytest.raises(LabError, match="not a namespace of the lab"):
+            touch(name)
+
+
+def test_a_zombie_counts_as_dead() -> None:
+    with subprocess.Popen(["true"]) as process:
+        wait_until(lambda: not is_alive(process.pid))
+        assert process.returncode is None
