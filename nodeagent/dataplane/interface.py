@@ -19,17 +19,16 @@ from typing import NamedTuple
 
 from nodeagent.dataplane import rtnetlink
 from nodeagent.dataplane.interface_plan import ADDRESS_LIMIT, Plan, Present, Stray, apply_plan, plan, plan_change
-from nodeagent.dataplane.netlink import DumpInterruptedError, Failure, NetlinkSocket, Request
+from nodeagent.dataplane.netlink import Failure, NetlinkSocket, Request, read_consistently
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family, family_of
-from nodeagent.model.problem import Problem
+from nodeagent.model.problem import Problem, Retryable
 
 log = logging.getLogger(__name__)
 
 _KINDS = ("dummy", "bridge")
 _ALREADY_THERE = {errno.EEXIST}
 _ALREADY_GONE = {errno.ESRCH, errno.ENOENT, errno.EADDRNOTAVAIL}
-_READ_ATTEMPTS = 10
 _PROBLEMS_SHOWN = 20
 
 
@@ -49,7 +48,7 @@ class _Programmed(NamedTuple):
     present: Present
 
 
-class ForeignInterfaceError(Exception):
+class ForeignInterfaceError(Retryable):
     """An interface of our name exists that is neither a dummy nor a bridge; it is not touched."""
 
 
@@ -231,12 +230,7 @@ def _ipv6_missing(name: str) -> str | None:
 
 
 def _read_present(netlink: NetlinkSocket, index: int) -> Present:
-    for _ in range(_READ_ATTEMPTS):
-        try:
-            return _read_present_once(netlink, index)
-        except DumpInterruptedError:
-            continue
-    raise DumpInterruptedError(errno.EINTR, "the node's addresses or routes change faster than they can be read")
+    return read_consistently(lambda: _read_present_once(netlink, index))
 
 
 def _read_present_once(netlink: NetlinkSocket, index: int) -> Present:

@@ -9,10 +9,12 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple, Self, TypeVar
+
+T = TypeVar("T")
 
 NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
@@ -64,6 +66,16 @@ class Failure(NamedTuple):
 
 class DumpInterruptedError(OSError):
     """The dumped objects changed meanwhile: what was read may lack some of them. Read again."""
+
+
+def read_consistently(read: Callable[[], T], attempts: int = 10) -> T:
+    """What `read` returns, repeated while it raises DumpInterruptedError, which it does at the last attempt."""
+    for _ in range(attempts - 1):
+        try:
+            return read()
+        except DumpInterruptedError:
+            continue
+    return read()
 
 
 def attribute(kind: int, value: bytes) -> bytes:

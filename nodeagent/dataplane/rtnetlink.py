@@ -84,11 +84,6 @@ def get_link(name: str) -> Request:
     return Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + _name(name))
 
 
-def get_links() -> Request:
-    """A dump of all interfaces."""
-    return Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0))
-
-
 def create_link(name: str, kind: str) -> Request:
     """A new interface, down. A bridge is made without multicast snooping, so that it never sends a query."""
     info = [attribute(_IFLA_INFO_KIND, kind.encode())]

@@ -1,0 +1,137 @@
+"""Follows the addresses of the node's interfaces, for node ports restricted to some of them."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from nodeagent.dataplane import rtnetlink
+from nodeagent.dataplane.netlink import NetlinkSocket, messages, read_consistently
+from nodeagent.dataplane.worker_thread import in_thread
+
+log = logging.getLogger(__name__)
+
+_RTMGRP_IPV4_IFADDR = 0x10
+_RTMGRP_IPV6_IFADDR = 0x100
+_RECEIVE_BYTES = 1 << 16
+_DATAGRAMS_AT_A_TIME = 256
+
+
+class LocalAddress(NamedTuple):
+    """An address of the node: canonical text, its prefix length, and the interface that has it."""
+
+    interface: str
+    address: str
+    prefix_length: int
+
+
+class AddressListener(Protocol):
+    """Who wants to know."""
+
+    def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
+        """Called on the event loop with all current addresses, at first and after every change."""
+        ...
+
+
+class NodeAddresses:
+    """Tells a listener about the node's addresses, loopback and link-local ones included.
+
+    excluding: interfaces that do not count, above all our own with the ClusterIPs.
+    quiet_seconds: changes are reported together once none came for so long, but after ten times that in any case.
+    """
+
+    def __init__(
+        self,
+        listener: AddressListener,
+        *,
+        excluding: frozenset[str] = frozenset({"nodeagent0"}),
+        quiet_seconds: float = 0.1,
+    ) -> None:
+        self._listener = listener
+        self._excluding = excluding
+        self._quiet_seconds = quiet_seconds
+
+    async def read(self) -> frozenset[LocalAddress]:
+        """The addresses right now. Raises OSError when the kernel cannot be asked."""
+        return await in_thread(self._read)
+
+    async def run(self) -> None:
+        """Reports the addresses at once and then each change, until cancelled. Raises OSError as `read` does."""
+        changed = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        with socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE
+        ) as notifications:
+            notifications.bind((0, _RTMGRP_IPV4_IFADDR | _RTMGRP_IPV6_IFADDR))
+            loop.add_reader(notifications, self._drain, notifications, changed.set)
+            try:
+                known: frozenset[LocalAddress] | None = None
+                while True:
+                    changed.clear()
+                    addresses = await self.read()
+                    if addresses != known:
+                        known = addresses
+                        self._listener.node_addresses_changed(addresses)
+                    await self._quiet_after(changed)
+            finally:
+                loop.remove_reader(notifications)
+
+    def _read(self) -> frozenset[LocalAddress]:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            return read_consistently(lambda: self._read_once(netlink))
+
+    def _read_once(self, netlink: NetlinkSocket) -> frozenset[LocalAddress]:
+        names: dict[int, str | None] = {}
+        found = set()
+        for body in netlink.dump(rtnetlink.get_addresses()):
+            address = rtnetlink.read_address(body)
+            if address is None:
+                continue
+            if address.ifindex not in names:
+                names[address.ifindex] = _interface_name(address.ifindex)
+            name = names[address.ifindex]
+            if name is not None and name not in self._excluding:
+                found.add(LocalAddress(name, address.address, address.prefix_length))
+        return frozenset(found)
+
+    def _drain(self, notifications: socket.socket, note_change: Callable[[], None]) -> None:
+        """Takes what has arrived. What the buffer could not hold (ENOBUFS) may have been anything: it counts."""
+        for _ in range(_DATAGRAMS_AT_A_TIME):
+            try:
+                datagram = notifications.recv(_RECEIVE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:
+                    raise
+                log.info("address notifications were lost; reading all addresses again")
+                note_change()
+                return
+            if self._concerns_us(memoryview(datagram)):
+                note_change()
+
+    def _concerns_us(self, datagram: memoryview) -> bool:
+        for kind, _, _, body in messages(datagram):
+            if kind in {rtnetlink.RTM_NEWADDR, rtnetlink.RTM_DELADDR}:
+                address = rtnetlink.read_address(body)
+                if address is not None and _interface_name(address.ifindex) not in self._excluding:
+                    return True
+        return False
+
+    async def _quiet_after(self, changed: asyncio.Event) -> None:
+        """Waits for a change, and then until no further one came for a while."""
+        await changed.wait()
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + 10 * self._quiet_seconds
+        while changed.is_set() and loop.time() < latest:
+            changed.clear()
+            await asyncio.sleep(self._quiet_seconds)
+
+
+def _interface_name(ifindex: int) -> str | None:
+    try:
+        return socket.if_indextoname(ifindex)
+    except OSError:
+        return None
