@@ -121,7 +121,7 @@ def _separator_after(text: str, start: int, line: int) -> int | None:
     """Offset of the first ``---`` after offset `start` that is not above `line` (from 0); None when there is none."""
     beginning = 0
     for _ in range(line):
-        beginning = text.index("\n", beginning) + 1
+        beginning = text.find("\n", beginning) + 1 or len(text)
     found = _SEPARATOR.search(text, max(beginning, start + 1))
     return found.start() if found is not None else None
 
