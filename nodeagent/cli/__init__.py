@@ -1,1 +1,1 @@
-"""The command line: one module per command, over the parts that do the work."""
+"""Commands. Each file is one command; errors end in one line on standard error and a documented exit code."""

@@ -9,6 +9,8 @@ DataplaneError
 
 from dataclasses import dataclass
 
+from nodeagent.model.problem import Retryable
+
 
 class DataplaneError(Exception):
     """Base of everything the dataplane raises on purpose."""
@@ -22,7 +24,7 @@ class Unsupported(DataplaneError):
     """The kernel does not know something the table needs; the text names it."""
 
 
-class KernelUnclear(DataplaneError):
+class KernelUnclear(DataplaneError, Retryable):
     """What the kernel holds is not known; read it back."""
 
 
@@ -37,7 +39,7 @@ class Rejection:
     key: bytes | None = None
 
 
-class CommitRejected(DataplaneError):
+class CommitRejected(DataplaneError, Retryable):
     """A batch was refused as a whole; `rejections` has every operation at fault, in order."""
 
     def __init__(self, rejections: tuple[Rejection, ...]) -> None:

@@ -93,6 +93,11 @@ class ServiceInterface:
         async with self._lock:
             return await in_thread(self._read)
 
+    async def exists(self) -> bool:
+        """Whether there is an interface of the name."""
+        async with self._lock:
+            return await in_thread(self._exists)
+
     async def remove(self) -> None:
         """Deletes the interface, and with it every ClusterIP. Does nothing when there is none.
 
@@ -157,10 +162,13 @@ class ServiceInterface:
             link = _find_link(netlink, self._name)
             return _read_present(netlink, link.ifindex).vips if link else frozenset()
 
+    def _exists(self) -> bool:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            return _find_link(netlink, self._name) is not None
+
     def _remove(self) -> None:
         self._programmed = None
         self._kind = None
-        self._problems = ()
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
             link = _find_link(netlink, self._name)
             if link is None:

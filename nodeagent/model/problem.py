@@ -1,4 +1,4 @@
-"""What is wrong with an object: data to show, count and log on change, never an exception."""
+"""What is wrong: with an object (data to show, count and log on change), or for the moment (an exception)."""
 
 from msgspec import Struct
 
@@ -17,3 +17,7 @@ class Problem(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.subject}: {self.reason}: {self.detail}"
+
+
+class Retryable(Exception):
+    """Something failed for now and is worth repeating; the text is one line for a person."""

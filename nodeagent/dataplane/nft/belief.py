@@ -8,12 +8,17 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
 from nodeagent.dataplane.nft.image import TableImage, class_of, empty_image
 from nodeagent.dataplane.nft.program import Hook, ProgramOptions, build_program, verdict_elements
-from nodeagent.dataplane.nft.readback import ElementDump, KernelRule, SetHeader, TableHeader, same_chains
+from nodeagent.dataplane.nft.readback import (
+    TABLE_OWNER,
+    TABLE_PERSIST,
+    ElementDump,
+    KernelRule,
+    SetHeader,
+    TableHeader,
+    same_chains,
+)
 from nodeagent.dataplane.nft.schema import DATA_SETS, SetSpec
 from nodeagent.model.addresses import Family
-
-TABLE_OWNER = 0x2
-TABLE_PERSIST = 0x4
 
 
 class Ownership(Enum):

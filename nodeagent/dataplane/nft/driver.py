@@ -23,6 +23,7 @@ from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.plan import Plan, Planner
 from nodeagent.dataplane.nft.program import ProgramOptions
 from nodeagent.dataplane.nft.render import too_many_backends
+from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
@@ -82,7 +83,7 @@ class TableDriver:
         started = monotonic()
         belief = self._belief
         if belief is None:
-            belief = await self._in_thread(self._read_back)
+            belief = await in_thread(self._read_back)
         await self._maybe_in_thread(len(changes) > INLINE_SERVICES, lambda: self._take_in(changes, node, belief))
         try:
             report = await self._commit_difference(started)
@@ -108,7 +109,7 @@ class TableDriver:
         generation = self._socket.generation()
         if generation == self._generation:
             return False
-        outline = await self._in_thread(self._table.outline)
+        outline = await in_thread(self._table.outline)
         self._generation = generation
         if undisturbed(outline, self._specs, self.family, self._options, belief):
             return False
@@ -210,13 +211,4 @@ class TableDriver:
         return True
 
     async def _maybe_in_thread(self, big: bool, work: Callable[[], T]) -> T:
-        return await self._in_thread(work) if big else work()
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Blocking work off the loop. A cancelled pass still waits for it, so belief and kernel stay together."""
-        task = asyncio.ensure_future(asyncio.to_thread(work))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait([task])
-            raise
+        return await in_thread(work) if big else work()

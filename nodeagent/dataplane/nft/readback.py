@@ -11,6 +11,8 @@ from nodeagent.dataplane.nft.program import Chain, Hook
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
 
+TABLE_OWNER = 0x2
+TABLE_PERSIST = 0x4
 _INTERVAL_END = 1
 _BROAD_REGISTERS = {1: 8, 2: 12, 3: 16, 4: 20}
 

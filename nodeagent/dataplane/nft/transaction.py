@@ -14,6 +14,7 @@ from nodeagent.dataplane.nft.diff import Delta
 from nodeagent.dataplane.nft.expressions import Code, OneOf, Rule, verdict_value
 from nodeagent.dataplane.nft.image import Elements
 from nodeagent.dataplane.nft.program import NFPROTO_IPV4, NFPROTO_IPV6, Chain, Program
+from nodeagent.dataplane.nft.readback import TABLE_OWNER, TABLE_PERSIST
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
 
@@ -26,9 +27,6 @@ NEWRULE, GETRULE, DELRULE = 6, 7, 8
 NEWSET, GETSET, DELSET = 9, 10, 11
 NEWSETELEM, GETSETELEM, DELSETELEM = 12, 13, 14
 GETGEN = 16
-
-TABLE_OWNER = 0x2
-TABLE_PERSIST = 0x4
 
 MAX_NEST = 65000
 """Bytes of elements in one message: an attribute's length field has 16 bits."""

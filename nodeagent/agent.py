@@ -1,0 +1,240 @@
+"""The composition root: the only place that builds the parts and says what starts, in which order, and stops.
+
+source ──▶ store ──▶ changes ──▶ engine ──▶ tables (ip, ip6), service interface
+                                    └─────▶ observers
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Literal, Protocol
+
+import msgspec
+
+from nodeagent.config import AgentConfig, DetectLocalMode, TableOwnership
+from nodeagent.dataplane.interface import ServiceInterface
+from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.driver import TableDriver
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ownership import probe_ownership
+from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
+from nodeagent.dataplane.sysctl import ConntrackSettings, SysctlOutcome, apply_sysctls, required_sysctls
+from nodeagent.engine.changes import ChangeQueue
+from nodeagent.engine.sync import Engine, PassReport, Timing
+from nodeagent.kube.api_source import ApiServerSource
+from nodeagent.kube.client import ApiClient
+from nodeagent.kube.credentials import FixedCredential
+from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
+from nodeagent.kube.manifest_source import ManifestSource
+from nodeagent.kube.store import ClusterStore
+from nodeagent.kube.tls import TlsTrust
+from nodeagent.model.addresses import Family
+from nodeagent.model.objects import Node, ObjectMeta, ServiceCIDR, ServiceCIDRSpec
+from nodeagent.observe.pass_log import PassLog
+from nodeagent.observe.systemd import SystemdNotifier
+from nodeagent.translate.node import DetectLocal, NodeSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where the cluster's objects come from: an API server or manifests."""
+
+    async def run(self) -> None:
+        """Feed the store until cancelled."""
+        ...
+
+
+class Agent:
+    """One node's service proxy.
+
+    Raises (from `run`): KubeconfigError and ManifestError when the source cannot be opened, NotPermitted and
+    Unsupported when this kernel or process cannot do the work, SyncFailedError when programming keeps failing.
+    """
+
+    def __init__(self, config: AgentConfig, environment: dict[str, str]) -> None:
+        self._config = config
+        self._notifier = SystemdNotifier(environment)
+        self._environment = environment
+        self._log = PassLog()
+        self._ready = False
+
+    async def run(self, *, once: bool) -> None:
+        """Until cancelled; with `once`, until the present state is programmed. Rules stay in place either way."""
+        config = self._config
+        _set_oom_score(config.process.oom_score_adj)
+        async with AsyncExitStack() as stack:
+            netlink = NetlinkSocket()
+            stack.callback(netlink.close)
+            ownership = choose_ownership(netlink, config.dataplane.table_ownership)
+            families = choose_families(config.node.families)
+            self._check_sysctls(families)
+            changes = ChangeQueue(asyncio.get_running_loop().time)
+            store = ClusterStore(changes)
+            source = await self._open_source(store, stack)
+            options = program_options(config)
+            engine = Engine(
+                snapshot=_WithConfiguredCidrs(store, config.traffic.service_cidrs),
+                changes=changes,
+                settings=node_settings(config, families),
+                tables=[TableDriver(family, netlink, options, ownership) for family in families],
+                interface=ServiceInterface(config.dataplane.interface_name)
+                if config.dataplane.service_interface
+                else None,
+                observer=self,
+                timing=Timing(
+                    min_period=config.dataplane.min_sync_period.seconds,
+                    resync_period=config.dataplane.full_sync_period.seconds,
+                ),
+            )
+            self._store = store
+            logger.info(
+                "starting node=%s families=%s table=%s source=%s",
+                config.node.name,
+                ",".join(family.value for family in families),
+                ownership.value,
+                describe_source(config),
+            )
+            async with asyncio.TaskGroup() as tasks:
+                feeding = tasks.create_task(source.run(), name="source")
+                if once:
+                    await engine.first_pass()
+                    feeding.cancel()
+                else:
+                    tasks.create_task(engine.run(), name="engine")
+        self._notifier.stopping()
+
+    def passed(self, report: PassReport) -> None:
+        """Tell everyone who wants to know of a pass."""
+        self._log.passed(report, (*report.problems, *self._store.problems))
+        status = f"{report.services} services on {self._config.node.name}"
+        if report.ok and not self._ready:
+            self._ready = True
+            self._notifier.ready(status)
+            logger.info("ready: %s", status)
+        elif self._ready:
+            self._notifier.status(status if report.ok else f"{status}; programming fails, retrying")
+
+    async def _open_source(self, store: ClusterStore, stack: AsyncExitStack) -> Source:
+        source = self._config.source
+        name = self._config.node.name
+        if source.manifests is not None:
+            return ManifestSource(source.manifests, store, node_name=name)
+        client = await stack.enter_async_context(ApiClient(self._cluster_access()))
+        return ApiServerSource(client, store, node_name=name, endpoints_api=source.endpoints_api.value)
+
+    def _cluster_access(self) -> ClusterAccess:
+        source = self._config.source
+        if source.kubeconfig is not None:
+            access = load_kubeconfig(source.kubeconfig, source.context)
+            return access if source.master is None else msgspec.structs.replace(access, server=str(source.master))
+        if source.master is not None:
+            return ClusterAccess(str(source.master), TlsTrust(), FixedCredential())
+        return in_cluster(self._environment)
+
+    def _check_sysctls(self, families: Sequence[Family]) -> None:
+        conntrack = self._config.conntrack
+        if not self._config.process.manage_sysctls:
+            return
+        settings = ConntrackSettings(
+            max_per_core=conntrack.max_per_core,
+            min=conntrack.min,
+            tcp_established_seconds=int(conntrack.tcp_established_timeout.seconds),
+            tcp_close_wait_seconds=int(conntrack.tcp_close_wait_timeout.seconds),
+            tcp_be_liberal=conntrack.tcp_be_liberal,
+            udp_seconds=int(conntrack.udp_timeout.seconds),
+            udp_stream_seconds=int(conntrack.udp_stream_timeout.seconds),
+        )
+        for result in apply_sysctls(required_sysctls(families, conntrack=settings, cores=os.cpu_count() or 1)):
+            if result.problem is not None:
+                logger.warning("problem: %s", result.problem)
+            elif result.outcome is SysctlOutcome.WRITTEN:
+                wanted = result.sysctl
+                logger.info("sysctl %s: %s -> %d, so that %s", wanted.name, result.found, wanted.value, wanted.why)
+
+
+class _WithConfiguredCidrs:
+    """The store, plus the service CIDRs of the configuration as one more ServiceCIDR object."""
+
+    def __init__(self, store: ClusterStore, cidrs: Sequence[str]) -> None:
+        self._store = store
+        configured = ServiceCIDR(ObjectMeta(name="configuration"), ServiceCIDRSpec(tuple(cidrs)))
+        self._configured = (configured,) if cidrs else ()
+        self.services = store.services
+        self.slices_of = store.slices_of
+
+    @property
+    def node(self) -> Node | None:
+        return self._store.node
+
+    @property
+    def service_cidrs(self) -> tuple[ServiceCIDR, ...]:
+        return (*self._store.service_cidrs, *self._configured)
+
+
+def choose_ownership(netlink: NetlinkSocket, wanted: TableOwnership) -> Ownership:
+    """What the configuration asks for; `auto` is owned where the kernel can. Raises NotPermitted."""
+    able = probe_ownership(netlink)
+    if wanted is TableOwnership.PLAIN:
+        return Ownership.PLAIN
+    if wanted is TableOwnership.OWNED and able is not Ownership.OWNED:
+        logger.warning("tableOwnership: this kernel has no persistent owned tables (Linux 6.9); using a plain one")
+    return able
+
+
+def choose_families(wanted: Literal["auto"] | tuple[Family, ...]) -> tuple[Family, ...]:
+    """The configured families that the kernel has; IPv6 needs net.ipv6.conf.all.disable_ipv6 = 0."""
+    switch = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
+    able = [Family.IPV4]
+    if Path("/proc/net/if_inet6").exists() and switch.exists() and switch.read_text().strip() != "1":
+        able.append(Family.IPV6)
+    if wanted == "auto":
+        return tuple(able)
+    return tuple(family for family in able if family in wanted)
+
+
+def program_options(config: AgentConfig) -> ProgramOptions:
+    """How the constant rules depend on the configuration."""
+    traffic = config.traffic
+    interface = ""
+    match traffic.detect_local_mode:
+        case DetectLocalMode.CLUSTER_CIDR:
+            detection = PodDetection.CIDR if traffic.cluster_cidrs else PodDetection.NONE
+        case DetectLocalMode.NODE_CIDR:
+            detection = PodDetection.CIDR
+        case DetectLocalMode.BRIDGE_INTERFACE:
+            detection, interface = PodDetection.INTERFACE, str(traffic.bridge_interface)
+        case DetectLocalMode.INTERFACE_NAME_PREFIX:
+            detection, interface = PodDetection.INTERFACE_PREFIX, str(traffic.interface_name_prefix)
+    return ProgramOptions(detection, interface, traffic.masquerade_all, config.dataplane.counters)
+
+
+def node_settings(config: AgentConfig, families: tuple[Family, ...]) -> NodeSettings:
+    """The configuration as the translation takes it."""
+    traffic = config.traffic
+    return NodeSettings(
+        node_name=config.node.name,
+        families=families,
+        bind_address=str(config.node.address or ""),
+        detect_local=DetectLocal(traffic.detect_local_mode.value),
+        cluster_cidrs=tuple(str(cidr) for cidr in traffic.cluster_cidrs),
+        node_port_addresses=tuple(str(address) for address in traffic.node_port_addresses),
+    )
+
+
+def describe_source(config: AgentConfig) -> str:
+    """Where the objects come from, for the log."""
+    source = config.source
+    if source.manifests is not None:
+        return f"manifests {source.manifests}"
+    return f"kubeconfig {source.kubeconfig}" if source.kubeconfig else str(source.master or "in-cluster")
+
+
+def _set_oom_score(score: int) -> None:
+    try:
+        Path("/proc/self/oom_score_adj").write_text(str(score))
+    except OSError as error:
+        logger.debug("oom_score_adj=%d: %s", score, error.strerror)

@@ -1,0 +1,24 @@
+"""Exit codes of every command; documented in docs/commands.md."""
+
+from typing import IO
+
+import click
+
+FAILED = 1
+"""Something went wrong while running."""
+UNUSABLE = 2
+"""The command line, configuration, kubeconfig or manifest directory cannot be used."""
+CANNOT_PROGRAM = 3
+"""This process may not, or this kernel cannot, do what is needed."""
+
+
+class Failure(click.ClickException):
+    """Ends the command with one line on standard error and this exit code."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(" ".join(message.split()))
+        vars(self)["exit_code"] = exit_code
+
+    def show(self, file: IO[str] | None = None) -> None:
+        """One line, no traceback."""
+        click.echo(f"nodeagent: {self.message}", file=file, err=file is None)

@@ -1,0 +1,38 @@
+"""The command `nodeagent`. Commands are imported when they are used: the daemon never loads what only people need."""
+
+import importlib
+
+import click
+
+from nodeagent import __version__
+
+COMMANDS = {
+    "run": ("nodeagent.cli.run", "run_command", "Program services until stopped."),
+    "show": ("nodeagent.cli.show", "show_command", "Print what is programmed, read from the kernel."),
+    "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything of ours from this node."),
+    "config": ("nodeagent.cli.config", "config_command", "Show and check the configuration."),
+}
+
+
+class Commands(click.Group):
+    """Loads a command's module when it is named; the help text needs none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, name, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_text) for name, (_, _, help_text) in COMMANDS.items()])
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="nodeagent")
+def main() -> None:
+    """A node-local service proxy: Kubernetes Services as nftables map elements."""

@@ -1,0 +1,26 @@
+"""Remove our tables."""
+
+from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.readback import TABLE_OWNER, TABLE_PERSIST
+from nodeagent.dataplane.nft.transaction import Transaction
+from nodeagent.model.addresses import Family
+
+
+def remove_tables(socket: NetlinkSocket) -> tuple[Family, ...]:
+    """Delete the table of each family, as one transaction a family; the families that had one.
+
+    Raises NotPermitted when a living process owns a table, or without CAP_NET_ADMIN.
+    """
+    removed = []
+    for family in Family:
+        header = KernelTable(socket, family, {}).header()
+        if header is None:
+            continue
+        transaction = Transaction(family, {})
+        if header.flags & (TABLE_OWNER | TABLE_PERSIST):
+            transaction.claim_orphan()
+        transaction.delete_table()
+        socket.commit(transaction)
+        removed.append(family)
+    return tuple(removed)

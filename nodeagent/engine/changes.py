@@ -1,0 +1,86 @@
+"""What must be looked at again: keys only, so that any number of updates of one service is one entry."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nodeagent.model.names import ObjectKey
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSet:
+    """Dirty services, whether the node's own sets are dirty, and when the oldest change came (loop time)."""
+
+    services: frozenset[ObjectKey]
+    node: bool
+    oldest: float | None
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing changed."""
+        return not self.services and not self.node
+
+
+class ChangeQueue:
+    """Told by the store what changed; emptied by each pass. Also knows when the first full lists were there."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._services: set[ObjectKey] = set()
+        self._node = False
+        self._oldest: float | None = None
+        self._wake = asyncio.Event()
+        self._synced = asyncio.Event()
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest change came that no pass has taken."""
+        return self._oldest
+
+    @property
+    def pending(self) -> int:
+        """How many services wait."""
+        return len(self._services)
+
+    def service_changed(self, key: ObjectKey) -> None:
+        """A service, or a slice of it, changed in any way."""
+        self._services.add(key)
+        self._mark()
+
+    def node_changed(self) -> None:
+        """The Node object changed."""
+        self._node = True
+        self._mark()
+
+    def service_cidrs_changed(self) -> None:
+        """The service CIDRs changed."""
+        self.node_changed()
+
+    def synced(self) -> None:
+        """Services and slices have been listed in full."""
+        self._synced.set()
+
+    async def wait_synced(self) -> None:
+        """Until the first full lists are there."""
+        await self._synced.wait()
+
+    async def wait_until(self, deadline: float) -> bool:
+        """Whether something changed, that no pass has taken, before the deadline (loop time)."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._wake.wait()
+        except TimeoutError:
+            return False
+
+    def take(self) -> ChangeSet:
+        """Everything that changed, and forget it. Take before reading the snapshot: what comes later is a new entry."""
+        taken = ChangeSet(frozenset(self._services), self._node, self._oldest)
+        self._services.clear()
+        self._node, self._oldest = False, None
+        self._wake.clear()
+        return taken
+
+    def _mark(self) -> None:
+        if self._oldest is None:
+            self._oldest = self._clock()
+        self._wake.set()

@@ -1,0 +1,52 @@
+"""What the engine needs of the others."""
+
+from collections.abc import Awaitable, Mapping
+from typing import Protocol
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+
+
+class TableReport(Protocol):
+    """What a pass did to one family's table."""
+
+    @property
+    def touched(self) -> int: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def new_table(self) -> bool: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class Table(Protocol):
+    """The dataplane of one family."""
+
+    @property
+    def family(self) -> Family: ...
+    @property
+    def problems(self) -> tuple[Problem, ...]: ...
+
+    def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> Awaitable[TableReport]:
+        """Take the changes in and commit what differs; after an exception a call without changes retries."""
+        ...
+
+    def changed_by_others(self) -> Awaitable[bool]: ...
+    def forget(self) -> None: ...
+
+
+class InterfaceReport(Protocol):
+    """What a call did to the service interface."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]: ...
+
+
+class Interface(Protocol):
+    """Where ClusterIPs become local addresses."""
+
+    def sync(self, vips: frozenset[str]) -> Awaitable[InterfaceReport]: ...
+    def apply(self, add: frozenset[str], remove: frozenset[str]) -> Awaitable[InterfaceReport]: ...

@@ -1,0 +1,306 @@
+"""The pass: take changes, translate, program, report. And the loop that decides when the next one comes.
+
+A pass runs at once when the agent is idle, and never sooner after the last than `min_period`. The order inside one:
+ClusterIPs that go leave the interface first, then the tables change, then new ClusterIPs appear on the interface, so
+that no address is ever local without the rules that keep the host's own daemons off it.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nodeagent.engine.backoff import Backoff
+from nodeagent.engine.changes import ChangeQueue, ChangeSet
+from nodeagent.engine.ports import Interface, Table
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem, Retryable
+from nodeagent.model.snapshot import Snapshot
+from nodeagent.translate.context import Context
+from nodeagent.translate.node import NodeSettings, node_context, node_state
+from nodeagent.translate.translator import Translator
+
+logger = logging.getLogger(__name__)
+
+THREAD_ABOVE_SERVICES = 200
+"""More dirty services than this (about 15 ms of translation) are translated in a worker thread."""
+NONE: frozenset[str] = frozenset()
+FATAL_FAILURES = 8
+"""Failures in a row, the rebuild of the table among them, after which the process gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds. min_period: from the end of a pass to the next. resync_period: between full comparisons with the
+    kernel (0: never). guard_period: between looks whether others changed our tables."""
+
+    min_period: float = 0.0
+    resync_period: float = 3600.0
+    guard_period: float = 0.5
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyResult:
+    """One family's part of a pass."""
+
+    touched: int = 0
+    messages: int = 0
+    new_table: bool = False
+    seconds: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What one pass did. changed: services whose state differs. full: everything was compared. waited: age of the
+    oldest change when the pass began. started, finished: loop time."""
+
+    started: float
+    finished: float
+    changed: Mapping[ObjectKey, ServiceState | None]
+    services: int
+    full: bool
+    waited: float
+    families: Mapping[Family, FamilyResult]
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every family holds what it should."""
+        return all(result.error is None for result in self.families.values())
+
+    @property
+    def touched(self) -> int:
+        """Elements changed in all families."""
+        return sum(result.touched for result in self.families.values())
+
+
+class Observer(Protocol):
+    """Hears of every pass; must not raise or block."""
+
+    def passed(self, report: PassReport) -> None: ...
+
+
+class SyncFailedError(Exception):
+    """Programming failed so often that a fresh start is the better cure; one line says what failed."""
+
+
+@dataclass(slots=True)
+class _Belief:
+    """What the engine carries from pass to pass: derived from snapshots, never from events."""
+
+    context: Context | None = None
+    node: NodeState = field(default_factory=NodeState)
+    node_problems: tuple[Problem, ...] = ()
+    vips_by_service: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
+    vip_counts: Counter[str] = field(default_factory=Counter)
+    service_problems: dict[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
+    interface_right: bool = False
+    interface_problems: tuple[Problem, ...] = ()
+
+
+class Engine:
+    """Runs passes until cancelled. One at a time; nobody else calls the drivers."""
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        changes: ChangeQueue,
+        settings: NodeSettings,
+        tables: Sequence[Table],
+        interface: Interface | None,
+        observer: Observer,
+        timing: Timing,
+    ) -> None:
+        self._snapshot = snapshot
+        self._changes = changes
+        self._settings = settings
+        self._tables = tuple(tables)
+        self._interface = interface
+        self._observer = observer
+        self._timing = timing
+        self._translator = Translator()
+        self._belief = _Belief()
+        self._failures = dict.fromkeys((table.family for table in self._tables), 0)
+        self._retry_at: float | None = None
+
+    async def run(self) -> None:
+        """The first pass once the first full lists are there, then whenever something changes.
+
+        Raises SyncFailedError when a family cannot be programmed after many attempts, and whatever a driver raises that
+        repeating cannot cure.
+        """
+        loop = asyncio.get_running_loop()
+        await self.first_pass()
+        next_resync = self._deadline(loop.time(), self._timing.resync_period)
+        while True:
+            due = await self._wait_for_work(next_resync)
+            if due:
+                next_resync = self._deadline(loop.time(), self._timing.resync_period)
+            await self._run_pass(self._changes.take(), full=due)
+            self._give_up_if_hopeless()
+            await asyncio.sleep(self._timing.min_period)
+
+    async def first_pass(self) -> PassReport:
+        """Wait for the first full lists, then program everything, trying again until it worked."""
+        await self._changes.wait_synced()
+        report = await self._run_pass(self._changes.take(), full=True)
+        while not report.ok:
+            self._give_up_if_hopeless()
+            await asyncio.sleep(self._timing.backoff.delay(max(self._failures.values())))
+            report = await self._run_pass(self._changes.take(), full=True)
+        return report
+
+    async def _wait_for_work(self, next_resync: float | None) -> bool:
+        """Until there is a reason for a pass: True when all must be compared, False for changes and retries."""
+        loop = asyncio.get_running_loop()
+        while True:
+            now = loop.time()
+            deadlines = [now + self._timing.guard_period, next_resync, self._retry_at]
+            if await self._changes.wait_until(min(at for at in deadlines if at is not None)):
+                return False
+            now = loop.time()
+            if next_resync is not None and now >= next_resync:
+                for table in self._tables:
+                    table.forget()
+                self._belief.interface_right = False
+                return True
+            if self._retry_at is not None and now >= self._retry_at:
+                return False
+            if await self._others_interfered():
+                return False
+
+    async def _others_interfered(self) -> bool:
+        interfered = False
+        for table in self._tables:
+            try:
+                changed = await table.changed_by_others()
+            except OSError as error:
+                logger.warning("cannot look at table %s: %s", table.family.value, error)
+                continue
+            if changed:
+                logger.warning("table nodeagent (%s) was changed by another process: repairing", table.family.value)
+                interfered = True
+        return interfered
+
+    async def _run_pass(self, changes: ChangeSet, *, full: bool) -> PassReport:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        context = node_context(self._snapshot.node, self._settings, self._belief.context)
+        node, node_problems = node_state(
+            self._snapshot.node, self._snapshot.service_cidrs, self._settings, context, self._belief.node
+        )
+        fresh = context != self._belief.context
+        self._belief.context, self._belief.node, self._belief.node_problems = context, node, node_problems
+        changed = await self._translate(changes, context, everything=full or fresh)
+        gone, new = self._take_in(changed)
+        await self._sync_interface(remove=gone)
+        families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
+        await self._sync_interface(add=new)
+        finished = loop.time()
+        failures = max((*self._failures.values(), 0 if self._belief.interface_right else 1), default=0)
+        self._retry_at = finished + self._timing.backoff.delay(failures) if failures else None
+        report = PassReport(
+            started=started,
+            finished=finished,
+            changed=changed,
+            services=len(self._translator.states),
+            full=full,
+            waited=0.0 if changes.oldest is None else started - changes.oldest,
+            families=families,
+            problems=self._problems(),
+        )
+        self._observer.passed(report)
+        return report
+
+    async def _translate(
+        self, changes: ChangeSet, context: Context, *, everything: bool
+    ) -> Mapping[ObjectKey, ServiceState | None]:
+        dirty = None if everything else changes.services
+        if dirty is not None and len(dirty) <= THREAD_ABOVE_SERVICES:
+            return self._translator.update(self._snapshot, dirty, context)
+        return await asyncio.to_thread(self._translator.update, self._snapshot, dirty, context)
+
+    async def _sync_table(
+        self, table: Table, changed: Mapping[ObjectKey, ServiceState | None], node: NodeState
+    ) -> FamilyResult:
+        """One family; its failure is its own: the changes stay in its driver and the next pass retries."""
+        try:
+            report = await table.sync(changed, node)
+        except Retryable as error:
+            self._failures[table.family] += 1
+            logger.warning(
+                "programming %s failed (%d in a row): %s", table.family.value, self._failures[table.family], error
+            )
+            return FamilyResult(error=str(error))
+        self._failures[table.family] = 0
+        return FamilyResult(report.touched, report.messages, report.new_table, report.seconds)
+
+    def _take_in(self, changed: Mapping[ObjectKey, ServiceState | None]) -> tuple[frozenset[str], frozenset[str]]:
+        """Note the changed services' ClusterIPs and problems; returns the ClusterIPs that (left, came)."""
+        belief = self._belief
+        touched: dict[str, bool] = {}
+        for key, state in changed.items():
+            before = belief.vips_by_service.pop(key, ())
+            after = state.cluster_ips if state is not None else ()
+            for vip in (*before, *after):
+                touched.setdefault(vip, belief.vip_counts[vip] > 0)
+            belief.vip_counts.subtract(before)
+            belief.vip_counts.update(after)
+            if after:
+                belief.vips_by_service[key] = after
+            belief.service_problems.pop(key, None)
+            if state is not None and state.problems:
+                belief.service_problems[key] = state.problems
+        for vip in touched:
+            if not belief.vip_counts[vip]:
+                del belief.vip_counts[vip]
+        gone = frozenset(vip for vip, had in touched.items() if had and vip not in belief.vip_counts)
+        new = frozenset(vip for vip, had in touched.items() if not had and vip in belief.vip_counts)
+        return gone, new
+
+    async def _sync_interface(self, add: frozenset[str] = NONE, remove: frozenset[str] = NONE) -> None:
+        """Bring the interface to the ClusterIPs. A failure is a Problem: traffic of pods does not depend on it."""
+        belief, interface = self._belief, self._interface
+        if interface is None:
+            belief.interface_right = True
+            return
+        if belief.interface_right and not add and not remove:
+            return
+        try:
+            if belief.interface_right:
+                report = await interface.apply(add, remove)
+            elif remove is NONE:
+                report = await interface.sync(frozenset(belief.vip_counts))
+            else:
+                return
+        except (Retryable, OSError) as error:
+            belief.interface_right = False
+            belief.interface_problems = (Problem("service interface", "NotProgrammed", str(error)),)
+            return
+        belief.interface_right = True
+        belief.interface_problems = report.problems
+
+    def _problems(self) -> tuple[Problem, ...]:
+        belief = self._belief
+        return (
+            *belief.node_problems,
+            *belief.interface_problems,
+            *(problem for table in self._tables for problem in table.problems),
+            *(problem for problems in belief.service_problems.values() for problem in problems),
+        )
+
+    def _give_up_if_hopeless(self) -> None:
+        for family, failures in self._failures.items():
+            if failures >= FATAL_FAILURES:
+                raise SyncFailedError(f"programming {family.value} failed {failures} times in a row")
+
+    @staticmethod
+    def _deadline(now: float, period: float) -> float | None:
+        return now + period if period > 0 else None
