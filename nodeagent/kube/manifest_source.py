@@ -8,8 +8,9 @@ the last good state stays in effect.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
+from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -26,7 +27,9 @@ QUIET_MS = 50
 PATIENCE_MS = 500
 
 StoredObject = Service | EndpointSlice | Node | ServiceCIDR
+PAGE = 1000
 T = TypeVar("T", bound=StoredObject)
+T_contra = TypeVar("T_contra", bound=StoredObject, contravariant=True)
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +38,19 @@ class ManifestError(Exception):
     """The directory cannot be read at start. One line for a person."""
 
 
+class ObjectListing(Protocol[T_contra]):
+    """A full list that is handed over page by page."""
+
+    def add(self, objects: Iterable[T_contra]) -> None: ...
+
+    def commit(self) -> None: ...
+
+
 class ObjectSink(Protocol):
     """Where the objects go."""
 
-    def replace(self, kind: type[T], objects: Iterable[T]) -> None:
-        """Take `objects` as all there are of this kind."""
+    def listing(self, kind: type[T]) -> ObjectListing[T]:
+        """Begin a full list: with its `commit` its objects are all there are of this kind."""
         ...
 
     def put(self, obj: StoredObject) -> None: ...
@@ -75,7 +86,7 @@ class ManifestSource:
             reading = await asyncio.to_thread(self._directory.read)
         except OSError as error:
             raise ManifestError(f"manifest directory {self._root}: {error.strerror or error}") from error
-        self._begin(reading)
+        await self._begin(reading)
         while True:
             places = reading.places
             async with aclosing(self._occasions(places)) as occasions:
@@ -95,7 +106,7 @@ class ManifestSource:
         """Yields whenever it is worth reading again. Without `places` there is nothing to watch, only time passes."""
         if places:
             try:
-                async for _ in awatch(
+                changes = awatch(
                     *(path for path, _, _ in places),
                     watch_filter=None,
                     step=QUIET_MS,
@@ -103,22 +114,34 @@ class ManifestSource:
                     rust_timeout=int(self._poll_seconds * 1000),
                     yield_on_timeout=True,
                     recursive=False,
-                ):
-                    yield
+                )
+                async with aclosing(changes):
+                    async for _ in changes:
+                        yield
             except (OSError, RuntimeError) as error:  # RuntimeError: what watchfiles has no OSError for
                 logger.warning("manifest watch failed, polling directory=%s error=%s", self._root, error)
         while True:
             await asyncio.sleep(self._poll_seconds)
             yield
 
-    def _begin(self, reading: Reading) -> None:
+    async def _begin(self, reading: Reading) -> None:
+        """Hand over the first full lists. Slices come before the services that use them."""
         world = reading.world
-        self._store.replace(Node, world.nodes.values())
-        self._store.replace(ServiceCIDR, world.service_cidrs.values())
-        self._store.replace(EndpointSlice, world.slices.values())
-        self._store.replace(Service, world.services.values())
+        await self._hand_over(Node, world.nodes)
+        await self._hand_over(ServiceCIDR, world.service_cidrs)
+        await self._hand_over(EndpointSlice, world.slices)
+        await self._hand_over(Service, world.services)
         self._world = world
         self._report(reading)
+
+    async def _hand_over(self, kind: type[T], objects: Mapping[ObjectKey, T]) -> None:
+        """In pages, because 10,000 objects at once would hold the loop for 0.1 s."""
+        listing = self._store.listing(kind)
+        remaining = iter(objects.values())
+        while page := list(islice(remaining, PAGE)):
+            listing.add(page)
+            await asyncio.sleep(0)
+        listing.commit()
 
     async def _follow(self, reading: Reading) -> None:
         """Apply what changed, without giving way in between: no pass sees half a change."""
