@@ -13,6 +13,11 @@ from nodeagent.model.addresses import Family, family_of, parse_address
 UNDERLAY = "underlay"
 MAX_NAME = 15
 
+POD_CIDRS = ("10.244.0.0/16", "fd00:244::/32")
+SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
+LOAD_BALANCER_CIDRS = ("198.51.100.0/24", "2001:db8:100::/64")
+"""Of the standard topology: what its pods are in, and what its underlay brings to node-a."""
+
 
 class Pod(Struct, frozen=True):
     """A pod. `addresses`: any number, of either family; the first one of a family is used to send from."""
@@ -103,15 +108,14 @@ def standard_topology(local_pods: int = 3, remote_pods: int = 1) -> Topology:
     """The usual dual-stack world.
 
     node-a with `web-0` … (servers) and `caller` (a pod that only asks), node-b with `far-0` …, and `outside`. The
-    underlay brings 10.96.0.0/16, fd00:10:96::/112 (services) and 198.51.100.0/24, 2001:db8:100::/64 (load
-    balancers) to node-a.
+    underlay brings SERVICE_CIDRS and LOAD_BALANCER_CIDRS to node-a.
     """
     here = Node(
         "node-a",
         ("192.168.0.2", "2001:db8::2"),
         ("10.244.1.1", "fd00:244:1::1"),
         (*pods_of("web", local_pods), Pod("caller", ("10.244.1.200", "fd00:244:1::c8"))),
-        ("10.96.0.0/16", "fd00:10:96::/112", "198.51.100.0/24", "2001:db8:100::/64"),
+        (*SERVICE_CIDRS, *LOAD_BALANCER_CIDRS),
     )
     there = Node(
         "node-b", ("192.168.0.3", "2001:db8::3"), ("10.244.2.1", "fd00:244:2::1"), pods_of("far", remote_pods, subnet=2)

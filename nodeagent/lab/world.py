@@ -128,7 +128,6 @@ class World:
 
     def close(self) -> None:
         """Kill what was started, remove every namespace. Doing it twice is fine."""
-        atexit.unregister(self.close)
         for process in self._processes:
             process.kill()
         for member in self._members.values():
@@ -138,3 +137,4 @@ class World:
         for member in self._members.values():
             member.wait()
         self._processes, self._members, self._namespaces = [], {}, {}
+        atexit.unregister(self.close)
