@@ -37,7 +37,7 @@ def contradictions(config: AgentConfig) -> Iterator[Contradiction]:
         yield Contradiction(
             "reporting.metricsBindAddress",
             ("reporting.healthzBindAddress",),
-            f"{metrics} is taken by reporting.healthzBindAddress ({healthz})",
+            f"healthz at {healthz} and metrics at {metrics} cannot share a port",
         )
 
 

@@ -125,7 +125,9 @@ def _problem(setting: Setting, error: ErrorDetails) -> ConfigProblem:
         place = setting.elements[index]
     reason = error["msg"].removeprefix("Value error, ")
     if error["type"] != "value_error":
-        reason = re.sub(r"^Input should be", "must be", reason)
+        reason = re.sub(
+            r"^Input should be (a valid tuple$)?", lambda m: "must be a list" if m[1] else "must be ", reason
+        )
         reason = f"{reason}, not {error['input']!r}"
     return ConfigProblem(place, setting.key, reason)
 

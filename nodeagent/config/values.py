@@ -161,7 +161,7 @@ def _families(value: object) -> AnyFamilies:
     families: list[Family] = []
     for item in listed:
         name = item.value if isinstance(item, Family) else item
-        if name not in {"IPv4", "IPv6"}:
+        if name not in ("IPv4", "IPv6"):
             raise ValueError(f"must be 'auto' or a list of 'IPv4' and 'IPv6', not {name!r}")
         if Family(name) in families:
             raise ValueError(f"{name} is listed twice")
