@@ -9,7 +9,7 @@ import pytest
 
 from nodeagent.lab.messages import Failure
 from nodeagent.lab.namespaces import LabError
-from nodeagent.lab.topology import Node, Outside, Pod, Topology, standard_topology
+from nodeagent.lab.topology import Node, Outside, Pod, Topology
 from nodeagent.lab.world import World
 from nodeagent.model.addresses import Family
 
@@ -153,8 +153,3 @@ def test_what_cannot_be_built_is_said_before_anything_is_made(topology: Topology
 def test_a_failing_command_is_reported_with_its_words(shared_world: World) -> None:
     with pytest.raises(LabError, match="ip link del nothing in node-a ended with 1: Cannot find device"):
         shared_world.run("node-a", ["ip", "link", "del", "nothing"])
-
-
-def test_the_standard_topology_has_both_families_everywhere() -> None:
-    for addresses in standard_topology().addresses.values():
-        assert [":" in address for address in addresses] == [False, True]
