@@ -26,8 +26,8 @@ endpoints = st.builds(
         "conditions": conditions,
         "hints": {"forZones": [{"name": zone} for zone in zones], "forNodes": [{"name": node} for node in nodes]},
     },
-    st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3", "010.0.0.1", "127.0.0.1", "nonsense"]),
-    st.sampled_from(["here", "there", None]),
+    st.sampled_from(["10.0.0.1", "10.0.0.2", "010.0.0.1", "127.0.0.1"]),
+    st.sampled_from(["here", None]),
     st.none() | st.builds(dict, ready=THREE_VALUED, serving=THREE_VALUED, terminating=THREE_VALUED),
     ZONES,
     NODES,
@@ -81,6 +81,7 @@ def test_the_order_of_slices_and_endpoints_makes_no_difference(listed: Any, rand
         for n, (members, numbers) in enumerate(listed)
     ]
     random.shuffle(shuffled)
+    assert collect_endpoints(straight, CONTEXT, []) == collect_endpoints(shuffled, CONTEXT, [])
     assert translate_service(SERVICE, straight, CONTEXT) == translate_service(SERVICE, shuffled, CONTEXT)
 
 
