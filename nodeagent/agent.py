@@ -177,9 +177,10 @@ class _WithConfiguredCidrs:
 
 def choose_ownership(netlink: NetlinkSocket, wanted: TableOwnership) -> Ownership:
     """What the configuration asks for; `auto` is owned where the kernel can. Raises NotPermitted."""
-    able = probe_ownership(netlink)
     if wanted is TableOwnership.PLAIN:
+        netlink.generation()  # a probe would change the ruleset's generation; a look tells whether we may
         return Ownership.PLAIN
+    able = probe_ownership(netlink)
     if wanted is TableOwnership.OWNED and able is not Ownership.OWNED:
         logger.warning("tableOwnership: this kernel has no persistent owned tables (Linux 6.9); using a plain one")
     return able

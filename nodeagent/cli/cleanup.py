@@ -26,10 +26,7 @@ def cleanup_command(interface: str) -> None:
         if asyncio.run(_remove_interface(driver)):
             removed.append(f"interface {interface}")
     except NotPermitted as error:
-        raise Failure(
-            f"{error}: needs root or CAP_NET_ADMIN, and a running agent that owns its tables must be stopped first",
-            CANNOT_PROGRAM,
-        ) from error
+        raise Failure(str(error), CANNOT_PROGRAM) from error
     except PermissionError as error:
         raise Failure(f"interface {interface}: {error.strerror}: needs CAP_NET_ADMIN", CANNOT_PROGRAM) from error
     except (DataplaneError, Retryable, OSError) as error:

@@ -109,8 +109,8 @@ class DesiredImage:
 
 def classes_in(elements_by_map: TableImage) -> set[PickClass]:
     """The pick classes that the frontends of an image (or of a delta's puts) lead to."""
-    numbers = {value for name in _CLASS_MAPS for value in set(elements_by_map.get(name, {}).values())}
-    return {pick for value in numbers if (pick := pick_class(class_of(value))) is not None}
+    numbers = {class_of(value) for name in _CLASS_MAPS for value in elements_by_map.get(name, {}).values()}
+    return {pick for number in numbers if (pick := pick_class(number)) is not None}
 
 
 def timeouts_in(elements_by_map: TableImage) -> set[int]:

@@ -1,7 +1,8 @@
 """The content of a table's sets and maps, as bytes: what is wanted and what is programmed have this one form.
 
 A key is the concatenation of its fields as the kernel's registers hold them (each padded to four bytes; a lone field
-unpadded). In an interval set a key is first ‖ last, both inclusive. Values of maps likewise; of sets, empty.
+unpadded). In an interval set a key is first ‖ last, both inclusive. Values of maps likewise; of sets, empty. Where
+elements carry a comment (the name of the service port), it follows the value as text.
 Read-back yields the same form as rendering, so restart, drift repair and diff are one dictionary difference.
 """
 
@@ -10,6 +11,9 @@ from collections.abc import Iterable
 from ipaddress import ip_network
 
 from nodeagent.model.addresses import Family, Protocol, pack_address
+from nodeagent.model.names import ServicePortName
+
+MAX_COMMENT = 127
 
 Elements = dict[bytes, bytes]
 TableImage = dict[str, Elements]
@@ -35,8 +39,8 @@ def packed_class(number: int) -> bytes:
 
 
 def class_of(value: bytes) -> int:
-    """The number of a classid field."""
-    number: int = _NATIVE.unpack(value)[0]
+    """The number of a classid field; a comment may follow it."""
+    number: int = _NATIVE.unpack_from(value)[0]
     return number
 
 
@@ -63,6 +67,15 @@ def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
         if (network.version == 4) == (family is Family.IPV4):
             elements[network.network_address.packed + network.broadcast_address.packed] = b""
     return elements
+
+
+def comment_text(name: ServicePortName) -> bytes:
+    """The comment of a frontend: `namespace/service:port`, without the port where that is too long for nft.
+
+    nft takes 127 characters; a namespace and a service name (63 each, RFC 1123 labels) always fit.
+    """
+    text = str(name).encode()
+    return text if len(text) <= MAX_COMMENT else str(name.service).encode()[:MAX_COMMENT]
 
 
 def empty_image(names: Iterable[str]) -> TableImage:

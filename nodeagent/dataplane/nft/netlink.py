@@ -29,6 +29,9 @@ RECEIVE_BYTES: Final = 1 << 16
 REPLY_BUFFER: Final = 8 << 20
 REPLY_SECONDS: Final = 60.0
 _ERROR = struct.Struct("=i")
+_BATCH = "the batch"
+_NO_CAPABILITY = "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"
+_OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeagent that runs here first"
 
 
 class NetlinkSocket:
@@ -74,7 +77,7 @@ class NetlinkSocket:
             raise KernelUnclear(f"netlink: {error.strerror}") from error
         if rejections:
             if all(item.errno == errno.EPERM for item in rejections):
-                raise NotPermitted(f"{rejections[0].about}: operation not permitted")
+                raise NotPermitted(_NO_CAPABILITY if rejections[0].about == _BATCH else _OWNED_BY_ANOTHER)
             raise CommitRejected(tuple(rejections))
 
     def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[tuple[int, memoryview]]:
@@ -139,7 +142,7 @@ class NetlinkSocket:
                     continue
                 code = -_ERROR.unpack_from(received.body)[0]
                 if received.seq == first:
-                    rejections.append(Rejection("the batch", code, os.strerror(code)))
+                    rejections.append(Rejection(_BATCH, code, os.strerror(code)))
                     return rejections
                 if code:
                     rejections.append(_rejection(messages[received.seq - first - 1], code, received))
@@ -203,5 +206,5 @@ def _raise_errno(code: int) -> None:
     if code == errno.ENOENT:
         raise FileNotFoundError(code, os.strerror(code))
     if code == errno.EPERM:
-        raise NotPermitted("nf_tables: operation not permitted")
+        raise NotPermitted(_NO_CAPABILITY)
     raise KernelUnclear(f"netlink: {os.strerror(code)}")

@@ -114,7 +114,7 @@ def collect_elements(spec: SetSpec, messages: Iterable[memoryview]) -> ElementDu
                 key += bytes(parts[10][4:]) if 10 in parts else key
             if key in dump.elements:
                 dump.duplicates += 1
-            dump.elements[key] = _value(parts)
+            dump.elements[key] = _value(parts) + _comment(parts) if spec.commented else _value(parts)
             if 7 in parts:
                 dump.counters[key] = _counter(parts[7])
             if 5 in parts:
@@ -135,6 +135,11 @@ def _value(parts: Mapping[int, memoryview]) -> bytes:
         return bytes(inner[1])
     verdict = nl.attribute_map(inner[2])
     return bytes(verdict.get(2, b"")).rstrip(b"\0")
+
+
+def _comment(parts: Mapping[int, memoryview]) -> bytes:
+    """An element's user data is its comment only: type 0, length, text, NUL (libnftnl's NFTNL_UDATA_SET_ELEM_COMMENT)."""
+    return bytes(parts[6][2:]).rstrip(b"\0") if 6 in parts else b""
 
 
 def _counter(expression: memoryview) -> tuple[int, int]:

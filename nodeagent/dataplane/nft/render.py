@@ -14,6 +14,7 @@ from nodeagent.dataplane.nft.image import (
     Elements,
     TableImage,
     class_of,
+    comment_text,
     endpoint_value,
     frontend_key,
     node_port_key,
@@ -144,8 +145,9 @@ def _render_route(
         ids = schema.STICKY_IDS_CLUSTER_SCOPE if cluster_scope else schema.STICKY_IDS
         backends = schema.BACKENDS
     targets = image.setdefault(frontends, {})
+    name = b"" if cluster_scope else comment_text(frontend.service_port)
     if not route.backends:
-        targets[key] = packed_class(REFUSE if route.otherwise is Verdict.REFUSE else DISCARD)
+        targets[key] = packed_class(REFUSE if route.otherwise is Verdict.REFUSE else DISCARD) + name
         return
     endpoints = [endpoint_value(backend.address, backend.port) for backend in route.backends[:MAX_BACKENDS]]
     before = programmed_slots(programmed, frontends, backends, key, cluster_scope=cluster_scope)
@@ -159,7 +161,7 @@ def _render_route(
         for number, endpoint in enumerate(by_slot):
             held[key + slot_key(number, cluster_scope=cluster_scope)] = endpoint
     sticky = frontend.affinity_seconds is not None
-    targets[key] = packed_class(PickClass(len(by_slot), cluster_scope, node_port, sticky).number)
+    targets[key] = packed_class(PickClass(len(by_slot), cluster_scope, node_port, sticky).number) + name
     if sticky:
         image.setdefault(ids, {})[key] = packed_class(affinity_id(frontend.service_port, route.scope))
     _render_hairpin(route, image.setdefault(schema.HAIRPIN, {}))

@@ -41,13 +41,17 @@ A, L4, PORT, CLASS = Kind.ADDRESS, Kind.PROTOCOL, Kind.PORT, Kind.CLASS
 
 @dataclass(frozen=True, slots=True)
 class SetSpec:
-    """One named set or map. `counter`: every element counts packets and bytes. `size`: a hard limit, else growing."""
+    """One named set or map. `counter`: every element counts packets and bytes. `size`: a hard limit, else growing.
+
+    commented: elements carry a name for people; in an image it stands behind the value.
+    """
 
     name: str
     key: tuple[Kind, ...]
     data: tuple[Kind, ...] = ()
     interval: bool = False
     counter: bool = False
+    commented: bool = False
     dynamic: bool = False
     size: int | None = None
     comment: str = ""
@@ -152,7 +156,14 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
     return (
         SetSpec(GUARDED, _FRONTEND, comment="frontends that only allowed-sources may reach"),
         SetSpec(ALLOWED_SOURCES, (*_FRONTEND, A), interval=True),
-        SetSpec(FRONTENDS, _FRONTEND, (CLASS,), counter=counters, comment="service address to dispatch class"),
+        SetSpec(
+            FRONTENDS,
+            _FRONTEND,
+            (CLASS,),
+            counter=counters,
+            commented=True,
+            comment="service address to dispatch class",
+        ),
         SetSpec(
             FRONTENDS_CLUSTER_SCOPE, _FRONTEND, (CLASS,), comment="the same for pods and this node, where it differs"
         ),
@@ -160,7 +171,7 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
         SetSpec(SERVICE_CIDRS, (A,), interval=True),
         SetSpec(POD_CIDRS, (A,), interval=True),
         SetSpec(NODEPORT_ADDRESSES, (A,), interval=True),
-        SetSpec(NODEPORTS, _NODEPORT, (CLASS,), counter=counters),
+        SetSpec(NODEPORTS, _NODEPORT, (CLASS,), counter=counters, commented=True),
         SetSpec(NODEPORTS_CLUSTER_SCOPE, _NODEPORT, (CLASS,)),
         SetSpec(DISPATCH, (CLASS,), (Kind.VERDICT,), comment="class to chain: the minor number is the endpoint count"),
         SetSpec(BACKENDS, (*_FRONTEND, CLASS), (A, PORT), comment="frontend and slot to endpoint"),

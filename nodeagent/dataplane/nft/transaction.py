@@ -33,6 +33,7 @@ MAX_NEST = 65000
 
 _COMMENT_OF_TABLE = 0
 _COMMENT_OF_SET = 7
+_COMMENT_OF_ELEMENT = 0
 _BYTE_ORDER_HOST = 1
 _BYTE_ORDER_NONE = 0
 _UDATA_KEY_ORDER = 0
@@ -288,6 +289,9 @@ def encode_elements(spec: SetSpec, family: Family, elements: Elements) -> list[b
     """Elements in their netlink form, one entry per key (an interval's two elements in one entry)."""
     if spec.interval:
         return encode_keys(spec, elements)
+    if spec.commented:
+        length = spec.data_length(family)
+        return [_commented(key, value[:length], value[length:]) for key, value in elements.items()]
     before, between, after = _element_frame(spec, family)
     if not spec.is_map:
         return [before + key + between for key in elements]
@@ -301,6 +305,11 @@ def encode_keys(spec: SetSpec, keys: Iterable[bytes]) -> list[bytes]:
     if spec.interval:
         return [_interval(key) for key in keys]
     return [nl.nest(1, nl.nest(1, nl.attribute(1, key))) for key in keys]
+
+
+def _commented(key: bytes, value: bytes, comment: bytes) -> bytes:
+    user_data = bytes((_COMMENT_OF_ELEMENT, len(comment) + 1)) + comment + b"\0"
+    return nl.nest(1, nl.nest(1, nl.attribute(1, key)), nl.nest(2, nl.attribute(1, value)), nl.attribute(6, user_data))
 
 
 def _concat_interval(key: bytes) -> bytes:
