@@ -5,9 +5,13 @@
     namespaces  create, enter, remove, sweep; only names that are ours
     world     the context manager that builds and removes all of it
     member    what a test holds: serve, ask, hold, load, ping, sniff from one namespace
-    actor     the process in each namespace that does so; messages is what the two say to each other
+    messages  what a member and its actor say to each other
+    actor     the process in each namespace that carries it out: serve (servers), dial (clients), tasks (what goes
+              on in the background), ping, and sctp for kernels without it
+    answers   what came back, and whether it was spread fairly (pure)
     process   the agent (any command) in a node's namespace
     objects   Services and EndpointSlices as manifest files
+    demo      all of it in one story
 
 Needs root, iproute2 and util-linux. Nothing is changed in the namespace of the caller, and nothing stays: each actor
 removes the name of its namespace when its creator ends, however that happens, and the next world sweeps the rest.

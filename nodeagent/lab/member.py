@@ -5,12 +5,12 @@ import os
 import socket
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self, TypeVar
 
 import msgspec
 
-import nodeagent
 from nodeagent.lab.answers import Survey
 from nodeagent.lab.messages import (
     Answers,
@@ -50,7 +50,7 @@ class ActorChannel:
 
     def __init__(self, namespace: str) -> None:
         self._socket, theirs = socket.socketpair()
-        root = str(Path(nodeagent.__file__).parents[1])
+        root = str(Path(__file__).parents[2])
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "nodeagent.lab.actor", namespace, str(theirs.fileno())],
@@ -96,8 +96,8 @@ class ActorChannel:
             self._process.wait()
 
 
-class RunningTask:
-    """Something an actor does in the background; leaving the context stops it."""
+class RunningTask(ABC):
+    """Something an actor does in the background; leaving the context stops it. It can be stopped once."""
 
     def __init__(self, channel: ActorChannel, started: Started) -> None:
         self._channel = channel
@@ -109,7 +109,11 @@ class RunningTask:
 
     def __exit__(self, *_: object) -> None:
         if self._running:
-            self._end(Reply)  # type: ignore[arg-type]
+            self.stop()
+
+    @abstractmethod
+    def stop(self) -> object:
+        """End it; what it has to report."""
 
     def _end(self, expect: type[R]) -> R:
         self._running = False

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from nodeagent.lab import sctp
 from nodeagent.lab.messages import Serve
-from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.model.addresses import Protocol, family_of
 
 TICK = 0.1
 
@@ -121,8 +121,3 @@ class Server:
         cookie = testimony(self._name, seen, (listener.getsockname()[0], self._port))
         reply = sctp.Chunk(self._port, init.source_port, init.initiate_tag, sctp.INIT_ACK, 1, cookie)
         listener.sendto(sctp.encode(reply), (peer[0], 0))
-
-
-def wildcard(family: Family) -> str:
-    """The address that means all addresses."""
-    return "0.0.0.0" if family is Family.IPV4 else "::"  # noqa: S104 - the lab's own namespaces

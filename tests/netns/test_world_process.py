@@ -18,6 +18,9 @@ while True:
 """
 
 
+pytestmark = pytest.mark.usefixtures("network_namespaces")
+
+
 def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 

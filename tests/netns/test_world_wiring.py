@@ -13,6 +13,8 @@ from nodeagent.lab.topology import Node, Outside, Pod, Topology
 from nodeagent.lab.world import World
 from nodeagent.model.addresses import Family
 
+pytestmark = pytest.mark.usefixtures("network_namespaces")
+
 HOSTS = ("node-a", "node-b", "web-0", "far-0", "outside")
 
 
