@@ -1,0 +1,96 @@
+"""What is programmed, as a person asks for it: frontends, their backends and counters, out of a read-back (pure).
+
+Only the kernel is asked. Names come from the comments of the frontend elements.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.belief import Contents
+from nodeagent.dataplane.nft.classes import DISCARD, REFUSE, pick_class
+from nodeagent.dataplane.nft.image import class_of
+from nodeagent.dataplane.nft.render import programmed_slots
+from nodeagent.model.addresses import Family, Protocol, unpack_address
+
+
+@dataclass(frozen=True, slots=True)
+class ProgrammedFrontend:
+    """One frontend as the kernel has it.
+
+    kind: `ClusterIP`, `External` (externalIPs and load-balancer addresses) or `NodePort`. address: text, or `*`.
+    scope: whom it is for: `all`, or `pods and node` for the second list of an externalTrafficPolicy=Local frontend.
+    action: `pick` among `backends` (address, port), `refuse` or `drop`. connections: counted since the element was
+    written; None without counters.
+    """
+
+    family: Family
+    service: str
+    kind: str
+    address: str
+    protocol: str
+    port: int
+    scope: str
+    action: str
+    sticky_seconds: int | None
+    backends: tuple[tuple[str, int], ...]
+    connections: int | None
+
+
+def programmed_frontends(contents: Contents, family: Family) -> Iterator[ProgrammedFrontend]:
+    """Every frontend of one family's table, by service name, then address."""
+    found: list[ProgrammedFrontend] = []
+    for frontends, scoped, node_port in (
+        (schema.FRONTENDS, False, False),
+        (schema.FRONTENDS_CLUSTER_SCOPE, True, False),
+        (schema.NODEPORTS, False, True),
+        (schema.NODEPORTS_CLUSTER_SCOPE, True, True),
+    ):
+        found += (
+            _frontend(contents, family, frontends, key, scoped=scoped, node_port=node_port)
+            for key in contents.image[frontends]
+        )
+    yield from sorted(found, key=lambda one: (one.service, one.kind, one.address, one.protocol, one.port, one.scope))
+
+
+def _frontend(
+    contents: Contents, family: Family, frontends: str, key: bytes, *, scoped: bool, node_port: bool
+) -> ProgrammedFrontend:
+    image = contents.image
+    number = class_of(image[frontends][key])
+    named = image[schema.NODEPORTS if node_port else schema.FRONTENDS].get(key, b"")
+    backends = schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS
+    timeouts = schema.NODEPORT_STICKY_TIMEOUTS if node_port else schema.STICKY_TIMEOUTS
+    picked = pick_class(number)
+    sticky = picked is not None and picked.sticky and key in image[timeouts]
+    counter = contents.counters.get(frontends, {}).get(key)
+    address = key[:-8] if not node_port else b""
+    return ProgrammedFrontend(
+        family=family,
+        service=named[4:].decode(errors="replace") or "?",
+        kind=_kind(image, address),
+        address=unpack_address(address) if address else "*",
+        protocol=_protocol(key[-8]),
+        port=int.from_bytes(key[-4:-2], "big"),
+        scope="pods and node" if scoped else "all",
+        action={REFUSE: "refuse", DISCARD: "drop"}.get(number, "pick"),
+        sticky_seconds=class_of(image[timeouts][key]) if sticky else None,
+        backends=tuple(
+            (unpack_address(value[:-4]), int.from_bytes(value[-4:-2], "big"))
+            for value in programmed_slots(image, frontends, backends, key, cluster_scope=scoped)
+        ),
+        connections=None if counter is None else counter[0],
+    )
+
+
+def _kind(image: dict[str, dict[bytes, bytes]], address: bytes) -> str:
+    if not address:
+        return "NodePort"
+    return "ClusterIP" if address in image[schema.CLUSTER_IPS] else "External"
+
+
+def _protocol(number: int) -> str:
+    try:
+        return Protocol(number).name
+    except ValueError:
+        return str(number)
