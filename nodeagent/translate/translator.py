@@ -27,6 +27,7 @@ class Translator:
         self._wanted: dict[ObjectKey, ServiceState] = {}
         self._states: dict[ObjectKey, ServiceState] = {}
         self._claims = Claims()
+        self._unsettled: set[ObjectKey] = set()
 
     @property
     def states(self) -> Mapping[ObjectKey, ServiceState]:
@@ -39,19 +40,21 @@ class Translator:
         """Take in the services that may have changed (None: any) and return the states that did (None: gone).
 
         A service whose objects are the identical ones as before is not translated again. A context that differs
-        from the last one makes every service dirty.
+        from the last one makes every service dirty. When the snapshot raises, nothing is lost: the same update, or a
+        later one with the same keys, completes it.
         """
         fresh = context != self._context
-        self._context = context
         keys: Iterable[ObjectKey] = dirty if dirty is not None else ()
         if fresh or dirty is None:
             keys = dict.fromkeys((*self._inputs, *snapshot.services))
-        unsettled: set[ObjectKey] = set()
+        if fresh:
+            self._context = None
         for key in keys:
             if self._translate(key, snapshot, context, fresh):
-                unsettled.add(key)
-                unsettled |= self._claims.update(key, self._wanted.get(key))
-        return self._settle(unsettled)
+                self._unsettled.add(key)
+                self._unsettled |= self._claims.update(key, self._wanted.get(key))
+        self._context = context
+        return self._settle()
 
     def _translate(self, key: ObjectKey, snapshot: Snapshot, context: Context, fresh: bool) -> bool:
         """Bring what one service wants up to date; whether that made a difference."""
@@ -65,8 +68,8 @@ class Translator:
         known = self._inputs.get(key)
         if not fresh and known is not None and _identical(known, service, slices):
             return False
-        self._inputs[key] = (service, slices)
         wanted = translate_service(service, slices, context)
+        self._inputs[key] = (service, slices)
         if wanted == before:
             return False
         if wanted.cluster_ips or wanted.frontends or wanted.problems:
@@ -75,9 +78,10 @@ class Translator:
         self._wanted.pop(key, None)
         return before is not None
 
-    def _settle(self, keys: Iterable[ObjectKey]) -> dict[ObjectKey, ServiceState | None]:
+    def _settle(self) -> dict[ObjectKey, ServiceState | None]:
+        """Resolve conflicts of whatever is unsettled, also since an update that failed half-way."""
         changed: dict[ObjectKey, ServiceState | None] = {}
-        for key in keys:
+        for key in self._unsettled:
             wanted = self._wanted.get(key)
             before = self._states.get(key)
             after = self._claims.resolve(wanted) if wanted is not None else None
@@ -88,6 +92,7 @@ class Translator:
                 del self._states[key]
             else:
                 self._states[key] = after
+        self._unsettled.clear()
         return changed
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 
 import msgspec
+import pytest
 
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, ServiceCIDR, key_of
@@ -108,3 +109,20 @@ def test_a_service_with_nothing_but_a_problem_is_a_state(service: ServiceBuilder
     translator = Translator()
     translator.update(Objects(service(clusterIP="bogus")), None, context)
     assert [problem.reason for problem in translator.states[WEB].problems] == ["InvalidAddress"]
+
+
+class Unreadable(Objects):
+    """A snapshot that fails in the middle of an update."""
+
+    def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
+        if service.name == "broken":
+            raise LookupError(service.name)
+        return super().slices_of(service)
+
+
+def test_an_update_that_failed_half_way_is_completed_by_the_next(service: ServiceBuilder, context: Context) -> None:
+    both = [service(), service("broken", clusterIP="10.96.0.11")]
+    translator = Translator()
+    with pytest.raises(LookupError):
+        translator.update(Unreadable(*both), None, context)
+    assert set(translator.update(Objects(*both), (), context)) == {WEB, ObjectKey("default", "broken")}
