@@ -22,11 +22,15 @@ RECORDINGS = Path(__file__).parent.parent / "recordings"
 
 
 class FakeApiServer:
-    """requests: path, query and headers of every request, in order."""
+    """requests: path, query and headers of every request, in order; bodies: what they carried.
+
+    peers: the common name in the client certificate of each request, empty without one.
+    """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[tuple[str, dict[str, str], Mapping[str, str]]] = []
         self.bodies: list[bytes] = []
+        self.peers: list[str] = []
         self._tls = tls
         self._answers: defaultdict[str, deque[Answer]] = defaultdict(deque)
         self._runner: web.AppRunner | None = None
@@ -100,6 +104,7 @@ class FakeApiServer:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append((request.path, dict(request.query), request.headers))
         self.bodies.append(await request.read())
+        self.peers.append(_peer(request))
         queued = self._answers[request.path]
         if queued:
             return await queued.popleft()(request)
@@ -109,6 +114,12 @@ class FakeApiServer:
         await response.prepare(request)
         await self._stopping.wait()
         return response
+
+
+def _peer(request: web.Request) -> str:
+    certificate = request.get_extra_info("peercert") or {}
+    subject: dict[str, str] = dict(part[0] for part in certificate.get("subject", ()))
+    return subject.get("commonName", "")
 
 
 @pytest.fixture

@@ -227,7 +227,7 @@ def test_a_watch_broken_at_any_byte_loses_and_repeats_nothing(fake_api_server: S
                 server.stream(SERVICES, [b"".join(events[arrived:])], end="hang")
                 follower = Follower(server, Timing())
                 informer = asyncio.create_task(follower.run())
-                await follower.until(lambda f=follower: f.names == ["a", "c"])  # type: ignore[misc]
+                await follower.until_watching(3, names=["a", "c"])
                 informer.cancel()
                 await asyncio.gather(informer, return_exceptions=True)
                 assert sorted(follower.changes.services) == ["a", "a", "b", "b", "c"]

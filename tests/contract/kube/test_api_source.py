@@ -1,0 +1,219 @@
+"""The whole source: which resources are read, and how Endpoints stand in for EndpointSlices."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import pytest
+
+from nodeagent.kube.api_source import ApiServerSource, EndpointsApi
+from nodeagent.kube.client import ApiClient
+from nodeagent.kube.credentials import FixedCredential
+from nodeagent.kube.kubeconfig import ClusterAccess
+from nodeagent.kube.pace import Pace
+from nodeagent.kube.store import ClusterStore
+from nodeagent.kube.tls import TlsTrust
+from nodeagent.model.names import ObjectKey
+
+SERVICES, NODES = "/api/v1/services", "/api/v1/nodes"
+ENDPOINTS = "/api/v1/endpoints"
+GROUP = "/apis/discovery.k8s.io/v1"
+SLICES = f"{GROUP}/endpointslices"
+CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
+SHOP = ObjectKey("demo", "shop")
+
+REFUSED = {"kind": "Status", "code": 422, "reason": "Invalid"}
+
+
+class Server(Protocol):
+    url: str
+    requests: list[Any]
+
+    def reply(self, path: str, body: object, status: int = 200, headers: dict[str, str] | None = None) -> None: ...
+
+    def stream(self, path: str, pieces: Iterable[bytes], end: str = "close") -> None: ...
+
+    def watches(self, path: str) -> list[dict[str, str]]: ...
+
+    def lists(self, path: str) -> list[dict[str, str]]: ...
+
+
+Servers = Callable[[], AbstractAsyncContextManager[Server]]
+Recording = Callable[[str], Any]
+
+
+class Deaf:
+    def service_changed(self, key: ObjectKey) -> None: ...
+
+    def node_changed(self) -> None: ...
+
+    def service_cidrs_changed(self) -> None: ...
+
+    def synced(self) -> None: ...
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  # what tests wait for has no event of its own
+            await asyncio.sleep(0.002)
+
+
+def follow(
+    servers: Servers,
+    prepare: Callable[[Server], None],
+    scenario: Callable[[Server, ClusterStore], Awaitable[None]],
+    *,
+    endpoints_api: EndpointsApi = "auto",
+    waits: list[float] | None = None,
+) -> tuple[Server, ClusterStore]:
+    async def sleep(seconds: float) -> None:
+        if waits is not None:
+            waits.append(seconds)
+        await asyncio.sleep(3600 if seconds > 100 else seconds / 200)
+
+    async def main() -> tuple[Server, ClusterStore]:
+        store = ClusterStore(Deaf())
+        async with servers() as server:
+            prepare(server)
+            async with ApiClient(ClusterAccess(server.url, TlsTrust(), FixedCredential())) as client:
+                pace = Pace(random=lambda: 0.5, sleep=sleep)
+                source = ApiServerSource(client, store, node_name="n1", endpoints_api=endpoints_api, pace=pace)
+                task = asyncio.create_task(source.run())
+                try:
+                    await scenario(server, store)
+                finally:
+                    task.cancel()
+                    await asyncio.gather(task, return_exceptions=True)
+            return server, store
+
+    return asyncio.run(main())
+
+
+def offer(server: Server, path: str, body: Any) -> None:
+    """A full list at this path, from a server without streaming lists."""
+    server.reply(path, REFUSED, 422)
+    server.reply(path, body)
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"topology.kubernetes.io/zone": f"zone of {name}"}}}
+
+
+def addresses(store: ClusterStore, service: ObjectKey) -> list[str]:
+    return sorted(
+        address
+        for held in store.slices_of(service)
+        for endpoint in held.endpoints or ()
+        if endpoint.conditions and endpoint.conditions.ready
+        for address in endpoint.addresses or ()
+    )
+
+
+def test_everything_a_cluster_says_is_in_the_store(fake_api_server: Servers, recording: Recording) -> None:
+    def prepare(server: Server) -> None:
+        server.reply(GROUP, recording("apis-discovery-v1")["body"])
+        offer(server, SERVICES, recording("service-list")["body"])
+        offer(server, SLICES, recording("endpointslices-from-pods")["body"])
+        offer(server, NODES, {"metadata": {"resourceVersion": "1"}, "items": [node("n2"), node("n1")]})
+        offer(server, CIDRS, recording("servicecidrs")["body"])
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: store.is_synced and store.node is not None and bool(store.service_cidrs))
+
+    server, store = follow(fake_api_server, prepare, scenario)
+    assert sorted(key.name for key in store.services) == ["applied", "dual", "ext", "lb", "np", "sticky", "web"]
+    assert addresses(store, SHOP) == ["10.244.1.5", "10.244.2.6"]
+    assert store.slices_of(ObjectKey("demo", "headless")) == ()
+    assert store.node is not None
+    assert store.node.metadata.labels == {"topology.kubernetes.io/zone": "zone of n1"}
+    assert [cidr.metadata.name for cidr in store.service_cidrs] == ["kubernetes"]
+    assert store.problems == ()
+    selectors = {
+        path: (query.get("labelSelector"), query.get("fieldSelector"))
+        for path, query, _ in server.requests
+        if path != GROUP
+    }
+    assert selectors == {
+        SERVICES: ("!service.kubernetes.io/service-proxy-name", "spec.clusterIP!=None"),
+        SLICES: ("!service.kubernetes.io/headless", None),
+        NODES: (None, "metadata.name=n1"),
+        CIDRS: (None, None),
+    }
+
+
+@pytest.mark.parametrize("endpoints_api", ["auto", "endpoints"])
+def test_endpoints_stand_in_where_there_are_no_slices(
+    fake_api_server: Servers, recording: Recording, endpoints_api: EndpointsApi
+) -> None:
+    def prepare(server: Server) -> None:
+        if endpoints_api == "auto":
+            server.reply(GROUP, {"kind": "Status"}, 503)
+            server.reply(GROUP, recording("unknown-path-404")["body"].encode(), 404)
+        offer(server, SERVICES, recording("service-list")["body"])
+        offer(server, ENDPOINTS, recording("endpoints-from-pods")["body"])
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: store.is_synced)
+        assert addresses(store, SHOP) == ["10.244.1.5", "10.244.2.6"]
+
+    server, store = follow(fake_api_server, prepare, scenario, endpoints_api=endpoints_api)
+    assert store.slices_of(ObjectKey("demo", "headless")) == ()
+    asked = {path for path, _, _ in server.requests}
+    assert SLICES not in asked
+    assert (GROUP in asked) is (endpoints_api == "auto")
+
+
+def endpoints(*subsets: tuple[int, list[str]]) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "shop", "namespace": "demo", "resourceVersion": "2"},
+        "subsets": [{"addresses": [{"ip": ip} for ip in ips], "ports": [{"port": port}]} for port, ips in subsets],
+    }
+
+
+@pytest.mark.parametrize(
+    ("then", "shown"),
+    [
+        pytest.param([("MODIFIED", endpoints((81, ["10.1.0.9"])))], ["10.1.0.9"], id="fewer ports and families"),
+        pytest.param([("DELETED", endpoints())], [], id="deleted"),
+        pytest.param([("MODIFIED", endpoints()), ("MODIFIED", endpoints((7, ["10.1.0.4"])))], ["10.1.0.4"], id="new"),
+        pytest.param([("ERROR", {"code": 410, "reason": "Expired"})], ["10.1.0.7"], id="listed again"),
+    ],
+)
+def test_the_slices_of_endpoints_go_with_them(
+    fake_api_server: Servers, then: list[tuple[str, dict[str, Any]]], shown: list[str]
+) -> None:
+    first = endpoints((80, ["10.1.0.1"]), (81, ["10.1.0.2", "fd00::1"]))
+
+    def prepare(server: Server) -> None:
+        offer(server, SERVICES, {"metadata": {"resourceVersion": "1"}, "items": []})
+        offer(server, ENDPOINTS, {"metadata": {"resourceVersion": "1"}, "items": [first]})
+        server.stream(ENDPOINTS, [json.dumps({"type": kind, "object": obj}).encode() + b"\n" for kind, obj in then])
+        if then[0][0] == "ERROR":
+            server.reply(ENDPOINTS, {"metadata": {"resourceVersion": "8"}, "items": [endpoints((80, ["10.1.0.7"]))]})
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: store.is_synced and len(server.watches(ENDPOINTS)) == 3)
+        assert addresses(store, SHOP) == shown
+
+    follow(fake_api_server, prepare, scenario, endpoints_api="endpoints")
+
+
+def test_a_server_without_service_cidrs_is_asked_rarely_and_is_no_problem(
+    fake_api_server: Servers, recording: Recording
+) -> None:
+    waits: list[float] = []
+
+    def prepare(server: Server) -> None:
+        offer(server, SERVICES, recording("service-list")["body"])
+        offer(server, SLICES, recording("endpointslices-from-pods")["body"])
+        offer(server, NODES, {"metadata": {"resourceVersion": "1"}, "items": []})
+        server.reply(CIDRS, b"404 page not found", 404)
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: store.is_synced and bool(waits) and len(server.watches(NODES)) == 2)
+
+    server, store = follow(fake_api_server, prepare, scenario, endpoints_api="endpointslices", waits=waits)
+    assert waits == [300.0]
+    assert (len(server.lists(CIDRS)), store.problems, store.service_cidrs) == (1, (), ())
