@@ -22,7 +22,7 @@ from rich.console import Console
 from nodeagent.lab.answers import Survey, evenness
 from nodeagent.lab.member import Holding
 from nodeagent.lab.namespaces import LabError, our_namespaces
-from nodeagent.lab.objects import ManifestDirectory, make_service, make_slices, service_port
+from nodeagent.lab.objects import ManifestDirectory, make_node, make_service, make_slices, service_port
 from nodeagent.lab.process import AgentProcess
 from nodeagent.lab.topology import POD_CIDRS
 from nodeagent.lab.world import World
@@ -62,6 +62,7 @@ class Demo:
         self._print(DIAGRAM)
         for pod in PODS:
             self._world[pod].serve(TARGET_PORT)
+        self._manifests.put(make_node("node-a", self._world["node-a"].addresses))
         self._apply(PODS)
         self._say(f"applied Service default/web, {IPV4}:80 and [{IPV6}]:80, with {len(PODS)} ready pods")
         process = self._start(agent)
@@ -69,7 +70,7 @@ class Demo:
         self._connect_from_elsewhere()
         if show:
             self._show(show)
-        self._remove_a_pod()
+        self._remove_a_pod(process)
         self._connect(PODS[:-1])
         status = process.stop()
         self._say(f"stopped the agent with SIGTERM (exit status {status}); what it programmed stays in force:")
@@ -126,20 +127,19 @@ class Demo:
         self._say("nodeagent show")
         self._print(result.stdout)
 
-    def _remove_a_pod(self) -> None:
+    def _remove_a_pod(self, agent: AgentProcess) -> None:
         leaving, caller = PODS[-1], self._world["caller"]
         with caller.hold(IPV4, 80, count=30) as held, caller.load(IPV4, 80, interval=0.001, timeout=1) as load:
             check(held.opened)
             changed = time.monotonic()
             self._apply(PODS[:-1])
-            while True:
-                report = load.report()
-                last = max(changed, report.last.get(leaving, 0.0))
-                if time.monotonic() > last + SETTLED:
-                    break
-                if time.monotonic() > changed + PATIENCE:
-                    raise LabError(f"{leaving} still got connections {PATIENCE:.0f} s after it left the Service")
+            agent.wait_until(
+                lambda: time.monotonic() > max(changed, load.report().last.get(leaving, 0.0)) + SETTLED,
+                f"no more connections to {leaving}",
+                seconds=PATIENCE,
+            )
             report = load.stop()
+            last = max(changed, report.last.get(leaving, 0.0))
             failed = sum(report.failures.values())
             self._say(
                 f"took {leaving} out of the Service under load: its last connection began {last - changed:.3f} s later;"

@@ -1,4 +1,4 @@
-"""Services and EndpointSlices with sane defaults, and a directory that holds them as manifests."""
+"""Services, EndpointSlices and Nodes with sane defaults, and a directory that holds them as manifests."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ import yaml
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import (
     LABEL_SERVICE_NAME,
+    LABEL_ZONE,
     ApiObject,
     Endpoint,
     EndpointConditions,
@@ -16,6 +17,9 @@ from nodeagent.model.objects import (
     EndpointSlice,
     LoadBalancerIngress,
     LoadBalancerStatus,
+    Node,
+    NodeAddress,
+    NodeStatus,
     ObjectMeta,
     Service,
     ServicePort,
@@ -64,6 +68,13 @@ def make_service(
     )
     status = ServiceStatus(LoadBalancerStatus(ingress)) if ingress else None
     return Service(ObjectMeta(name, NAMESPACE), filled, status)
+
+
+def make_node(name: str, addresses: Iterable[str], *, zone: str | None = None) -> Node:
+    """A Node with these internal addresses, the primary one first."""
+    labels = {LABEL_ZONE: zone} if zone else None
+    status = NodeStatus(tuple(NodeAddress("InternalIP", address) for address in addresses))
+    return Node(ObjectMeta(name, labels=labels), status=status)
 
 
 def make_endpoint(
@@ -135,7 +146,8 @@ class ManifestDirectory:
         self.path = path
 
     def _file(self, obj: ApiObject) -> Path:
-        return self.path / f"{type(obj).__name__.lower()}-{obj.metadata.namespace}-{obj.metadata.name}.yaml"
+        parts = (type(obj).__name__.lower(), obj.metadata.namespace, obj.metadata.name)
+        return self.path / f"{'-'.join(part for part in parts if part)}.yaml"
 
     def put(self, *objects: ApiObject) -> None:
         """Write or replace."""

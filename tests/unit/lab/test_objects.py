@@ -8,6 +8,7 @@ from nodeagent.kube.manifests import parse_manifest
 from nodeagent.lab.objects import (
     ManifestDirectory,
     make_endpoint,
+    make_node,
     make_service,
     make_slice,
     make_slices,
@@ -42,6 +43,7 @@ def addresses(piece: EndpointSlice) -> list[str]:
         ),
         pytest.param(make_slice(DUAL, [make_endpoint("10.0.0.1", "node-a", terminating=True)]), id="slice"),
         pytest.param(make_slice(DUAL, [], Family.IPV6), id="slice without endpoints"),
+        pytest.param(make_node("node-a", ["192.168.0.2", "2001:db8::2"], zone="east"), id="node"),
     ],
 )
 def test_a_manifest_reads_as_the_object_it_was_made_of(obj: ApiObject) -> None:
