@@ -1,0 +1,61 @@
+# Everything runs from two commands on a fresh Debian 12 machine, as root or with sudo: `make demo` and `make test`.
+
+SHELL := /bin/bash
+VENV := .venv
+BIN := $(VENV)/bin
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 iputils-ping conntrack iptables kmod procps ca-certificates
+
+.PHONY: help setup system-packages demo test lint unit kernel bench clean
+
+help:
+	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
+	@echo "make demo    set up, then balance 300 connections over three pods in network namespaces"
+	@echo "make test    set up, then lint and every test (root)"
+	@echo "make lint    ruff and mypy --strict"
+	@echo "make unit    the tests that need no root (seconds)"
+	@echo "make kernel  the tests against the kernel of this machine (root)"
+	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
+	@echo "make clean   remove what these commands made in this directory"
+
+setup: system-packages $(VENV)/.installed
+
+# Only what is missing is installed, so that a second run needs no network.
+system-packages:
+	@missing=$$(for package in $(SYSTEM_PACKAGES); do \
+		dpkg-query -W -f='$${Status}' $$package 2>/dev/null | grep -q 'install ok installed' || echo $$package; \
+	done); \
+	if [ -n "$$missing" ]; then \
+		$(SUDO) apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing; \
+	fi
+
+# A stamp of its own, so that a half-made environment is made again.
+$(VENV)/.installed: pyproject.toml
+	/usr/bin/python3 -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/pip install --quiet --editable . --group dev
+	touch $@
+
+demo: setup
+	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
+
+test: setup lint
+	$(SUDO) env CI=$(CI) $(BIN)/pytest
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: $(VENV)/.installed
+	$(BIN)/pytest -m "not kernel"
+
+kernel: setup
+	$(SUDO) env CI=$(CI) $(BIN)/pytest -m kernel
+
+bench: setup
+	$(SUDO) $(BIN)/python -m tests.bench.table
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist
