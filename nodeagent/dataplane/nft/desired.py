@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.affinity import AffinityIds
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
 from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image, interval_elements
 from nodeagent.dataplane.nft.render import render_service
@@ -35,16 +36,17 @@ class DesiredImage:
         self._keys_by_service: dict[ObjectKey, dict[str, tuple[bytes, ...]]] = {}
         self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
         self._dirty: dict[str, set[bytes]] = {}
+        self.affinity = AffinityIds(family)
 
     def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: TableImage) -> None:
         """Replace the elements of some services (None: the service is gone).
 
         All old elements go before new ones come: a frontend that passes from one service to another is in both.
         """
-        rendered = {
-            key: {} if state is None else render_service(state, self.family, programmed)
-            for key, state in changes.items()
-        }
+        rendered: dict[ObjectKey, TableImage] = {}
+        for key, state in changes.items():
+            admitted = self.affinity.admit(key, state)
+            rendered[key] = {} if admitted is None else render_service(admitted, self.family, programmed)
         for key, elements in rendered.items():
             self._retire(key, elements)
         for key, elements in rendered.items():
@@ -100,7 +102,7 @@ class DesiredImage:
             keys[name] = tuple(wanted)
             counts = self._shared.get(name)
             if counts is not None:
-                counts.update(wanted)
+                counts.update(keys[name])
             self.image[name].update(wanted)
             self._dirty.setdefault(name, set()).update(wanted)
         if keys:

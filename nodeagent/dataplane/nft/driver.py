@@ -15,14 +15,16 @@ from typing import TypeVar
 
 from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, Rejection, Unsupported
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.affinity import stale_entries
 from nodeagent.dataplane.nft.belief import Belief, Ownership, believe, undisturbed
 from nodeagent.dataplane.nft.desired import DesiredImage
-from nodeagent.dataplane.nft.diff import apply_delta
+from nodeagent.dataplane.nft.diff import Delta, apply_delta
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.plan import Plan, Planner
 from nodeagent.dataplane.nft.program import ProgramOptions
 from nodeagent.dataplane.nft.render import too_many_backends
+from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
@@ -35,6 +37,7 @@ INLINE_SERVICES = 100
 INLINE_ELEMENTS = 2000
 """Up to these sizes a pass runs on the event loop (a few milliseconds); above, in a worker thread."""
 QUARANTINE_ROUNDS = 10
+PURGE_ROUNDS = 5
 REBUILD_AFTER_FAILURES = 3
 _UNSUPPORTED = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL, errno.EAFNOSUPPORT})
 
@@ -66,13 +69,18 @@ class TableDriver:
         self._claimed = False
         self._failures = 0
         self._generation = -1
+        self._stale_affinity = True
         self._quarantined: dict[ObjectKey, Problem] = {}
         self._oversized: dict[ObjectKey, tuple[Problem, ...]] = {}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Services the kernel refused (the rest is in effect), and ones with more endpoints than fit."""
-        return (*self._quarantined.values(), *(problem for found in self._oversized.values() for problem in found))
+        return (
+            *self._quarantined.values(),
+            *self._desired.affinity.problems.values(),
+            *(problem for found in self._oversized.values() for problem in found),
+        )
 
     async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
         """One pass: take in what changed and commit what differs.
@@ -87,6 +95,7 @@ class TableDriver:
         await self._maybe_in_thread(len(changes) > INLINE_SERVICES, lambda: self._take_in(changes, node, belief))
         try:
             report = await self._commit_difference(started)
+            await self._purge_affinity()
         except (CommitRejected, KernelUnclear):
             self._failures += 1
             self.forget()
@@ -161,6 +170,31 @@ class TableDriver:
                 plan.delta.touched, len(plan.transaction.messages), plan.new_table, monotonic() - started
             )
         raise KernelUnclear(f"transactions rejected {QUARANTINE_ROUNDS} times in one pass")
+
+    async def _purge_affinity(self) -> None:
+        """Forget clients of endpoints that left, after the endpoints are out of the backends.
+
+        An entry that expires between the dump and the deletion makes the kernel refuse the deletion: look again.
+        """
+        self._stale_affinity = self._desired.affinity.take_lost() or self._stale_affinity
+        for _ in range(PURGE_ROUNDS):
+            if not self._stale_affinity:
+                return
+            self._stale_affinity = await in_thread(self._delete_stale_affinity)
+
+    def _delete_stale_affinity(self) -> bool:
+        """Whether some are left."""
+        learned = self._table.elements(schema.AFFINITY).elements
+        stale = stale_entries(learned, self._desired.affinity.endpoints)
+        transaction = Transaction(self.family, self._specs)
+        transaction.write_delta(Delta(deletes={schema.AFFINITY: stale} if stale else {}))
+        try:
+            self._socket.commit(transaction)
+        except CommitRejected:
+            return True
+        if stale and self._ownership is Ownership.PLAIN:
+            self._generation = self._socket.generation()
+        return bool(stale)
 
     def _plan(self) -> Plan:
         belief = self._belief

@@ -6,9 +6,9 @@ last one gone. docs/decisions/0002 proves why no order that depends on the endpo
 """
 
 from collections.abc import Iterable, Sequence
-from hashlib import blake2s
 
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.affinity import affinity_id
 from nodeagent.dataplane.nft.classes import CLUSTER_SCOPE_OFFSET, DISCARD, MAX_BACKENDS, REFUSE, PickClass, pick_class
 from nodeagent.dataplane.nft.image import (
     Elements,
@@ -21,8 +21,7 @@ from nodeagent.dataplane.nft.image import (
     packed_class,
 )
 from nodeagent.model.addresses import Family, pack_address, parse_network
-from nodeagent.model.frontend import Frontend, FrontendKind, Route, Scope, ServiceState, Verdict
-from nodeagent.model.names import ServicePortName
+from nodeagent.model.frontend import Frontend, FrontendKind, Route, ServiceState, Verdict
 from nodeagent.model.problem import Problem
 
 _SLOTS = tuple(packed_class(slot) for slot in range(256))
@@ -69,17 +68,6 @@ def programmed_slots(
     held = programmed[backends]
     slots = (held.get(key + slot_key(slot, cluster_scope=cluster_scope)) for slot in range(picked.count))
     return [endpoint for endpoint in slots if endpoint is not None]
-
-
-def affinity_id(service_port: ServicePortName, scope: Scope) -> int:
-    """The id under which clients of one list of one service port are remembered.
-
-    It must be the same in every run of the agent, so it is a digest of the name: 32 bits, never 0 (the cleared
-    scratch field) nor a number with all bits set (nft prints it as a word).
-    """
-    text = f"{service_port.service} {service_port.port} {int(service_port.protocol)} {scope.value}"
-    digest = int.from_bytes(blake2s(text.encode(), digest_size=4).digest(), "big")
-    return digest % 0xFFFFFFFE + 1
 
 
 def render_service(state: ServiceState, family: Family, programmed: TableImage) -> TableImage:
