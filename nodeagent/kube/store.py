@@ -171,27 +171,27 @@ class ClusterStore:
             self._listener.service_cidrs_changed()
 
     def _update_slices(self, puts: Mapping[ObjectKey, EndpointSlice], deletes: Iterable[ObjectKey]) -> None:
-        before = _update(self._slices, puts, deletes)
-        names_by_service: defaultdict[ObjectKey, set[str]] = defaultdict(set)
-        for key, held in before.items():
-            for version in (held, self._slices.get(key)):
-                service = service_of(version) if version is not None else None
-                if service is not None:
-                    names_by_service[service].add(key.name)
-        for service, names in names_by_service.items():
-            self._reindex(service, names)
-        for service in names_by_service:
+        changed: defaultdict[ObjectKey, dict[str, EndpointSlice | None]] = defaultdict(dict)
+        for key, held in _update(self._slices, puts, deletes).items():
+            latest = self._slices.get(key)
+            service_before = service_of(held) if held is not None else None
+            service_now = service_of(latest) if latest is not None else None
+            if service_before is not None and service_before != service_now:
+                changed[service_before][key.name] = None
+            if service_now is not None:
+                changed[service_now][key.name] = latest
+        for service, slices in changed.items():
+            self._reindex(service, slices)
+        for service in changed:
             self._listener.service_changed(service)
 
-    def _reindex(self, service: ObjectKey, changed_names: set[str]) -> None:
-        """Bring the slices of one service up to date after slices with these names changed."""
-        slices = [held for held in self._slices_by_service.get(service, ()) if held.metadata.name not in changed_names]
-        for name in changed_names:
-            latest = self._slices.get(ObjectKey(service.namespace, name))
-            if latest is not None and service_of(latest) == service:
-                slices.append(latest)
+    def _reindex(self, service: ObjectKey, changed: Mapping[str, EndpointSlice | None]) -> None:
+        """Bring the slices of one service up to date; None: no longer one of its slices."""
+        held = self._slices_by_service.get(service, ())
+        slices = [known for known in held if known.metadata.name not in changed]
+        slices += [latest for latest in changed.values() if latest is not None]
         if slices:
-            self._slices_by_service[service] = tuple(sorted(slices, key=lambda held: held.metadata.name))
+            self._slices_by_service[service] = tuple(sorted(slices, key=lambda known: known.metadata.name))
         else:
             self._slices_by_service.pop(service, None)
 
