@@ -10,7 +10,6 @@ import msgspec
 from nodeagent.controlplane.documents import Document, decode, encode
 
 _MARK: Final = b'"resourceVersion":"'
-_EMPTY_MARK: Final = b'"resourceVersion":""'
 
 
 class _Meta(msgspec.Struct, gc=False):
@@ -25,13 +24,13 @@ _labels = msgspec.json.Decoder(_Labelled)
 
 
 def draft(document: Document) -> bytes:
-    """An object encoded without its resourceVersion, which is known only when the revision is assigned.
+    """An object encoded with a placeholder for its resourceVersion, which is known once the revision is assigned.
 
-    `document` is canonical: metadata comes first and carries an empty resourceVersion.
+    `document` is canonical: metadata comes first and carries some resourceVersion. Raises ValueError if it does not.
     """
     body = encode(document)
-    if _EMPTY_MARK not in body:
-        raise ValueError("a draft needs metadata.resourceVersion to be empty")
+    if _MARK not in body:
+        raise ValueError("a draft needs a metadata.resourceVersion to replace")
     return body
 
 
@@ -48,7 +47,7 @@ def assemble(body: bytes, revision: int) -> bytes:
 class Record:
     """One revision of one object; `body` is its JSON without kind and apiVersion, encoded once and shared by all readers."""
 
-    __slots__ = ("_fields", "_labels", "body", "path", "revision")
+    __slots__ = ("_labels", "body", "path", "revision")
 
     def __init__(self, path: str, revision: int, body: bytes) -> None:
         self.path = path
@@ -56,7 +55,6 @@ class Record:
         self.revision = revision
         self.body = body
         self._labels: Mapping[str, str] | None = None
-        self._fields: Mapping[str, str] | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:

@@ -1,0 +1,97 @@
+"""Who is asking and what they may do. Pure.
+
+Three roles: an administrator may do everything, a reader may look at everything but Secrets, and anybody may ask whether
+the server lives. There is no finer authorisation: a lab or a single machine has no use for RBAC, and a half one would mislead.
+"""
+
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from nodeagent.controlplane.status import ApiError, unauthorized
+
+ADMINS: Final = "system:masters"
+READERS: Final = "nodeagent:readers"
+PUBLIC_PATHS: Final = ("/livez", "/readyz", "/version")
+_LOOKING: Final = ("get", "list", "watch")
+
+
+class Role(Enum):
+    """What somebody may do."""
+
+    NOBODY = "nobody"
+    READER = "reader"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody the server knows, or `system:anonymous`."""
+
+    name: str
+    role: Role
+
+
+ANONYMOUS: Final = User("system:anonymous", Role.NOBODY)
+
+
+def role_of(groups: Sequence[str]) -> Role:
+    """The strongest role the groups give."""
+    if ADMINS in groups:
+        return Role.ADMIN
+    return Role.READER if READERS in groups else Role.NOBODY
+
+
+class Tokens:
+    """Bearer tokens, as in Kubernetes' static token file: `token,user,uid,"group,group"` per line."""
+
+    def __init__(self, users: Mapping[str, User]) -> None:
+        self._users = dict(users)
+
+    def user(self, token: str) -> User | None:
+        """Whose token it is. Every token is compared in constant time."""
+        found = None
+        given = token.encode()
+        for known, user in self._users.items():
+            if hmac.compare_digest(known.encode(), given):
+                found = user
+        return found
+
+
+def authenticate(header: str, tokens: Tokens, certificate: User | None) -> User:
+    """The user behind a request: its token, else its client certificate, else anonymous. Raises ApiError 401 for a wrong token."""
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        user = tokens.user(token.strip())
+        if user is None:
+            raise unauthorized()
+        return user
+    if header:
+        raise unauthorized()
+    return certificate or ANONYMOUS
+
+
+def authorize(
+    user: User, verb: str, path: str, resource: str, namespace: str = "", name: str = "", group: str = ""
+) -> None:
+    """Raises ApiError 401 (nobody) or 403 (not allowed). `resource` is empty for paths that are none."""
+    if user.role is Role.ADMIN or path.partition("?")[0].rstrip("/").startswith(PUBLIC_PATHS):
+        return
+    if user.role is Role.NOBODY and user == ANONYMOUS:
+        raise unauthorized()
+    if user.role is Role.READER and verb in _LOOKING and resource != "secrets":
+        return
+    if not resource:
+        raise ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"', details={})
+    where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+    subject = f'{resource}.{group} "{name}"' if group and name else f'{resource} "{name}"' if name else resource
+    what = f'User "{user.name}" cannot {verb} resource "{resource}" in API group "{group}" {where}'
+    details = {"name": name, "group": group, "kind": resource}
+    raise ApiError(
+        403,
+        "Forbidden",
+        f"{subject} is forbidden: {what}",
+        details={key: value for key, value in details.items() if value},
+    )

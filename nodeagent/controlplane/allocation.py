@@ -1,0 +1,141 @@
+"""Hands out cluster addresses and node ports, one holder each, recorded in the store.
+
+An address is an IPAddress object, a node port a record of a collection of its own; both are written in the transaction
+that writes the service, so what a service says and what is recorded cannot differ after a crash. Between choosing and
+committing, a value is reserved in memory against other requests; another server on the same store finds out at the commit.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.ranges import AddressRange, PortRange, Random
+from nodeagent.controlplane.storage.records import Change, draft
+from nodeagent.controlplane.storage.store import Store
+
+ADDRESSES: Final = "ipaddresses"
+NODE_PORTS: Final = "nodeports"
+
+NOT_IN_RANGE: Final = "the provided network does not match the current range"
+ALREADY_TAKEN: Final = "provided IP is already allocated"
+
+
+class Unavailable(Exception):
+    """The value asked for, or any value at all, cannot be had; the text is Kubernetes'."""
+
+
+@dataclass(slots=True)
+class Reservation:
+    """What one request took and gives back: changes for its transaction; `release` once that has ended either way."""
+
+    changes: list[Change] = field(default_factory=list)
+    addresses: set[str] = field(default_factory=set)
+    ports: set[int] = field(default_factory=set)
+
+
+class Allocator:
+    """Addresses of the service ranges and ports of the node port range.
+
+    `describe(address, namespace, name)` builds the IPAddress object as a draft.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        ranges: tuple[AddressRange, ...],
+        ports: PortRange,
+        random: Random,
+        describe: Callable[[str, str, str], bytes],
+    ) -> None:
+        self.ranges = ranges
+        self._store = store
+        self._ports = ports
+        self._random = random
+        self._describe = describe
+        self._reserved: set[str] = set()
+        self._reserved_ports: set[int] = set()
+
+    def range_of(self, family: str) -> AddressRange | None:
+        """The range of an IP family, None when the server has none."""
+        return next((found for found in self.ranges if found.family == family), None)
+
+    def release(self, reservation: Reservation) -> None:
+        """The transaction has ended: the store now says what is held."""
+        self._reserved -= reservation.addresses
+        self._reserved_ports -= reservation.ports
+
+    def take_address(self, reservation: Reservation, address: str, namespace: str, name: str) -> None:
+        """Reserves a certain address. Raises Unavailable."""
+        if not any(found.holds(address) for found in self.ranges):
+            raise Unavailable(NOT_IN_RANGE)
+        if self._is_taken(address):
+            raise Unavailable(ALREADY_TAKEN)
+        self._reserve(reservation, address, namespace, name)
+
+    def pick_address(self, reservation: Reservation, family: str, namespace: str, name: str) -> str:
+        """Reserves some free address of the family. Raises Unavailable."""
+        found = self.range_of(family)
+        if found is None:
+            raise Unavailable(f"no {family} range is configured")
+        for number in found.pool.candidates(self._random):
+            address = found.address(number)
+            if not self._is_taken(address):
+                self._reserve(reservation, address, namespace, name)
+                return address
+        raise Unavailable("range is full")
+
+    def give_back_address(self, reservation: Reservation, address: str) -> None:
+        """Records that the address is free again."""
+        record = self._store.get(ADDRESSES, address)
+        if record is not None:
+            reservation.changes.append(Change(ADDRESSES, address, record.revision, None, record.body))
+
+    def take_port(self, reservation: Reservation, port: int, holder: str) -> None:
+        """Reserves a certain node port; a port this reservation already has (another protocol) is shared. Raises Unavailable."""
+        if port in reservation.ports:
+            return
+        if not self._ports.holds(port):
+            raise Unavailable(
+                f"provided port is not in the valid range. The range of valid ports is {self._ports.first}-{self._ports.last}"
+            )
+        if self._is_port_taken(port):
+            raise Unavailable("provided port is already allocated")
+        self._reserve_port(reservation, port, holder)
+
+    def pick_port(self, reservation: Reservation, holder: str) -> int:
+        """Reserves some free node port. Raises Unavailable."""
+        for number in self._ports.pool.candidates(self._random):
+            port = self._ports.first + number
+            if not self._is_port_taken(port):
+                self._reserve_port(reservation, port, holder)
+                return port
+        raise Unavailable("range is full")
+
+    def give_back_port(self, reservation: Reservation, port: int) -> None:
+        """Records that the node port is free again."""
+        record = self._store.get(NODE_PORTS, str(port))
+        if record is not None:
+            reservation.changes.append(Change(NODE_PORTS, str(port), record.revision, None))
+
+    def holder_of(self, port: int) -> str | None:
+        """The service (`namespace/name`) that holds a node port."""
+        record = self._store.get(NODE_PORTS, str(port))
+        return None if record is None else str(record.document()["holder"])
+
+    def _is_taken(self, address: str) -> bool:
+        return address in self._reserved or self._store.get(ADDRESSES, address) is not None
+
+    def _is_port_taken(self, port: int) -> bool:
+        return port in self._reserved_ports or self._store.get(NODE_PORTS, str(port)) is not None
+
+    def _reserve(self, reservation: Reservation, address: str, namespace: str, name: str) -> None:
+        self._reserved.add(address)
+        reservation.addresses.add(address)
+        reservation.changes.append(Change(ADDRESSES, address, 0, self._describe(address, namespace, name)))
+
+    def _reserve_port(self, reservation: Reservation, port: int, holder: str) -> None:
+        self._reserved_ports.add(port)
+        reservation.ports.add(port)
+        body: Document = {"metadata": {"name": str(port), "resourceVersion": ""}, "holder": holder}
+        reservation.changes.append(Change(NODE_PORTS, str(port), 0, draft(body)))

@@ -1,0 +1,101 @@
+"""What clients send: reading it, bounded, and making a document of it."""
+
+import json
+from collections.abc import AsyncIterable
+from typing import Final
+
+import msgspec
+import yaml
+
+from nodeagent.controlplane.documents import Document, Json, decode
+from nodeagent.controlplane.resources import Resource
+from nodeagent.controlplane.status import bad_request, body_too_large, unsupported_media_type
+
+LIMIT_BYTES: Final = 3 * 1024 * 1024
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+_DEEPEST: Final = 200
+
+
+async def read_body(chunks: AsyncIterable[bytes], announced: int | None) -> bytes:
+    """The whole body. Raises ApiError 413 when it is, or says it is, more than 3 MiB."""
+    if announced is not None and announced > LIMIT_BYTES:
+        raise body_too_large(LIMIT_BYTES)
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > LIMIT_BYTES:
+            raise body_too_large(LIMIT_BYTES)
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def parse(body: bytes, media_type: str) -> Json:
+    """JSON, or YAML where the client says so. Raises ApiError 400, 415."""
+    if media_type in ("", JSON) or media_type in PATCHES[:3]:
+        try:
+            return decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise bad_request(f"error decoding request body: {error}") from None
+    if media_type in (YAML, APPLY_PATCH):
+        try:
+            return _plain(yaml.load(body, Loader=_Loader), 0)  # noqa: S506 - a SafeLoader below
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            raise bad_request(f"error converting YAML to JSON: {error}") from None
+    raise unsupported_media_type((JSON, YAML))
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML without timestamps: an API document has none, only strings that look like one."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _plain(value: Json, depth: int) -> Json:
+    """Only what JSON can hold; aliases make YAML a graph, so its depth is bounded."""
+    if depth > _DEEPEST:
+        raise ValueError("nested too deeply")
+    if isinstance(value, dict):
+        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item, depth + 1) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise ValueError(f"{type(value).__name__} is not a JSON value")
+
+
+def as_object(value: Json, resource: Resource, body: bytes) -> Document:
+    """The body as an object of this resource. Raises ApiError 400 when it is something else."""
+    if not isinstance(value, dict):
+        kind = {str: "string", list: "array", bool: "bool"}.get(type(value), "number")
+        go = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): couldn't get version/kind; json"
+            f" parse error: json: cannot unmarshal {kind} into Go value of type {go} ({_excerpt(value, body)})"
+        )
+    kind, version = value.get("kind") or resource.kind, value.get("apiVersion") or resource.group_version
+    if version != resource.group_version:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.group_version})"
+        )
+    if kind != resource.kind:
+        raise bad_request(
+            f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: no kind "{kind}" is'
+            f' registered for version "{resource.group_version}"'
+        )
+    return value
+
+
+def _excerpt(value: Json, body: bytes) -> str:
+    canonical = body.strip() or json.dumps(value).encode()
+    return canonical[:100].hex() + (" ..." if len(canonical) > 100 else "")

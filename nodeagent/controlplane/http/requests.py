@@ -1,0 +1,105 @@
+"""What a request is about, from its method, path and query. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nodeagent.controlplane.status import bad_request
+
+_PARTS_OF_A_NAMESPACE = ("status", "finalize")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A path below /api or /apis: a resource, an object of it, or a part (subresource) of the object."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    part: str = ""
+
+
+def parse_target(segments: tuple[str, ...]) -> Target | None:
+    """`api, v1, namespaces, demo, services, web, status` and so on; None when it names no resource."""
+    if len(segments) >= 3 and segments[0] == "api":
+        group, version, rest = "", segments[1], segments[2:]
+    elif len(segments) >= 4 and segments[0] == "apis":
+        group, version, rest = segments[1], segments[2], segments[3:]
+    else:
+        return None
+    if rest[0] == "namespaces" and len(rest) >= 3 and not (len(rest) == 3 and rest[2] in _PARTS_OF_A_NAMESPACE):
+        namespace, rest = rest[1], rest[2:]
+    else:
+        namespace = ""
+    if len(rest) > 3:
+        return None
+    plural, name, part = (*rest, "", "")[:3]
+    return Target(group, version, plural, namespace, name, part)
+
+
+def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
+    """The Kubernetes verb, empty when the method has none here."""
+    if method in ("GET", "HEAD"):
+        if is_true(query.get("watch", "")):
+            return "watch"
+        return "get" if target.name else "list"
+    if target.name:
+        return {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, "")
+    return {"POST": "create", "DELETE": "deletecollection"}.get(method, "")
+
+
+def is_true(text: str) -> bool:
+    """A boolean query parameter."""
+    return text.lower() in ("1", "true", "t", "yes")
+
+
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number from the query, None when absent. Raises ApiError 400."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One entry of an Accept header."""
+
+    media_type: str
+    parameters: Mapping[str, str]
+
+
+def parse_accept(header: str) -> list[Accepted]:
+    """The entries of an Accept header, in order."""
+    found = []
+    for entry in header.split(","):
+        media_type, *parameters = (part.strip() for part in entry.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        found.append(Accepted(media_type.lower(), {name.strip(): value.strip() for name, _, value in pairs}))
+    return found
+
+
+def wants(header: str, kind: str) -> str:
+    """The version of `as=kind` the client prefers over plain JSON, empty when it does not."""
+    for accepted in parse_accept(header):
+        if accepted.media_type not in ("application/json", "*/*", "application/*"):
+            continue
+        if accepted.parameters.get("as") == kind:
+            return accepted.parameters.get("v", "")
+        if "as" not in accepted.parameters:
+            return ""
+    return ""
+
+
+def accepts_json(header: str) -> bool:
+    """JSON, in some shape, is acceptable."""
+    if not header:
+        return True
+    return any(
+        accepted.media_type in ("application/json", "*/*", "application/*", "application/yaml")
+        for accepted in parse_accept(header)
+    )

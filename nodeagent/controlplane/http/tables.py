@@ -1,0 +1,81 @@
+"""Table output (meta.k8s.io/v1): the server-side printing behind `kubectl get`. Pure."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.resources import Resource
+from nodeagent.controlplane.schema.shapes import ListOf, Struct
+from nodeagent.controlplane.storage.records import Record
+from nodeagent.controlplane.tables import Column
+
+
+def table_of(
+    resource: Resource,
+    records: Sequence[Record],
+    *,
+    version: str,
+    revision: int,
+    now: float,
+    headed: bool = True,
+    include: str = "Metadata",
+    list_meta: Document | None = None,
+) -> Document:
+    """A Table of the records; `include` (includeObject) is None, Metadata or Object."""
+    rows = []
+    for record in records:
+        document = record.document()
+        row: Document = {"cells": resource.printer.cells(document, now)}
+        if include == "Object":
+            row["object"] = {
+                "kind": resource.kind,
+                "apiVersion": resource.group_version,
+                **resource.from_stored(document),
+            }
+        elif include != "None":
+            api_version = f"meta.k8s.io/{version or 'v1'}"
+            row["object"] = {
+                "kind": "PartialObjectMetadata",
+                "apiVersion": api_version,
+                "metadata": document["metadata"],
+            }
+        rows.append(row)
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version or 'v1'}",
+        "metadata": {"resourceVersion": str(revision), **(list_meta or {})},
+        "columnDefinitions": column_definitions(resource) if headed else [],
+        "rows": rows,
+    }
+
+
+def column_definitions(resource: Resource) -> list[Document]:
+    """The columns of a kind, described by the documentation of the fields they show."""
+    name = Column("Name", described_by="metadata.name")
+    columns = (name, *resource.printer.columns) if resource.printer.named else tuple(resource.printer.columns)
+    struct = resource.stored_struct or resource.struct
+    return [
+        {
+            "name": column.name,
+            "type": column.kind,
+            "format": "name" if column.described_by == "metadata.name" else "",
+            "description": column.description or describe(struct, column.described_by),
+            "priority": column.priority,
+        }
+        for column in columns
+    ]
+
+
+@lru_cache(maxsize=256)
+def describe(struct: Struct, path: str) -> str:
+    """The documentation of a field."""
+    doc = ""
+    shape: object = struct
+    for step in path.split("."):
+        while isinstance(shape, ListOf):
+            shape = shape.element
+        if not isinstance(shape, Struct) or step not in shape.fields:
+            return doc
+        found = shape.fields[step]
+        doc, shape = found.doc, found.shape
+    return doc

@@ -1,0 +1,194 @@
+"""Watch streams: what a watcher of a selection is told, in which order (KEP-3157 for initial events).
+
+A watcher holds a position in the history. Each time the collection grows it reads on from there, so all watchers share
+the encoded events; a watcher the history has outrun is told 410 and ends.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from nodeagent.controlplane.documents import Document, decode, encode
+from nodeagent.controlplane.http.tables import table_of
+from nodeagent.controlplane.reading import Selection
+from nodeagent.controlplane.resources import Resource
+from nodeagent.controlplane.schema.decoding import normalise
+from nodeagent.controlplane.status import ApiError, expired, future_version
+from nodeagent.controlplane.storage.records import Compacted, Event, EventKind, Record, assemble
+from nodeagent.controlplane.storage.store import Store
+
+_BATCH: Final = 500
+_INITIAL_BATCH_BYTES: Final = 256 * 1024
+_END_OF_LIST: Final = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """What to watch and from where. `since` None: from now, after the present objects as ADDED."""
+
+    selection: Selection
+    since: int | None
+    bookmarks: bool = False
+    initial_events: bool = False
+    timeout_s: float = 1800.0
+    as_table: str = ""
+    """The table's version when the client asked for rows."""
+
+
+class Clock(Protocol):
+    """Monotonic time for timeouts and wall time for ages."""
+
+    def monotonic(self) -> float:
+        """Seconds, for spans."""
+        ...
+
+    def time(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+
+def selected_kind(event: Event, selection: Selection) -> EventKind | None:
+    """What the event means for a selection: objects enter and leave it by changing; None: nothing."""
+    after = event.kind is not EventKind.DELETED and selection.matches(event.record)
+    before = event.before is not None and selection.matches(event.before)
+    if after:
+        return EventKind.MODIFIED if before else EventKind.ADDED
+    return EventKind.DELETED if before else None
+
+
+class Watch:
+    """One stream. `run` writes frames until the time is up, the server stops or the history has moved on."""
+
+    def __init__(
+        self,
+        store: Store,
+        resource: Resource,
+        request: WatchRequest,
+        *,
+        stopping: asyncio.Event,
+        clock: Clock,
+        bookmark_every_s: float,
+    ) -> None:
+        self._store = store
+        self._resource = resource
+        self._request = request
+        self._stopping = stopping
+        self._clock = clock
+        self._bookmark_every_s = bookmark_every_s
+        self._collection = store.collection(resource.stored_in)
+        self._position = 0
+        self._first_table = True
+
+    async def run(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """Ends by returning. Errors of the connection come out of `write` and go through."""
+        waiter = self._collection.register()
+        try:
+            await self._begin(write)
+            await self._follow(write, waiter)
+        except ApiError as error:
+            await write(b'{"type":"ERROR","object":%b}\n' % encode(error.document))
+        finally:
+            self._collection.unregister(waiter)
+
+    async def _begin(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        request, store = self._request, self._store
+        self._position = store.revision
+        if request.since is not None and not request.initial_events:
+            if request.since > store.revision:
+                raise future_version(request.since, store.revision)
+            self._position = request.since
+            self._check_history()
+            return
+        frames: list[bytes] = []
+        weight = 0
+        # The records are held, so a change while these frames are being written reaches the watcher afterwards.
+        for record in [self._collection.records[path] for path in self._collection.paths()]:
+            if not request.selection.matches(record):
+                continue
+            frames.append(self._frame(EventKind.ADDED, Event(EventKind.ADDED, record, None, 0)))
+            weight += len(frames[-1])
+            if weight > _INITIAL_BATCH_BYTES:
+                await write(b"".join(frames))
+                frames, weight = [], 0
+        if request.initial_events and request.bookmarks:
+            frames.append(self._bookmark(end_of_list=True))
+        if frames:
+            await write(b"".join(frames))
+
+    async def _follow(self, write: Callable[[bytes], Awaitable[None]], waiter: asyncio.Event) -> None:
+        ends = self._clock.monotonic() + self._request.timeout_s
+        next_bookmark = min(self._clock.monotonic() + self._bookmark_every_s, max(ends - 2.0, 0.0))
+        while not self._stopping.is_set():
+            waiter.clear()
+            self._check_history()
+            events = self._collection.events_after(self._position, _BATCH)
+            if events:
+                frames = [
+                    self._frame(kind, event)
+                    for event in events
+                    if (kind := selected_kind(event, self._request.selection)) is not None
+                ]
+                self._position = events[-1].revision
+                if frames:
+                    await write(b"".join(frames))
+                continue
+            now = self._clock.monotonic()
+            if now >= ends:
+                return
+            if self._request.bookmarks and now >= next_bookmark:
+                self._position = max(self._position, self._store.revision)
+                await write(self._bookmark())
+                next_bookmark = now + self._bookmark_every_s
+            until = min(ends, next_bookmark) if self._request.bookmarks else ends
+            await self._wait(waiter, max(until - now, 0.0))
+
+    async def _wait(self, waiter: asyncio.Event, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter.wait()
+        except TimeoutError:
+            return
+
+    def _check_history(self) -> None:
+        try:
+            self._store.check_revision(self._position)
+        except Compacted:
+            raise expired(f"too old resource version: {self._position} ({self._store.revision})") from None
+
+    def _frame(self, kind: EventKind, event: Event) -> bytes:
+        resource = self._resource
+        if not self._request.as_table and not resource.converts:
+            return event.line(kind, resource.opening)
+        body = event.record.body
+        if kind is EventKind.DELETED and event.kind is not EventKind.DELETED and event.before is not None:
+            body = assemble(event.before.body, event.revision)
+        record = Record(event.record.path, event.revision, body)
+        shown: Document
+        if self._request.as_table:
+            shown = table_of(
+                resource,
+                [record],
+                version=self._request.as_table,
+                revision=event.revision,
+                now=self._clock.time(),
+                headed=self._first_table,
+            )
+            self._first_table = False
+        else:
+            shown = decode(resource.opening + encode(resource.from_stored(record.document()))[1:])
+        return b'{"type":"%b","object":%b}\n' % (kind.value.encode(), encode(shown))
+
+    def _bookmark(self, *, end_of_list: bool = False) -> bytes:
+        resource = self._resource
+        empty = normalise(resource.struct, {})
+        meta: Document = {"resourceVersion": str(self._position)}
+        if end_of_list:
+            meta["annotations"] = {_END_OF_LIST: "true"}
+        shown = {"kind": resource.kind, "apiVersion": resource.group_version, **empty, "metadata": meta}
+        if self._request.as_table:
+            shown = table_of(
+                resource, [], version=self._request.as_table, revision=self._position, now=0.0, headed=False
+            )
+            shown["metadata"] |= meta
+        return b'{"type":"BOOKMARK","object":%b}\n' % encode(shown)

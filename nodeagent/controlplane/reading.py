@@ -1,0 +1,208 @@
+"""Lists: selection, paging, and the meaning of resourceVersion (KEP-1904 `resourceVersionMatch`)."""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from nodeagent.controlplane.resources import FieldReader, Resource
+from nodeagent.controlplane.selectors import EVERYTHING, Selector
+from nodeagent.controlplane.status import ApiError, bad_request, expired, future_version
+from nodeagent.controlplane.storage.records import Compacted, Record
+from nodeagent.controlplane.storage.store import Store
+
+LIST_TOO_OLD: Final = "The resourceVersion for the provided list is too old."
+CONTINUE_TOO_OLD: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without"
+    " the continue parameter, or use the continue token in this response to retrieve the remainder of the results."
+    " Continuing with the provided token results in an inconsistent list - objects that were created, modified, or"
+    " deleted between the time the first chunk was returned and now may show up in the list."
+)
+_BYPATH: Final = frozenset({"metadata.name", "metadata.namespace"})
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource: a namespace (empty: all), labels, fields."""
+
+    namespace: str = ""
+    labels: Selector = EVERYTHING
+    fields: Selector = EVERYTHING
+    reader: FieldReader | None = None
+    """Needed when `fields` names more than name and namespace."""
+
+    @property
+    def selective(self) -> bool:
+        """Some objects may be left out for their labels or fields."""
+        return bool(self.labels.requirements or self.fields.requirements)
+
+    def matches(self, record: Record) -> bool:
+        """The object is selected."""
+        if self.namespace and record.namespace != self.namespace:
+            return False
+        if self.labels.requirements and not self.labels.matches(record.labels):
+            return False
+        if not self.fields.requirements:
+            return True
+        if self.reader is None:
+            return self.fields.matches({"metadata.name": record.name, "metadata.namespace": record.namespace})
+        return self.fields.matches(self.reader.read(record.body))
+
+
+def needs_reader(fields: Selector) -> bool:
+    """The selector looks at more than an object's path."""
+    return any(requirement.key not in _BYPATH for requirement in fields.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """How much, and as of when."""
+
+    selection: Selection = field(default_factory=Selection)
+    limit: int = 0
+    token: str = ""
+    version: str = ""
+    match: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The answer: records in order of their paths, at a revision; `token` continues it."""
+
+    records: list[Record]
+    revision: int
+    token: str = ""
+    remaining: int | None = None
+
+
+class _Token(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+
+
+def parse_version(text: str) -> int:
+    """A resourceVersion; empty is 0. Raises ApiError 400."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+    return int(text)
+
+
+def list_page(store: Store, resource: Resource, request: ListRequest) -> Page:
+    """Raises ApiError: 400 a bad token or version, 410 too old, 504 from the future."""
+    selection = request.selection
+    prefix = f"{selection.namespace}/" if selection.namespace and resource.namespaced else ""
+    collection = store.collection(resource.stored_in)
+    version, after = _origin(store, request, prefix)
+    if version is None or version == store.revision:
+        revision = store.revision
+        paths = collection.paths(prefix, after)
+        found: Callable[[str], Record] = collection.records.__getitem__
+    else:
+        revision = version
+        state = _past(store, resource, version, request)
+        paths = sorted(path for path in state if path.startswith(prefix) and (after is None or path > after))
+        found = state.__getitem__
+    records: list[Record] = []
+    if not selection.selective and not selection.namespace and not request.limit:
+        return Page([found(path) for path in paths], revision)
+    for position, path in enumerate(paths):
+        record = found(path)
+        if not selection.matches(record):
+            continue
+        if request.limit and len(records) == request.limit:
+            last = records[-1].path
+            remaining = None if selection.selective else len(paths) - position
+            return Page(records, revision, _token(revision, last.removeprefix(prefix)), remaining)
+        records.append(record)
+    return Page(records, revision)
+
+
+def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None, str | None]:
+    """(revision to list at, None for the latest; path to continue after)."""
+    if request.token:
+        if request.version not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
+        token = _read_token(request.token)
+        start = prefix + token.start.removeprefix("/").removesuffix("\0")
+        return (token.rv if token.rv > 0 else None), start
+    version = parse_version(request.version)
+    if request.match and not request.version:
+        raise ApiError(
+            422,
+            "Invalid",
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden'
+            " unless resourceVersion is provided",
+        )
+    if version > store.revision:
+        raise future_version(version, store.revision)
+    if request.match == "Exact" and not version:
+        raise ApiError(
+            422,
+            "Invalid",
+            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch "Exact" is'
+            ' forbidden for resourceVersion "0"',
+        )
+    exact = request.match == "Exact" or (not request.match and request.limit and version)
+    return (version if exact else None), None
+
+
+def _past(store: Store, resource: Resource, version: int, request: ListRequest) -> dict[str, Record]:
+    try:
+        return store.snapshot_at(resource.stored_in, version)
+    except Compacted:
+        if not request.token:
+            raise expired(LIST_TOO_OLD) from None
+        inconsistent = _encode_token(_Token("meta.k8s.io/v1", -1, _read_token(request.token).start))
+        raise expired(CONTINUE_TOO_OLD, {"continue": inconsistent}) from None
+
+
+def _token(revision: int, last: str) -> str:
+    return _encode_token(_Token("meta.k8s.io/v1", revision, f"/{last}\0"))
+
+
+def _encode_token(token: _Token) -> str:
+    # Go writes the NUL as \\u0000; so does msgspec.
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
+
+
+def _read_token(text: str) -> _Token:
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        raise bad_request(
+            f"invalid continue token: continue key is not valid: illegal base64 data at input byte {len(text)}"
+        ) from None
+    try:
+        token = msgspec.json.decode(raw, type=_Token)
+    except msgspec.DecodeError:
+        first = raw[:1]
+        shown = first.decode("latin-1") if first.isascii() and first.isalnum() else f"\\x{first.hex()}"
+        why = f"invalid character '{shown}' looking for beginning of value" if first else "unexpected end of JSON input"
+        raise bad_request(f"invalid continue token: continue key is not valid: {why}") from None
+    if token.v != "meta.k8s.io/v1" or not token.start:
+        raise bad_request(
+            "invalid continue token: continue key is not valid: encoded start key empty (version meta.k8s.io/v1)"
+        )
+    return token
+
+
+def in_chunks(page: Page, opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
+    """The encoded list in pieces of about `size_bytes`: the records' own bytes, joined."""
+    pieces: list[bytes] = [opening]
+    weight = len(opening)
+    for position, record in enumerate(page.records):
+        if position:
+            pieces.append(b",")
+        pieces.append(record.body)
+        weight += len(record.body)
+        if weight >= size_bytes:
+            yield b"".join(pieces)
+            pieces, weight = [], 0
+    pieces.append(closing)
+    yield b"".join(pieces)

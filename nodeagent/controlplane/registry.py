@@ -1,0 +1,428 @@
+"""The verbs that change objects, without HTTP: what a request means, in the order Kubernetes does it.
+
+decode → defaults → field ownership → preparation → validation → allocation → one transaction. Writes are optimistic: a
+change states the revision it was computed from, and one that lost a race is computed again unless its client insisted
+on a resourceVersion.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+from nodeagent.controlplane import managed
+from nodeagent.controlplane.documents import Document, copy
+from nodeagent.controlplane.lifecycle import Lifecycle, Plan
+from nodeagent.controlplane.resources import Catalog, Resource
+from nodeagent.controlplane.schema.decoding import TypeMismatch, claims, normalise
+from nodeagent.controlplane.schema.shapes import Struct
+from nodeagent.controlplane.service_addresses import AllocationRefused
+from nodeagent.controlplane.status import (
+    FieldError,
+    already_exists,
+    bad_request,
+    body_too_large,
+    denied,
+    internal_error,
+    modified,
+    not_found,
+    object_invalid,
+    storage_full,
+)
+from nodeagent.controlplane.storage.records import (
+    Change,
+    Precondition,
+    Record,
+    StorageFailed,
+    StorageFull,
+    assemble,
+    draft,
+)
+from nodeagent.controlplane.storage.store import Store
+from nodeagent.controlplane.validation.formats import metadata as check_metadata
+from nodeagent.controlplane.write_rules import (
+    DeleteOptions,
+    apply_conflict,
+    check_identity,
+    check_preconditions,
+    grace_of,
+    is_finished,
+    is_same,
+    only_part,
+    place,
+)
+
+_OBJECT_LIMIT_BYTES: Final = 1536 * 1024
+_RETRIES: Final = 8
+_NAME_LONGEST: Final = 63
+_SUFFIX_LENGTH: Final = 5
+
+
+class Chance(Protocol):
+    """Where names and identities come from."""
+
+    def suffix(self, length: int) -> str:
+        """Random lower-case letters and digits for a generated name."""
+        ...
+
+    def uid(self) -> str:
+        """A new UUID."""
+        ...
+
+
+@dataclass(slots=True)
+class WriteOptions:
+    """How a write is to be done. `warnings` is filled on the way."""
+
+    manager: str = "unknown"
+    dry_run: bool = False
+    validation: str = "Warn"
+    """What becomes of unknown fields: Ignore, Warn or Strict."""
+    force: bool = False
+    repeated: list[str] = field(default_factory=list)
+    """Fields the request gave more than once."""
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The object after the write; `gone`: it was removed rather than marked."""
+
+    record: Record
+    created: bool = False
+    gone: bool = False
+
+
+class Registry:
+    """Changes objects in a store. Every method raises ApiError with the Status a client is to see."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        lifecycles: Mapping[str, Lifecycle],
+        *,
+        chance: Chance,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._lifecycles = lifecycles
+        self._chance = chance
+        self._clock = clock
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Record:
+        """The object as it is."""
+        record = self._store.get(resource.stored_in, resource.path(namespace, name))
+        if record is None:
+            raise not_found(resource.plural, name, resource.group)
+        return record
+
+    async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> Outcome:
+        """Stores a new object."""
+        document = self._accept(resource, given, options)
+        place(resource, document, namespace)
+        if document["metadata"].get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        return await self._create(resource, document, options)
+
+    async def _create(
+        self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool = False
+    ) -> Outcome:
+        lifecycle = self._lifecycle(resource)
+        struct = resource.stored_struct or resource.struct
+        self._check_namespace(resource, document["metadata"])
+        self._identify(resource, document["metadata"])
+        resource.default(document)
+        if not owned:
+            # Whoever creates an object owns what it said, not what the server adds next, nor a status.
+            said = {name: value for name, value in document.items() if not (name == "status" and resource.has_status)}
+            said = normalise(struct, said)
+            managed.track_update(struct, normalise(struct, {}), said, self._manager(resource, options), self._now())
+            document["metadata"] = said["metadata"]
+        lifecycle.prepare_create(document)
+        document = normalise(struct, document)
+        prefix = document["metadata"].get("generateName", "") if not document["metadata"].get("name") else ""
+        for _ in range(_RETRIES):
+            if prefix:
+                base = prefix[: _NAME_LONGEST - _SUFFIX_LENGTH]
+                document["metadata"]["name"] = base + self._chance.suffix(_SUFFIX_LENGTH)
+                resource.default(document)
+            self._check(resource, document, resource.validate(document))
+            try:
+                return await self._write(resource, copy(document), None, options)
+            except Precondition as race:
+                taken = race.change.collection == resource.stored_in
+                if taken and not prefix:
+                    raise already_exists(resource.plural, document["metadata"]["name"], resource.group) from None
+        raise internal_error("no free name or address was found")
+
+    async def update(
+        self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
+    ) -> Outcome:
+        """Replaces an object, or the part of it a subresource is."""
+        document = self._accept(resource, given, options)
+        place(resource, document, namespace)
+        sent = document["metadata"].get("name") or name
+        if sent != name:
+            raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
+        document["metadata"]["name"] = name
+        version, uid = document["metadata"].get("resourceVersion", ""), document["metadata"].get("uid", "")
+        if self._store.get(resource.stored_in, resource.path(namespace, name)) is None:
+            if resource.creates_on_update and not part and not version and not uid:
+                return await self._create(resource, document, options)
+            raise not_found(resource.plural, name, resource.group)
+        return await self._change(resource, namespace, name, lambda _: copy(document), options, part)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Document], Document],
+        options: WriteOptions,
+        part: str = "",
+    ) -> Outcome:
+        """Changes an object by a function from its present form (as clients see it) to the new one."""
+
+        def patched(live: Document) -> Document:
+            document = self._accept(resource, change(resource.from_stored(live)), options)
+            place(resource, document, namespace)
+            if document["metadata"].get("name") != name:
+                raise bad_request("the name of an object cannot be changed by a patch")
+            return document
+
+        self.get(resource, namespace, name)
+        return await self._change(resource, namespace, name, patched, options, part)
+
+    async def apply(
+        self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
+    ) -> Outcome:
+        """Server-side apply: creates the object or brings it to what the configuration says."""
+        configuration = self._accept(resource, given, options, sparse=True)
+        configuration["metadata"] = {**configuration.get("metadata", {}), "name": name}
+        place(resource, configuration, namespace)
+        if configuration["metadata"].get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        struct = resource.stored_struct or resource.struct
+        manager = managed.Manager("Apply", options.manager, resource.group_version, part)
+
+        def applied(live: Document | None) -> Document:
+            try:
+                return managed.apply(struct, live, configuration, manager, self._now(), force=options.force)
+            except managed.ApplyConflict as found:
+                raise apply_conflict(found) from None
+
+        if self._store.get(resource.stored_in, resource.path(namespace, name)) is None:
+            if part:
+                raise not_found(resource.plural, name, resource.group)
+            document = normalise(struct, applied(None))
+            return await self._create(resource, document, options, owned=True)
+        return await self._change(resource, namespace, name, applied, options, part, owned=True)
+
+    async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+        """Removes an object, or marks it when finalizers or a grace period hold it."""
+        for _ in range(_RETRIES):
+            record = self.get(resource, namespace, name)
+            live = record.document()
+            check_preconditions(resource, live, options)
+            marked = self._mark(resource, live, options)
+            try:
+                if marked is None:
+                    return await self._remove(resource, record, live, dry_run=options.dry_run)
+                if marked == live:
+                    return Outcome(record)
+                return await self._write(resource, marked, record, WriteOptions(dry_run=options.dry_run))
+            except Precondition:
+                continue
+        raise modified(resource.plural, name, resource.group)
+
+    def _mark(self, resource: Resource, live: Document, options: DeleteOptions) -> Document | None:
+        """The object as it waits for its end, None when nothing holds it."""
+        meta = live["metadata"]
+        grace = grace_of(resource, live, options)
+        held = meta.get("finalizers") or (resource.plural == "namespaces" and live["spec"].get("finalizers"))
+        if not held and grace == 0:
+            return None
+        already = meta.get("deletionTimestamp")
+        if already and meta.get("deletionGracePeriodSeconds", 0) <= grace:
+            return live
+        marked: Document = copy(live)
+        end = datetime.fromtimestamp(int(self._clock()) + grace, UTC)
+        marked["metadata"]["deletionTimestamp"] = end.strftime("%Y-%m-%dT%H:%M:%SZ")
+        if resource.plural != "namespaces":
+            marked["metadata"]["deletionGracePeriodSeconds"] = grace
+        if resource.plural == "namespaces":
+            marked["status"]["phase"] = "Terminating"
+        return marked
+
+    async def _remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> Outcome:
+        lifecycle = self._lifecycle(resource)
+        plan = lifecycle.plan(None, live)
+        if dry_run:
+            lifecycle.settle(plan)
+            return Outcome(record, gone=True)
+        change = Change(resource.stored_in, record.path, record.revision, None, record.body)
+        try:
+            records = await self._commit([change, *plan.changes])
+        finally:
+            lifecycle.settle(plan)
+        return Outcome(records[0], gone=True)
+
+    async def _change(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Document], Document],
+        options: WriteOptions,
+        part: str,
+        *,
+        owned: bool = False,
+    ) -> Outcome:
+        """Computes the new object from the live one and writes it; again if somebody was faster."""
+        struct = resource.stored_struct or resource.struct
+        lifecycle = self._lifecycle(resource)
+        for _ in range(_RETRIES):
+            record = self.get(resource, namespace, name)
+            live = record.document()
+            document = normalise(struct, change(copy(live)))
+            check_identity(resource, document["metadata"], live["metadata"], record.revision)
+            resource.default(document)
+            if part:
+                document = only_part(document, live, part)
+            else:
+                lifecycle.prepare_update(document, live)
+            document = normalise(struct, document)
+            if not owned:
+                manager = self._manager(resource, options, part)
+                managed.track_update(struct, normalise(struct, live), document, manager, self._now())
+            self._count_generation(resource, document, live)
+            if is_same(document, live):
+                return Outcome(record)
+            check = resource.validate_update
+            errors = check(document, live) if check is not None else resource.validate(document)
+            self._check(resource, document, errors)
+            try:
+                if is_finished(resource, document):
+                    return await self._remove(resource, record, document, dry_run=options.dry_run)
+                return await self._write(resource, document, record, options)
+            except Precondition:
+                continue
+        raise modified(resource.plural, name, resource.group)
+
+    async def _write(
+        self, resource: Resource, document: Document, record: Record | None, options: WriteOptions
+    ) -> Outcome:
+        """One transaction: the object and whatever its kind adds. Raises Precondition when it lost a race."""
+        lifecycle = self._lifecycle(resource)
+        struct = resource.stored_struct or resource.struct
+        live = record.document() if record is not None else None
+        try:
+            plan = lifecycle.plan(document, live)
+        except AllocationRefused as refused:
+            raise object_invalid(resource.kind, document["metadata"]["name"], refused.errors, resource.group) from None
+        document["metadata"]["resourceVersion"] = "0"
+        body = draft(normalise(struct, document))
+        meta = document["metadata"]
+        path = resource.path(meta.get("namespace", ""), meta["name"])
+        try:
+            if len(body) > _OBJECT_LIMIT_BYTES:
+                raise body_too_large(_OBJECT_LIMIT_BYTES)
+            if options.dry_run:
+                return self._pretend(resource, path, body, record)
+            expected = record.revision if record is not None else 0
+            change = Change(resource.stored_in, path, expected, body)
+            records = await self._commit([*plan.changes, change])
+        finally:
+            lifecycle.settle(plan)
+        return Outcome(records[-1], created=record is None)
+
+    def _pretend(self, resource: Resource, path: str, body: bytes, record: Record | None) -> Outcome:
+        if record is None and self._store.get(resource.stored_in, path) is not None:
+            raise already_exists(resource.plural, path.rpartition("/")[2], resource.group)
+        revision = record.revision if record is not None else 0
+        shown = assemble(body, revision) if record is not None else body.replace(b'"resourceVersion":"0",', b"", 1)
+        return Outcome(Record(path, revision, shown), created=record is None)
+
+    async def _commit(self, changes: list[Change]) -> list[Record]:
+        try:
+            return await self._store.commit(changes)
+        except StorageFull:
+            raise storage_full() from None
+        except StorageFailed as error:
+            raise internal_error(f"storage: {error}") from None
+
+    def plan_of(self, resource: Resource, document: Document | None, live: Document | None) -> Plan:
+        """What else a write of this object would have to write. Raises AllocationRefused."""
+        return self._lifecycle(resource).plan(document, live)
+
+    def _lifecycle(self, resource: Resource) -> Lifecycle:
+        return self._lifecycles[resource.stored_in]
+
+    def _accept(self, resource: Resource, given: Document, options: WriteOptions, *, sparse: bool = False) -> Document:
+        """The client's document in stored form; unknown fields are dropped, and reported as asked."""
+        unknown: list[str] = []
+        try:
+            struct: Struct = resource.struct
+            document = claims(struct, given, unknown) if sparse else normalise(struct, given, unknown)
+        except TypeMismatch as mismatch:
+            raise bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {mismatch}'
+            ) from None
+        complaints = [f'unknown field "{path}"' for path in unknown]
+        complaints += [f'duplicate field "{path}"' for path in options.repeated]
+        if complaints and options.validation == "Strict":
+            raise bad_request(
+                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'
+                f" strict decoding error: {', '.join(complaints)}"
+            )
+        if options.validation == "Warn":
+            options.warnings.extend(complaint for complaint in complaints if complaint not in options.warnings)
+        return resource.to_stored(document)
+
+    def _check(self, resource: Resource, document: Document, errors: list[FieldError]) -> None:
+        found = check_metadata(document, resource.name_check, namespaced=resource.namespaced) + errors
+        if found:
+            raise object_invalid(resource.kind, document["metadata"].get("name", ""), found, resource.group)
+
+    def _check_namespace(self, resource: Resource, meta: Document) -> None:
+        if not resource.namespaced:
+            return
+        namespace = meta.get("namespace", "")
+        record = self._store.get("namespaces", namespace)
+        if record is None:
+            raise not_found("namespaces", namespace)
+        ending = record.document()["metadata"].get("deletionTimestamp")
+        if ending:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise denied(resource.plural, meta.get("name", ""), why, resource.group, [cause])
+
+    def _identify(self, resource: Resource, meta: Document) -> None:
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+            meta.pop(name, None)
+        meta["uid"] = self._chance.uid()
+        meta["creationTimestamp"] = self._now()
+        if resource.generation_of:
+            meta["generation"] = 1
+        else:
+            meta.pop("generation", None)
+
+    def _count_generation(self, resource: Resource, document: Document, live: Document) -> None:
+        if not resource.generation_of:
+            return
+        generation = live["metadata"].get("generation", 1)
+        moved = any(document.get(name) != live.get(name) for name in resource.generation_of)
+        labelled = document["metadata"].get("labels") != live["metadata"].get("labels")
+        document["metadata"]["generation"] = generation + (moved or (resource.plural == "endpointslices" and labelled))
+
+    def _manager(self, resource: Resource, options: WriteOptions, part: str = "") -> managed.Manager:
+        return managed.Manager("Update", options.manager, resource.group_version, part)
+
+    def _now(self) -> str:
+        return datetime.fromtimestamp(int(self._clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

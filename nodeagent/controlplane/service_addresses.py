@@ -1,0 +1,269 @@
+"""What a Service needs of addresses and ports, from its spec and the one before: pkg/registry/core/service.
+
+Families follow KEP-563 (dual stack): which ones, and whether a second address is wanted, required or refused.
+"""
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+from nodeagent.controlplane.allocation import Allocator, Reservation, Unavailable
+from nodeagent.controlplane.documents import Document, Json
+from nodeagent.controlplane.status import FieldError, invalid, shown
+
+_HEADLESS = "None"
+
+
+class AllocationRefused(Exception):
+    """The service cannot have what it asks for."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
+
+
+def carry_over(new: Document, old: Document) -> None:
+    """Before validating an update: keeps allocated values the client left out, drops those its new type has no use for."""
+    spec, before = new["spec"], old["spec"]
+    if spec.get("type") == "ExternalName":
+        if before.get("type") != "ExternalName":
+            for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+                if spec.get(name) == before.get(name):
+                    spec.pop(name, None)
+    elif before.get("type") != "ExternalName":
+        _keep_cluster_ip(spec, before)
+    if needs_node_ports(spec) and needs_node_ports(before):
+        _keep_node_ports(spec, before)
+    if _needs_health_check(spec) and _needs_health_check(before) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
+    _drop_useless(spec, before)
+    sync_first_address(spec, before)
+
+
+def sync_first_address(spec: Document, before: Document | None = None) -> None:
+    """`clusterIP` and the first of `clusterIPs` are one value; whichever the client changed wins."""
+    first, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    old_first = (before or {}).get("clusterIP", "")
+    if first and not addresses:
+        spec["clusterIPs"] = [first]
+    elif addresses and not first and before is None:
+        spec["clusterIP"] = addresses[0]
+    elif before is not None and first != old_first and addresses == (before.get("clusterIPs") or []):
+        if first:
+            spec["clusterIPs"] = [first]
+        else:
+            spec.pop("clusterIPs", None)
+
+
+def _keep_cluster_ip(spec: Document, before: Document) -> None:
+    if before.get("clusterIP") and not spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIP"] = before["clusterIP"]
+        spec["clusterIPs"] = list(before["clusterIPs"])
+    elif spec.get("clusterIPs") and not spec.get("clusterIP"):
+        spec["clusterIP"] = spec["clusterIPs"][0]
+    for name in ("ipFamilies", "ipFamilyPolicy"):
+        if not spec.get(name) and before.get(name):
+            spec[name] = before[name]
+
+
+def _keep_node_ports(spec: Document, before: Document) -> None:
+    old = {(port["protocol"], port["port"]): port.get("nodePort", 0) for port in before.get("ports") or []}
+    used = {(port["protocol"], port.get("nodePort")) for port in spec.get("ports") or []}
+    for port in spec.get("ports") or []:
+        kept = old.get((port["protocol"], port["port"]), 0)
+        if not port.get("nodePort") and kept and (port["protocol"], kept) not in used:
+            port["nodePort"] = kept
+
+
+def _drop_useless(spec: Document, before: Document) -> None:
+    """dropTypeDependentFields: a value that came with the old type goes with it, unless the client changed it."""
+    if needs_node_ports(before) and not needs_node_ports(spec):
+        old = {(port["protocol"], port["port"]): port.get("nodePort") for port in before.get("ports") or []}
+        for port in spec.get("ports") or []:
+            if port.get("nodePort") == old.get((port["protocol"], port["port"])):
+                port.pop("nodePort", None)
+    outside = spec.get("type") in ("NodePort", "LoadBalancer") or bool(spec.get("externalIPs"))
+    uses = {
+        "healthCheckNodePort": _needs_health_check(spec),
+        "externalTrafficPolicy": outside,
+        "allocateLoadBalancerNodePorts": spec.get("type") == "LoadBalancer",
+        "loadBalancerClass": spec.get("type") == "LoadBalancer",
+        "internalTrafficPolicy": spec.get("type") != "ExternalName",
+        "externalName": spec.get("type") == "ExternalName",
+    }
+    for name, used in uses.items():
+        if not used and name in spec and spec[name] == before.get(name):
+            del spec[name]
+
+
+def needs_node_ports(spec: Document) -> bool:
+    """The type has node ports (a load balancer may decline them)."""
+    if spec.get("type") == "NodePort":
+        return True
+    return bool(spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False)
+
+
+def _needs_health_check(spec: Document) -> bool:
+    return bool(spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local")
+
+
+def addresses_of(service: Document | None) -> set[str]:
+    """The cluster addresses a service holds."""
+    if service is None or service["spec"].get("type") == "ExternalName":
+        return set()
+    return {address for address in service["spec"].get("clusterIPs") or [] if address != _HEADLESS}
+
+
+def node_ports_of(service: Document | None) -> set[int]:
+    """The node ports a service holds, its health check port among them."""
+    if service is None:
+        return set()
+    spec = service["spec"]
+    ports = {int(port["nodePort"]) for port in spec.get("ports") or [] if port.get("nodePort")}
+    if spec.get("healthCheckNodePort"):
+        ports.add(int(spec["healthCheckNodePort"]))
+    return ports
+
+
+def allocate(allocator: Allocator, service: Document | None, old: Document | None) -> Reservation:
+    """Completes `service` with addresses and ports and returns what that takes; None is a service that goes away.
+
+    Raises AllocationRefused; nothing stays reserved then.
+    """
+    reservation = Reservation()
+    try:
+        if service is not None:
+            sync_first_address(service["spec"])
+            _choose_families(allocator, service["spec"])
+            _choose_addresses(allocator, reservation, service, addresses_of(old))
+            _choose_ports(allocator, reservation, service, node_ports_of(old))
+    except AllocationRefused:
+        allocator.release(reservation)
+        raise
+    for address in sorted(addresses_of(old) - addresses_of(service)):
+        allocator.give_back_address(reservation, address)
+    for port in sorted(node_ports_of(old) - node_ports_of(service)):
+        allocator.give_back_port(reservation, port)
+    return reservation
+
+
+def _refuse(field: str, value: Json, detail: str) -> AllocationRefused:
+    return AllocationRefused([invalid(field, value, detail)])
+
+
+def _choose_families(allocator: Allocator, spec: Document) -> None:
+    if spec.get("type") == "ExternalName":
+        return
+    configured = [found.family for found in allocator.ranges]
+    addresses = [address for address in spec.get("clusterIPs") or [] if address != _HEADLESS]
+    families = list(spec.get("ipFamilies") or [])
+    policy = spec.get("ipFamilyPolicy")
+    headless_by_hand = spec.get("clusterIP") == _HEADLESS and not spec.get("selector")
+    if policy is None:
+        if len(addresses) == 2 or len(families) == 2:
+            what = "cluster IPs" if len(addresses) == 2 else "IP families"
+            why = f"must be RequireDualStack or PreferDualStack when multiple {what} are specified"
+            raise _refuse("spec.ipFamilyPolicy", None, why)
+        policy = "RequireDualStack" if headless_by_hand and not families else "SingleStack"
+    families = _complete(families, addresses, configured)
+    _check_families(families, configured, policy, headless_by_hand=headless_by_hand)
+    if policy == "SingleStack":
+        if len(families) == 2 and len(addresses) < 2 and len(spec.get("ipFamilies") or []) < 2:
+            families = families[:1]
+        spec["clusterIPs"] = (spec.get("clusterIPs") or [])[:1]
+        families = families[:1]
+    elif len(families) == 1 and (len(configured) == 2 or headless_by_hand):
+        families.append("IPv6" if families[0] == "IPv4" else "IPv4")
+    spec["ipFamilyPolicy"] = policy
+    spec["ipFamilies"] = families
+
+
+def _complete(families: list[str], addresses: list[str], configured: list[str]) -> list[str]:
+    for position, address in enumerate(addresses):
+        family = f"IPv{ip_address(address).version}"
+        if position >= len(families):
+            families.append(family)
+        elif families[position] != family:
+            why = f"expected an {families[position]} value as indicated by `ipFamilies[{position}]`"
+            raise _refuse(f"spec.clusterIPs[{position}]", address, why)
+    return families or configured[:1]
+
+
+def _check_families(families: Iterable[str], configured: list[str], policy: str, *, headless_by_hand: bool) -> None:
+    if headless_by_hand:
+        return
+    for position, family in enumerate(families):
+        if family not in configured:
+            raise _refuse(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
+    if policy == "RequireDualStack" and len(configured) < 2:
+        raise _refuse("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services")
+
+
+def _choose_addresses(allocator: Allocator, reservation: Reservation, service: Document, held: set[str]) -> None:
+    spec, meta = service["spec"], service["metadata"]
+    if spec.get("type") == "ExternalName":
+        return
+    if spec.get("clusterIP") == _HEADLESS:
+        spec["clusterIPs"] = [_HEADLESS]
+        return
+    asked: list[str] = list(spec.get("clusterIPs") or [])
+    chosen: list[str] = []
+    for position, family in enumerate(spec["ipFamilies"]):
+        wanted = asked[position] if position < len(asked) else ""
+        try:
+            if wanted:
+                wanted = str(ip_address(wanted))
+                if wanted not in held:
+                    allocator.take_address(reservation, wanted, meta["namespace"], meta["name"])
+            else:
+                wanted = allocator.pick_address(reservation, family, meta["namespace"], meta["name"])
+        except Unavailable as error:
+            why = f"failed to allocate IP {wanted}: {error}" if wanted else f"failed to allocate a cluster IP: {error}"
+            raise _refuse("spec.clusterIPs", asked, why) from None
+        chosen.append(wanted)
+    spec["clusterIPs"] = chosen
+    spec["clusterIP"] = chosen[0]
+
+
+def _choose_ports(allocator: Allocator, reservation: Reservation, service: Document, held: set[int]) -> None:
+    spec = service["spec"]
+    holder = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
+    wants_picks = needs_node_ports(spec)
+    picked: dict[int, tuple[str, int]] = {}
+    for position, port in enumerate(spec.get("ports") or []):
+        field = f"spec.ports[{position}].nodePort"
+        asked = port.get("nodePort", 0)
+        if asked:
+            _take(allocator, reservation, asked, held, holder, field)
+        elif wants_picks:
+            # One number serves a port on several protocols, as DNS on TCP and UDP.
+            shared = picked.get(port["port"])
+            if shared is not None and shared[0] != port["protocol"]:
+                port["nodePort"] = shared[1]
+            else:
+                port["nodePort"] = _pick(allocator, reservation, holder, field)
+        if port.get("nodePort"):
+            picked.setdefault(port["port"], (port["protocol"], port["nodePort"]))
+    if _needs_health_check(spec):
+        asked = spec.get("healthCheckNodePort", 0)
+        field = "spec.healthCheckNodePort"
+        if asked:
+            _take(allocator, reservation, asked, held, holder, field)
+        else:
+            spec["healthCheckNodePort"] = _pick(allocator, reservation, holder, field)
+
+
+def _take(allocator: Allocator, reservation: Reservation, port: int, held: set[int], holder: str, field: str) -> None:
+    if port in held:
+        return
+    try:
+        allocator.take_port(reservation, port, holder)
+    except Unavailable as error:
+        raise _refuse(field, port, str(error)) from None
+
+
+def _pick(allocator: Allocator, reservation: Reservation, holder: str, field: str) -> int:
+    try:
+        return allocator.pick_port(reservation, holder)
+    except Unavailable as error:
+        why = f"failed to allocate a nodePort: {error}"
+        raise AllocationRefused([FieldError("InternalError", field, f"Internal error: {shown(why)}")]) from None

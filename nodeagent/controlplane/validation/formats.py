@@ -1,0 +1,277 @@
+"""Formats of single values: names, labels, addresses, ports. Each check returns the complaints, none when it is fine."""
+
+import re
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TypeAlias
+
+from nodeagent.controlplane.documents import Document, Json
+from nodeagent.controlplane.status import FieldError, invalid, required, too_long
+
+Check: TypeAlias = Callable[[str], list[str]]
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE = f"({_QUALIFIED})?"
+_ENV_KEY = r"[-._a-zA-Z0-9]+"
+PORT_RANGE = "must be between 1 and 65535, inclusive"
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+
+
+def _longer(limit: int) -> str:
+    return f"must be no more than {limit} bytes"
+
+
+def _explain(text: str, pattern: str, *examples: str) -> str:
+    shown = ""
+    for position, example in enumerate(examples):
+        if position == 0:
+            shown = f"(e.g. '{example}'"
+        else:
+            shown += f",  or '{example}'" if position == len(examples) - 1 else f", '{example}'"
+    return f"{text} {shown}, regex used for validation is '{pattern}')"
+
+
+def dns_label(value: str) -> list[str]:
+    """RFC 1123 label."""
+    return _format(
+        value,
+        63,
+        _LABEL,
+        _explain(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and"
+            " end with an alphanumeric character",
+            _LABEL,
+            "my-name",
+            "123-abc",
+        ),
+    )
+
+
+def dns_label_1035(value: str) -> list[str]:
+    """RFC 1035 label: must begin with a letter."""
+    return _format(
+        value,
+        63,
+        _LABEL_1035,
+        _explain(
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic"
+            " character, and end with an alphanumeric character",
+            _LABEL_1035,
+            "my-name",
+            "abc-123",
+        ),
+    )
+
+
+def dns_subdomain(value: str) -> list[str]:
+    """RFC 1123 subdomain: labels joined by dots."""
+    return _format(
+        value,
+        253,
+        _SUBDOMAIN,
+        _explain(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must"
+            " start and end with an alphanumeric character",
+            _SUBDOMAIN,
+            "example.com",
+        ),
+    )
+
+
+def _format(value: str, limit: int, pattern: str, explanation: str) -> list[str]:
+    complaints = [_longer(limit)] if len(value) > limit else []
+    if not re.fullmatch(pattern, value):
+        complaints.append(explanation)
+    return complaints
+
+
+def qualified_name(value: str) -> list[str]:
+    """`prefix/name`, as keys of labels and annotations."""
+    text = _explain(
+        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
+        " alphanumeric character",
+        _QUALIFIED,
+        "MyName",
+        "my.name",
+        "123-abc",
+    )
+    complaints: list[str] = []
+    prefix, slash, name = value.rpartition("/")
+    if slash and not prefix:
+        complaints.append("prefix part must be non-empty")
+    elif slash:
+        complaints.extend(f"prefix part {complaint}" for complaint in dns_subdomain(prefix))
+    if not name:
+        complaints.append("name part must be non-empty")
+    elif len(name) > 63:
+        complaints.append("name part must be no more than 63 bytes")
+    if not re.fullmatch(_QUALIFIED, name):
+        complaints.append(text)
+    return complaints
+
+
+def label_value(value: str) -> list[str]:
+    """The value of a label; may be empty."""
+    complaints = [_longer(63)] if len(value) > 63 else []
+    if not re.fullmatch(_LABEL_VALUE, value):
+        complaints.append(
+            _explain(
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must"
+                " start and end with an alphanumeric character",
+                _LABEL_VALUE,
+                "MyValue",
+                "my_value",
+                "12345",
+            )
+        )
+    return complaints
+
+
+def data_key(value: str) -> list[str]:
+    """A key of a ConfigMap's or Secret's data."""
+    return _format(
+        value,
+        253,
+        _ENV_KEY,
+        _explain(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+            _ENV_KEY,
+            "key.name",
+            "KEY_NAME",
+            "key-name",
+        ),
+    )
+
+
+def port_name(value: str) -> list[str]:
+    """IANA service name: at most 15 characters with a letter."""
+    complaints = ["must be no more than 15 characters"] if len(value) > 15 else []
+    if not re.fullmatch("[-a-z0-9]+", value):
+        complaints.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", value):
+        complaints.append("must contain at least one letter (a-z)")
+    if "--" in value:
+        complaints.append("must not contain consecutive hyphens")
+    if value and "-" in (value[0], value[-1]):
+        complaints.append("must not begin or end with a hyphen")
+    return complaints
+
+
+def port_number(value: int) -> list[str]:
+    """1 to 65535."""
+    return [] if 1 <= value <= 65535 else [PORT_RANGE]
+
+
+def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
+    """An address without zone, or None."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return None if isinstance(address, IPv6Address) and address.scope_id else address
+
+
+def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
+    """A network, or None; host bits are allowed and cleared."""
+    if "/" not in text:
+        return None
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def special_address(text: str, field: str) -> list[FieldError]:
+    """Endpoints may not be unspecified, loopback or link-local: they would capture the node's own traffic."""
+    address = parse_ip(text)
+    if address is None:
+        return []
+    found = []
+    if address.is_unspecified:
+        found.append(f"may not be unspecified ({address})")
+    if address.is_loopback:
+        found.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    if address.is_link_local:
+        found.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    if address.is_multicast and _is_link_local_multicast(address):
+        found.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return [invalid(field, text, why) for why in found]
+
+
+def _is_link_local_multicast(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return address in IPv4Network("224.0.0.0/24")
+    return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02
+
+
+def checked(field: str, value: Json, complaints: Iterable[str]) -> list[FieldError]:
+    """The complaints as errors of a field."""
+    return [invalid(field, value, complaint) for complaint in complaints]
+
+
+def metadata(document: Document, name_check: Check, *, namespaced: bool) -> list[FieldError]:
+    """The errors of metadata that all kinds share."""
+    meta = document["metadata"]
+    errors: list[FieldError] = []
+    prefix, name = meta.get("generateName", ""), meta.get("name", "")
+    if prefix:
+        # A generated name ends in five random characters, so the prefix is checked without its trailing hyphen.
+        errors += checked("metadata.generateName", prefix, name_check(f"{prefix.rstrip('-')}a" if prefix else ""))
+    if not name:
+        errors.append(required("metadata.name", "name or generateName is required"))
+    else:
+        errors += checked("metadata.name", name, name_check(name))
+    if namespaced and not meta.get("namespace"):
+        errors.append(required("metadata.namespace"))
+    errors += labels(meta.get("labels") or {}, "metadata.labels")
+    errors += annotations(meta.get("annotations") or {}, "metadata.annotations")
+    errors += owners(meta.get("ownerReferences") or [])
+    for finalizer in meta.get("finalizers") or []:
+        errors += checked("metadata.finalizers", finalizer, qualified_name(finalizer))
+    return errors
+
+
+def labels(found: dict[str, str], field: str) -> list[FieldError]:
+    """Keys and values of labels or of an equality selector."""
+    errors: list[FieldError] = []
+    for key, value in found.items():
+        errors += checked(field, key, qualified_name(key))
+        errors += checked(field, value, label_value(value))
+    return errors
+
+
+_ANNOTATIONS_LIMIT = 256 * 1024
+
+
+def annotations(found: dict[str, str], field: str) -> list[FieldError]:
+    """Keys, and the size of all of it."""
+    errors: list[FieldError] = []
+    for key in found:
+        errors += checked(field, key, qualified_name(key.lower()))
+    if sum(len(key) + len(value) for key, value in found.items()) > _ANNOTATIONS_LIMIT:
+        errors.append(too_long(field, _ANNOTATIONS_LIMIT))
+    return errors
+
+
+def owners(found: list[Document]) -> list[FieldError]:
+    """Owner references: complete, and one controller at most."""
+    errors: list[FieldError] = []
+    for index, owner in enumerate(found):
+        errors.extend(
+            invalid(f"metadata.ownerReferences[{index}].{key}", "", "must not be empty")
+            for key in ("apiVersion", "kind", "name", "uid")
+            if not owner.get(key)
+        )
+    controllers = [owner for owner in found if owner.get("controller")]
+    if len(controllers) > 1:
+        why = "Only one reference can have Controller set to true"
+        errors.append(invalid("metadata.ownerReferences", found, why))
+    return errors
+
+
+def unchanged(field: str, old: Json, new: Json) -> list[FieldError]:
+    """The field may not change."""
+    return [] if old == new else [invalid(field, new, "field is immutable")]
