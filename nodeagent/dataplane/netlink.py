@@ -113,8 +113,7 @@ def messages(datagram: memoryview) -> Iterator[tuple[int, int, int, memoryview]]
 class NetlinkSocket:
     """A blocking netlink socket of one protocol (``NETLINK_ROUTE``, …). Not for use by two threads at a time."""
 
-    def __init__(self, protocol: int, *, receive_buffer: int | None = None) -> None:
-        """`receive_buffer`: bytes asked for SO_RCVBUF, beyond the system's limit where the process may."""
+    def __init__(self, protocol: int) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
         self._sequence = 0
         self._buffer = bytearray(_RECEIVE_BYTES)
@@ -124,8 +123,6 @@ class NetlinkSocket:
                 self._socket.setsockopt(_SOL_NETLINK, option, 1)
             except OSError:  # an older kernel: errors are longer, dumps unfiltered; both are understood
                 continue
-        if receive_buffer is not None:
-            grow_receive_buffer(self._socket, receive_buffer)
 
     def __enter__(self) -> Self:
         return self
@@ -231,15 +228,6 @@ class NetlinkSocket:
     def _receive(self) -> memoryview:
         size = self._socket.recv_into(self._buffer)
         return self._view[:size]
-
-
-def grow_receive_buffer(netlink: socket.socket, size: int) -> None:
-    """Asks for a receive buffer of `size` bytes; without CAP_NET_ADMIN the system's limit applies."""
-    force = 33  # SO_RCVBUFFORCE, asm-generic/socket.h; the socket module has no name for it
-    try:
-        netlink.setsockopt(socket.SOL_SOCKET, force, size)
-    except PermissionError:
-        netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size)
 
 
 def _error_text(code: int, flags: int, body: memoryview) -> str:

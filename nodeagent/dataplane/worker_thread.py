@@ -7,15 +7,18 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def in_thread(work: Callable[[], T]) -> T:
+async def in_thread(work: Callable[[], T], *, hurry: Callable[[], None] | None = None) -> T:
     """Runs `work` in a worker thread. A cancelled caller gets its CancelledError only after `work` has ended.
 
-    So no write to the kernel goes on behind the back of a task that is gone.
+    So no write to the kernel goes on behind the back of a task that is gone. `hurry` is called on cancellation and
+    may tell long work to stop early.
     """
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
+        if hurry is not None:
+            hurry()
         await asyncio.wait({running})
         running.exception()  # looked at, so that asyncio does not report it as lost
         raise

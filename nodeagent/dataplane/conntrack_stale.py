@@ -1,0 +1,167 @@
+"""Which tracked UDP flows must go: those whose answers would come from something that no longer serves.
+
+Pure. A UDP client that keeps its port keeps its conntrack entry, and so its endpoint, for as long as it sends: without
+this, clients stay on an endpoint that is gone, or, having sent before there was one, on the service address itself
+(kubernetes/kubernetes #125467, #139628, #141371). What stays: flows to any endpoint that still serves, whatever
+traffic policy or topology say now; and everything that is not a UDP flow to a place of a service.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from nodeagent.model.addresses import Family, pack_address
+from nodeagent.model.frontend import UdpPort
+from nodeagent.model.names import ServicePortName
+
+Serving = frozenset[tuple[bytes, int]]
+"""(packed address, port) of endpoints."""
+
+
+class Flow(NamedTuple):
+    """A tracked UDP flow of one family.
+
+    destination, port: where the client sent to. reply_source, reply_port: where answers come from, which is the
+    endpoint, or the destination itself when nothing was translated. Addresses are packed.
+    message: the attributes the kernel described it with; by them it is deleted.
+    """
+
+    destination: bytes
+    port: int
+    reply_source: bytes
+    reply_port: int
+    message: memoryview
+
+
+class Place(NamedTuple):
+    """Where a UDP service port is reached: packed address and port; address None: a node port."""
+
+    family: Family
+    address: bytes | None
+    port: int
+
+
+class Targets(NamedTuple):
+    """The places of one family to look at, and who serves each now.
+
+    addressed: by packed address and port. node_ports: by port, at `local` (packed) addresses of the node only.
+    """
+
+    addressed: Mapping[tuple[bytes, int], Serving]
+    node_ports: Mapping[int, Serving]
+    local: frozenset[bytes]
+
+    @property
+    def places(self) -> int:
+        """How many there are."""
+        return len(self.addressed) + len(self.node_ports)
+
+    def is_stale(self, flow: Flow) -> bool:
+        """Whether `flow` goes to one of the places, but not to who serves it. An address wins over a node port."""
+        serving = self.addressed.get((flow.destination, flow.port))
+        if serving is None and flow.destination in self.local:
+            serving = self.node_ports.get(flow.port)
+        return serving is not None and (flow.reply_source, flow.reply_port) not in serving
+
+
+def stale_flows(
+    udp_ports: Collection[UdpPort], local_addresses: Collection[str], family: Family, flows: Iterable[Flow]
+) -> Iterator[Flow]:
+    """Those of `flows` that must be deleted, given the service ports that changed.
+
+    A service port that was deleted or lost its last endpoint is one that nobody serves. Where several claim the same
+    place (one was deleted, its successor took the address), what any of them serves stays.
+    """
+    ledger = UdpLedger()
+    for udp_port in udp_ports:
+        ledger.note(udp_port)
+    targets = targets_for(ledger.changed, ledger, family, local_addresses)
+    return (flow for flow in flows if targets.is_stale(flow))
+
+
+class UdpLedger:
+    """Who serves which place, and which places changed. Remembers, so that nobody needs to say what was before."""
+
+    def __init__(self) -> None:
+        self._ports: dict[tuple[ServicePortName, Family], UdpPort] = {}
+        self._serving: dict[Place, dict[ServicePortName, Serving]] = {}
+        self._changed: set[Place] = set()
+
+    @property
+    def changed(self) -> frozenset[Place]:
+        """Places whose flows have to be looked at."""
+        return frozenset(self._changed)
+
+    def note(self, udp_port: UdpPort) -> None:
+        """The state of a service port now. Without endpoints, and so also when deleted: nobody serves its places.
+
+        Nothing changes when it is what was noted before. Places it no longer has need not be named.
+        """
+        key = (udp_port.service_port, udp_port.family)
+        before = self._ports.get(key)
+        if before == udp_port:
+            return
+        if before is not None:
+            for place in _places(before):
+                self._changed.add(place)
+                self._withdraw(place, udp_port.service_port)
+        self._changed.update(_places(udp_port))
+        if not udp_port.serving:
+            self._ports.pop(key, None)
+            return
+        self._ports[key] = udp_port
+        serving = frozenset((pack_address(address), port) for address, port in udp_port.serving)
+        for place in _places(udp_port):
+            self._serving.setdefault(place, {})[udp_port.service_port] = serving
+
+    @property
+    def served(self) -> Collection[Place]:
+        """Every place that somebody serves."""
+        return self._serving.keys()
+
+    def take_changed(self) -> frozenset[Place]:
+        """The changed places, from now on no longer counted as changed."""
+        taken, self._changed = frozenset(self._changed), set()
+        return taken
+
+    def put_back(self, places: Collection[Place]) -> None:
+        """They could not be dealt with: they are changed still."""
+        self._changed.update(places)
+
+    def serving(self, place: Place) -> Serving:
+        """All endpoints that any owner of the place has."""
+        return frozenset().union(*self._serving.get(place, {}).values())
+
+    def _withdraw(self, place: Place, service_port: ServicePortName) -> None:
+        owners = self._serving.get(place, {})
+        owners.pop(service_port, None)
+        if not owners:
+            self._serving.pop(place, None)
+
+
+def targets_for(
+    places: Collection[Place], ledger: UdpLedger, family: Family, local_addresses: Collection[str]
+) -> Targets:
+    """What to look for among the flows of a family.
+
+    A node port brings along the places at the node's own addresses with its port: they win over it.
+    """
+    packed = map(pack_address, local_addresses)
+    local = frozenset(address for address in packed if len(address) == family.address_length)
+    addressed: dict[tuple[bytes, int], Serving] = {}
+    node_ports: dict[int, Serving] = {}
+    for place in places:
+        if place.family is family and place.address is None:
+            node_ports[place.port] = ledger.serving(place)
+        elif place.family is family and place.address is not None:
+            addressed[place.address, place.port] = ledger.serving(place)
+    for place in ledger.served if node_ports else ():
+        if place.address in local and place.port in node_ports:
+            addressed[place.address, place.port] = ledger.serving(place)
+    return Targets(addressed, node_ports, local)
+
+
+def _places(udp_port: UdpPort) -> list[Place]:
+    places = [Place(udp_port.family, pack_address(address), udp_port.port) for address in udp_port.addresses]
+    if udp_port.node_port:
+        places.append(Place(udp_port.family, None, udp_port.node_port))
+    return places

@@ -1,0 +1,304 @@
+"""The cleaner against the kernel's connection tracker, each test in a network namespace of its own."""
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
+
+from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
+from nodeagent.dataplane.netlink import NLM_F_CREATE, NLM_F_EXCL, NetlinkSocket, Request, attribute, nested
+from nodeagent.model.addresses import Family, pack_address
+from nodeagent.model.addresses import Protocol as Transport
+from nodeagent.model.frontend import UdpPort
+from nodeagent.model.names import ObjectKey, ServicePortName
+
+pytestmark = pytest.mark.kernel
+
+T = TypeVar("T")
+
+NODE = "192.0.2.1"
+VIP, VIP6 = "10.96.0.1", "fd00:96::1"
+POD, GONE = ("10.244.0.5", 5353), ("10.244.0.6", 5353)
+POD6, GONE6 = ("fd00:244::5", 5353), ("fd00:244::6", 5353)
+
+
+class Namespace(Protocol):
+    """The fixture of conftest.py."""
+
+    def run(self, work: Callable[[], T]) -> T: ...
+
+    def shell(self, command: str) -> str: ...
+
+
+class Notebook:
+    """A listener that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.reports: list[CleaningReport] = []
+
+    def conntrack_cleaned(self, report: CleaningReport) -> None:
+        self.reports.append(report)
+
+
+def udp_port(
+    *addresses: str,
+    name: str = "dns",
+    node_port: int = 0,
+    serving: tuple[tuple[str, int], ...] = (POD,),
+    family: Family = Family.IPV4,
+) -> UdpPort:
+    service_port = ServicePortName(ObjectKey("default", name), "", Transport.UDP)
+    return UdpPort(service_port, family, addresses, 53, node_port, frozenset(serving))
+
+
+def track(client: tuple[str, int], to: tuple[str, int], answered_by: tuple[str, int], *, protocol: int = 17) -> Request:
+    """The message that makes the kernel track a flow (IPCTNL_MSG_CT_NEW)."""
+    first = 3 if ":" in client[0] else 1
+
+    def direction(kind: int, source: tuple[str, int], destination: tuple[str, int]) -> bytes:
+        addresses = [attribute(first, pack_address(source[0])), attribute(first + 1, pack_address(destination[0]))]
+        ports = [attribute(2, struct.pack(">H", source[1])), attribute(3, struct.pack(">H", destination[1]))]
+        return nested(kind, nested(1, *addresses), nested(2, attribute(1, bytes([protocol])), *ports))
+
+    family = socket.AF_INET6 if first == 3 else socket.AF_INET
+    confirmed_and_answered = attribute(3, struct.pack(">I", 0xA))
+    body = struct.pack(">BBH", family, 0, 0) + direction(1, client, to) + direction(2, answered_by, client)
+    body += confirmed_and_answered + attribute(7, struct.pack(">I", 3600))
+    if protocol == socket.IPPROTO_TCP:
+        body += nested(4, nested(1, attribute(1, b"\x03")))
+    return Request(1 << 8, NLM_F_CREATE | NLM_F_EXCL, body)
+
+
+def given_flows(namespace: Namespace, flows: Iterator[Request] | list[Request]) -> None:
+    def insert() -> None:
+        with NetlinkSocket(12) as netlink:
+            assert netlink.perform(flows) == []
+
+    namespace.run(insert)
+
+
+def tracked(namespace: Namespace, family: str = "ipv4") -> set[tuple[str, str, int]]:
+    """(protocol, original destination, client port) of all flows, as the conntrack tool lists them."""
+    found = set()
+    for line in namespace.shell(f"conntrack -L -f {family} 2>/dev/null").splitlines():
+        words = line.split()
+        fields = [word.split("=", 1) for word in words if "=" in word]
+        destination = next(value for key, value in fields if key == "dst")
+        found.add((words[0], destination, int(next(value for key, value in fields if key == "sport"))))
+    return found
+
+
+def clean(namespace: Namespace, *ports: UdpPort, local: tuple[str, ...] = (NODE,)) -> list[CleaningReport]:
+    async def one_pass() -> list[CleaningReport]:
+        cleaner = ConntrackCleaner(lambda: local, Notebook())
+        cleaner.submit(ports)
+        return await cleaner.clean()
+
+    return namespace.run(lambda: asyncio.run(one_pass()))
+
+
+def other_services(count: int) -> list[UdpPort]:
+    return [udp_port(f"10.97.{n >> 8}.{n & 255}", name=f"other-{n}") for n in range(count)]
+
+
+@pytest.mark.parametrize("others", [pytest.param(0, id="one place, selected"), pytest.param(50, id="many places")])
+def test_exactly_the_stale_flows_are_deleted(namespace: Namespace, others: int) -> None:
+    given_flows(
+        namespace,
+        [
+            track(("10.0.0.1", 1), (VIP, 53), POD),
+            track(("10.0.0.1", 2), (VIP, 53), GONE),
+            track(("10.0.0.1", 3), (VIP, 53), (VIP, 53)),
+            track(("10.0.0.1", 4), (VIP, 54), GONE),
+            track(("10.0.0.1", 5), ("10.96.0.2", 53), GONE),
+            track(("10.0.0.1", 6), (VIP, 53), GONE, protocol=socket.IPPROTO_TCP),
+        ],
+    )
+
+    [report] = clean(namespace, udp_port(VIP), *other_services(others))
+
+    assert {port for _, _, port in tracked(namespace)} == {1, 4, 5, 6}
+    assert (report.deleted, report.gone, report.failed, report.error) == (2, 0, 0, "")
+    assert report.complete
+
+
+def test_the_kernel_returns_only_what_was_asked_for(namespace: Namespace) -> None:
+    given_flows(namespace, [track(("10.0.0.1", n), (f"10.96.0.{n}", 53), POD) for n in range(1, 100)])
+
+    [report] = clean(namespace, udp_port(VIP, "10.96.0.2"))
+
+    assert report.seen == 2
+
+
+def test_ipv6_flows_are_deleted_likewise(namespace: Namespace) -> None:
+    given_flows(
+        namespace,
+        [
+            track(("fd00::1", 1), (VIP6, 53), POD6),
+            track(("fd00::1", 2), (VIP6, 53), GONE6),
+            track(("fd00::1", 3), ("fd00:96::2", 53), GONE6),
+        ],
+    )
+
+    clean(namespace, udp_port(VIP6, serving=(POD6,), family=Family.IPV6))
+
+    assert {port for _, _, port in tracked(namespace, "ipv6")} == {1, 3}
+
+
+@pytest.mark.parametrize(
+    "port",
+    [
+        pytest.param(udp_port(VIP, serving=()), id="it lost its last endpoint"),
+        pytest.param(udp_port(VIP, name="deleted", serving=()), id="it was deleted"),
+    ],
+)
+def test_a_service_that_nobody_serves_keeps_no_flow(namespace: Namespace, port: UdpPort) -> None:
+    given_flows(namespace, [track(("10.0.0.1", n), (VIP, 53), POD) for n in range(1, 6)])
+
+    clean(namespace, port)
+
+    assert tracked(namespace) == set()
+
+
+def test_a_node_port_is_cleaned_at_the_nodes_addresses_only(namespace: Namespace) -> None:
+    given_flows(
+        namespace,
+        [
+            track(("10.0.0.1", 1), (NODE, 30053), GONE),
+            track(("10.0.0.1", 2), (NODE, 30053), POD),
+            track(("10.0.0.1", 3), ("198.51.100.1", 30053), ("198.51.100.1", 30053)),
+        ],
+    )
+
+    clean(namespace, udp_port(node_port=30053))
+
+    assert {port for _, _, port in tracked(namespace)} == {2, 3}
+
+
+def test_flows_in_a_zone_belong_to_somebody_else(namespace: Namespace) -> None:
+    namespace.shell(
+        f"conntrack -I -p udp -s 10.0.0.1 -d {VIP} --sport 1 --dport 53 -r {GONE[0]} -q 10.0.0.1"
+        f" --reply-port-src 5353 --reply-port-dst 1 -t 100 -w 7"
+    )
+
+    clean(namespace, udp_port(VIP))
+
+    assert len(tracked(namespace)) == 1
+
+
+def test_a_client_that_sent_before_there_was_a_rule_reaches_the_endpoint_afterwards(namespace: Namespace) -> None:
+    """Real packets: the socket's flow sticks to the untranslated service address until the entry is deleted."""
+    namespace.shell(
+        f"ip link add eth0 type bridge; ip addr add {NODE}/24 dev eth0; ip link set eth0 up; ip route add {VIP} dev eth0;"
+        f"nft add table ip t; nft 'add chain ip t out {{ type nat hook output priority -100; }}';"
+        f"nft 'add chain ip t see {{ type filter hook output priority 0; }}; add rule ip t see ct state new'"
+    )
+    rule = f"nft add rule ip t out ip daddr {VIP} udp dport 53 dnat to {NODE}:5353"
+
+    async def story() -> tuple[bool, bool]:
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as endpoint,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client,
+        ):
+            endpoint.bind((NODE, 5353))
+            endpoint.setblocking(False)
+            client.connect((VIP, 53))
+
+            def arrives() -> bool:
+                client.send(b"hello")
+                time.sleep(0.05)
+                try:
+                    return endpoint.recv(16) == b"hello"
+                except BlockingIOError:
+                    return False
+
+            assert not arrives()
+            process = await asyncio.create_subprocess_shell(rule)
+            assert await process.wait() == 0
+            before = arrives()
+            cleaner = ConntrackCleaner(lambda: (NODE,), Notebook())
+            cleaner.submit([udp_port(VIP, serving=((NODE, 5353),))])
+            await cleaner.clean()
+            return before, arrives()
+
+    assert namespace.run(lambda: asyncio.run(story())) == (False, True)
+
+
+def test_the_running_cleaner_takes_up_what_is_submitted_and_is_idle_otherwise(namespace: Namespace) -> None:
+    given_flows(namespace, [track(("10.0.0.1", n), (VIP, 53), (GONE, POD)[n % 2]) for n in range(1, 21)])
+
+    async def story() -> list[CleaningReport]:
+        notebook = Notebook()
+        cleaner = ConntrackCleaner(lambda: (NODE,), notebook)
+        running = asyncio.create_task(cleaner.run())
+        cleaner.submit([udp_port(VIP)])
+        await until(lambda: len(notebook.reports) == 1)
+        cleaner.submit([udp_port(VIP)])
+        assert cleaner.pending == 0
+        cleaner.submit([udp_port(VIP, serving=())])
+        await until(lambda: len(notebook.reports) == 2)
+        running.cancel()
+        await asyncio.wait({running})
+        assert running.cancelled()
+        return notebook.reports
+
+    assert [report.deleted for report in namespace.run(lambda: asyncio.run(story()))] == [10, 10]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("did not happen in ten seconds")
+
+
+def resident_megabytes() -> float:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("others", [pytest.param(0, id="one place"), pytest.param(1000, id="a thousand places")])
+def test_a_full_table_costs_neither_memory_nor_the_loop(namespace: Namespace, others: int) -> None:
+    """Half a million flows, or as many as the machine's nf_conntrack_max admits; one in fifty is stale."""
+    limit = int(Path("/proc/sys/net/netfilter/nf_conntrack_max").read_text())
+    flows = min(500_000, limit - 1000)
+    given_flows(
+        namespace,
+        (
+            track((f"10.{n >> 14 & 255}.0.1", 1024 + (n & 16383)), (VIP, 53), GONE if n % 50 == 0 else POD)
+            for n in range(flows)
+        ),
+    )
+    stalls = [0.0]
+    peak = [0.0]
+
+    async def watch() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            stalls.append(time.perf_counter() - before)
+            peak[0] = max(peak[0], resident_megabytes())
+
+    async def one_pass() -> CleaningReport:
+        watching = asyncio.create_task(watch())
+        await asyncio.sleep(0.05)
+        cleaner = ConntrackCleaner(lambda: (NODE,), Notebook())
+        cleaner.submit([udp_port(VIP), *other_services(others)])
+        [report] = await cleaner.clean()
+        watching.cancel()
+        return report
+
+    start = resident_megabytes()
+    report = namespace.run(lambda: asyncio.run(one_pass()))
+
+    print(f"{flows} flows: {report}, +{peak[0] - start:.1f} MB, longest stall {max(stalls):.3f} s")
+    assert (report.seen, report.deleted, report.complete) == (flows, -(-flows // 50), True)
+    assert peak[0] - start < 30
+    assert max(stalls) < 0.05
