@@ -31,7 +31,7 @@ from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.store import ClusterStore
 from nodeagent.kube.tls import TlsTrust
-from nodeagent.model.addresses import Family
+from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.objects import Node, ObjectMeta, ServiceCIDR, ServiceCIDRSpec
 from nodeagent.observe.pass_log import PassLog
 from nodeagent.observe.systemd import SystemdNotifier
@@ -75,12 +75,13 @@ class Agent:
             changes = ChangeQueue(asyncio.get_running_loop().time)
             store = ClusterStore(changes)
             source = await self._open_source(store, stack)
-            options = program_options(config)
             engine = Engine(
                 snapshot=_WithConfiguredCidrs(store, config.traffic.service_cidrs),
                 changes=changes,
                 settings=node_settings(config, families),
-                tables=[TableDriver(family, netlink, options, ownership) for family in families],
+                tables=[
+                    TableDriver(family, netlink, program_options(config, family), ownership) for family in families
+                ],
                 interface=ServiceInterface(config.dataplane.interface_name)
                 if config.dataplane.service_interface
                 else None,
@@ -197,13 +198,17 @@ def choose_families(wanted: Literal["auto"] | tuple[Family, ...]) -> tuple[Famil
     return tuple(family for family in able if family in wanted)
 
 
-def program_options(config: AgentConfig) -> ProgramOptions:
-    """How the constant rules depend on the configuration."""
+def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
+    """How the constant rules of a family depend on the configuration.
+
+    A family without a cluster CIDR cannot tell pods from others, which is not the same as having none (SEMANTICS 46).
+    """
     traffic = config.traffic
     interface = ""
     match traffic.detect_local_mode:
         case DetectLocalMode.CLUSTER_CIDR:
-            detection = PodDetection.CIDR if traffic.cluster_cidrs else PodDetection.NONE
+            told = any(family_of(cidr) is family for cidr in traffic.cluster_cidrs)
+            detection = PodDetection.CIDR if told else PodDetection.NONE
         case DetectLocalMode.NODE_CIDR:
             detection = PodDetection.CIDR
         case DetectLocalMode.BRIDGE_INTERFACE:

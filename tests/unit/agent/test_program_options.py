@@ -1,0 +1,59 @@
+"""How the configuration becomes the constant rules of each family."""
+
+import pytest
+
+from nodeagent.agent import program_options
+from nodeagent.config import AgentConfig, DetectLocalMode, NodeConfig, TrafficConfig
+from nodeagent.dataplane.nft.program import PodDetection
+from nodeagent.model.addresses import Family
+
+NONE, CIDR = PodDetection.NONE, PodDetection.CIDR
+
+
+def config(traffic: TrafficConfig) -> AgentConfig:
+    return AgentConfig(node=NodeConfig(name="node-a"), traffic=traffic)
+
+
+@pytest.mark.parametrize(
+    ("cidrs", "ipv4", "ipv6"),
+    [
+        pytest.param((), NONE, NONE, id="no cluster CIDR: nobody is told apart"),
+        pytest.param(("10.244.0.0/16",), CIDR, NONE, id="IPv4 only: IPv6 must not take every source for a stranger"),
+        pytest.param(("fd00:244::/32",), NONE, CIDR, id="IPv6 only"),
+        pytest.param(("10.244.0.0/16", "fd00:244::/32"), CIDR, CIDR, id="both"),
+    ],
+)
+def test_pods_are_told_by_cidr_in_the_families_that_have_one(
+    cidrs: tuple[str, ...], ipv4: PodDetection, ipv6: PodDetection
+) -> None:
+    configured = config(TrafficConfig(cluster_cidrs=cidrs))
+
+    assert program_options(configured, Family.IPV4).pod_detection is ipv4
+    assert program_options(configured, Family.IPV6).pod_detection is ipv6
+
+
+@pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+@pytest.mark.parametrize(
+    ("traffic", "detection", "interface"),
+    [
+        pytest.param(TrafficConfig(detect_local_mode=DetectLocalMode.NODE_CIDR), CIDR, "", id="NodeCIDR"),
+        pytest.param(
+            TrafficConfig(detect_local_mode=DetectLocalMode.BRIDGE_INTERFACE, bridge_interface="cni0"),
+            PodDetection.INTERFACE,
+            "cni0",
+            id="BridgeInterface",
+        ),
+        pytest.param(
+            TrafficConfig(detect_local_mode=DetectLocalMode.INTERFACE_NAME_PREFIX, interface_name_prefix="veth"),
+            PodDetection.INTERFACE_PREFIX,
+            "veth",
+            id="InterfaceNamePrefix",
+        ),
+    ],
+)
+def test_the_other_modes_serve_both_families(
+    traffic: TrafficConfig, detection: PodDetection, interface: str, family: Family
+) -> None:
+    options = program_options(config(traffic), family)
+
+    assert (options.pod_detection, options.interface) == (detection, interface)
