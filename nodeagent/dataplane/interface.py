@@ -33,11 +33,11 @@ _PROBLEMS_SHOWN = 20
 
 
 class InterfaceReport(NamedTuple):
-    """What one call did. `added` and `removed` count ClusterIPs; `kind`: ``dummy`` or ``bridge``, None when removed."""
+    """What one call did. `added` and `removed` count ClusterIPs; `kind`: ``dummy`` or ``bridge``."""
 
     added: int
     removed: int
-    kind: str | None
+    kind: str
     problems: tuple[Problem, ...]
 
 
@@ -154,7 +154,7 @@ class ServiceInterface:
         if link.kind != self._kind:
             self._kind = link.kind
             if link.kind != _KINDS[0]:
-                log.warning("interface %s is an empty %s: the kernel has no dummy driver", self._name, link.kind)
+                log.warning("interface %s is an empty %s, as where the kernel has no dummy", self._name, link.kind)
         return link, problems
 
     def _read(self) -> frozenset[str]:

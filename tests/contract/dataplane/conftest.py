@@ -33,6 +33,18 @@ class Namespace:
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout
 
+    def run_unprivileged(self, work: Callable[[], T]) -> T:
+        """As `run`, with no capability in effect."""
+
+        def without_capabilities() -> T:
+            _set_effective_capabilities(0)
+            try:
+                return work()
+            finally:
+                _set_effective_capabilities(0xFFFFFFFF)
+
+        return self.run(without_capabilities)
+
     def close(self) -> None:
         """Leaves nothing behind: the namespace ends with its last thread."""
         self._thread.shutdown()
@@ -43,6 +55,19 @@ def _enter_new_namespace() -> None:
     if libc.unshare(_CLONE_NEWNET) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"unshare: {os.strerror(number)}")
+
+
+def _set_effective_capabilities(wanted: int) -> None:
+    """capset(2) for the calling thread; what is permitted stays permitted."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)
+    data = (ctypes.c_uint32 * 6)()
+    if libc.capget(header, data) == 0:
+        data[0], data[3] = data[1] & wanted, data[4] & wanted
+        if libc.capset(header, data) == 0:
+            return
+    number = ctypes.get_errno()
+    raise OSError(number, f"capset: {os.strerror(number)}")
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ class Namespace(Protocol):
 
     def run(self, work: Callable[[], T]) -> T: ...
 
+    def run_unprivileged(self, work: Callable[[], T]) -> T: ...
+
     def shell(self, command: str) -> str: ...
 
 
@@ -248,6 +250,34 @@ def test_the_running_cleaner_takes_up_what_is_submitted_and_is_idle_otherwise(na
         return notebook.reports
 
     assert [report.deleted for report in namespace.run(lambda: asyncio.run(story()))] == [10, 10]
+
+
+def test_a_pass_that_fails_is_reported_and_its_places_stay_pending(namespace: Namespace) -> None:
+    given_flows(namespace, [track(("10.0.0.1", 1), (VIP, 53), GONE)])
+    notebook = Notebook()
+    cleaner = ConntrackCleaner(lambda: (NODE,), notebook)
+    cleaner.submit([udp_port(VIP)])
+
+    namespace.run_unprivileged(lambda: asyncio.run(cleaner.clean()))
+
+    assert "not permitted" in notebook.reports[0].error
+    assert cleaner.pending == 1
+    namespace.run(lambda: asyncio.run(cleaner.clean()))
+    assert (cleaner.pending, tracked(namespace)) == (0, set())
+
+
+def test_the_running_cleaner_tries_again_after_failures(namespace: Namespace) -> None:
+    async def story() -> list[CleaningReport]:
+        notebook = Notebook()
+        cleaner = ConntrackCleaner(lambda: (NODE,), notebook, first_retry_seconds=0.01)
+        running = asyncio.create_task(cleaner.run())
+        cleaner.submit([udp_port(VIP)])
+        await until(lambda: len(notebook.reports) == 3)
+        running.cancel()
+        await asyncio.wait({running})
+        return notebook.reports
+
+    assert not any(report.complete for report in namespace.run_unprivileged(lambda: asyncio.run(story())))
 
 
 async def until(condition: Callable[[], bool]) -> None:

@@ -21,6 +21,8 @@ class Namespace(Protocol):
 
     def run(self, work: Callable[[], T]) -> T: ...
 
+    def run_unprivileged(self, work: Callable[[], T]) -> T: ...
+
     def shell(self, command: str) -> str: ...
 
 
@@ -243,6 +245,15 @@ def test_an_address_the_kernel_refuses_is_a_problem_and_the_others_are_programme
     assert [problem.reason for problem in report.problems] == ["AddressNotProgrammed"]
     assert "ff02::1" in report.problems[0].detail
     assert (report.added, read(namespace, interface)) == (1, frozenset({"10.96.0.1"}))
+
+
+def test_without_the_privilege_the_error_says_so_and_a_later_call_succeeds(namespace: Namespace) -> None:
+    interface = ServiceInterface()
+
+    with pytest.raises(PermissionError):
+        namespace.run_unprivileged(lambda: asyncio.run(interface.sync(some_vips(2))))
+
+    assert sync(namespace, interface, some_vips(2)).added == 2
 
 
 def test_removal_takes_everything_and_can_be_repeated(namespace: Namespace) -> None:

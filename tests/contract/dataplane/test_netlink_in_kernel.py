@@ -1,0 +1,74 @@
+"""The netlink socket against the kernel: who failed in a batch, what a question gets, who inherits it."""
+
+import errno
+import socket
+import subprocess
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import pytest
+
+from nodeagent.dataplane.netlink import Failure, NetlinkSocket
+from nodeagent.dataplane.rtnetlink import add_address, delete_address, get_link
+
+pytestmark = pytest.mark.kernel
+
+T = TypeVar("T")
+LOOPBACK = 1
+
+
+class Namespace(Protocol):
+    """The fixture of conftest.py."""
+
+    def run(self, work: Callable[[], T]) -> T: ...
+
+
+def addresses(count: int) -> list[str]:
+    return [f"10.0.{n >> 8}.{n & 255}" for n in range(count)]
+
+
+def test_each_failing_message_of_many_batches_is_named(namespace: Namespace) -> None:
+    """Every third of a thousand addresses is there already; the others are added all the same."""
+
+    def story() -> tuple[list[Failure], list[Failure]]:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            netlink.perform(add_address(address, LOOPBACK) for address in addresses(1000)[::3])
+            again = netlink.perform(add_address(address, LOOPBACK) for address in addresses(1000))
+            removed = netlink.perform(delete_address(address, LOOPBACK) for address in addresses(1000))
+            return again, removed
+
+    again, removed = namespace.run(story)
+
+    assert [failure.position for failure in again] == list(range(0, 1000, 3))
+    assert {failure.errno for failure in again} == {errno.EEXIST}
+    assert removed == []
+
+
+def test_a_whole_batch_of_failures_fits_the_receive_buffer(namespace: Namespace) -> None:
+    def story() -> list[Failure]:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            return netlink.perform(delete_address(address, LOOPBACK) for address in addresses(2000))
+
+    assert len(namespace.run(story)) == 2000
+
+
+def test_a_refused_question_says_why_and_the_socket_stays_usable(namespace: Namespace) -> None:
+    def story() -> None:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            with pytest.raises(OSError) as refused:
+                netlink.ask(get_link("nowhere"))
+            assert refused.value.errno == errno.ENODEV
+            assert len(netlink.ask(get_link("lo"))) > 0
+
+    namespace.run(story)
+
+
+def test_processes_we_start_do_not_inherit_it(namespace: Namespace) -> None:
+    def story() -> str:
+        with NetlinkSocket(socket.NETLINK_ROUTE):
+            listing = subprocess.run(
+                ["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, check=True, close_fds=False
+            )
+            return listing.stdout
+
+    assert "socket:" not in namespace.run(story)
