@@ -1,0 +1,36 @@
+"""Tables of a few rules, and packets for them."""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from nodeagent.dataplane.nft.expressions import Rule
+from nodeagent.dataplane.nft.image import TableImage
+from nodeagent.dataplane.nft.interpreter import PREROUTING, Interpreter
+from nodeagent.dataplane.nft.program import Chain, Hook, Program
+from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.model.addresses import Family
+
+BuildTable = Callable[..., Interpreter]
+
+
+@pytest.fixture
+def table() -> BuildTable:
+    """table(*rules of a prerouting chain, more chains by name, sets and their elements, …) → an Interpreter."""
+
+    def build(
+        *rules: Rule,
+        family: Family = Family.IPV4,
+        hook: int = PREROUTING,
+        chains: Mapping[str, tuple[Rule, ...]] | None = None,
+        base_chains: tuple[Chain, ...] = (),
+        specs: tuple[SetSpec, ...] = (),
+        image: TableImage | None = None,
+        verdicts: dict[str, dict[bytes, str]] | None = None,
+        local: tuple[str, ...] = (),
+    ) -> Interpreter:
+        inner = tuple(Chain(name, held) for name, held in (chains or {}).items())
+        program = Program(family, (Chain("base", rules, Hook(hook, -100)), *base_chains, *inner), verdicts or {})
+        return Interpreter(program, {spec.name: spec for spec in specs}, image or {}, local)
+
+    return build
