@@ -15,12 +15,14 @@ from typing import Literal, Protocol
 import msgspec
 
 from nodeagent.config import AgentConfig, DetectLocalMode, TableOwnership
+from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
+from nodeagent.dataplane.node_addresses import LocalAddress, NodeAddresses
 from nodeagent.dataplane.sysctl import ConntrackSettings, SysctlOutcome, apply_sysctls, required_sysctls
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, PassReport, Timing
@@ -61,6 +63,7 @@ class Agent:
         self._environment = environment
         self._log = PassLog()
         self._ready = False
+        self._local_addresses: frozenset[str] = frozenset()
 
     async def run(self, *, once: bool) -> None:
         """Until cancelled; with `once`, until the present state is programmed. Rules stay in place either way."""
@@ -75,6 +78,8 @@ class Agent:
             changes = ChangeQueue(asyncio.get_running_loop().time)
             store = ClusterStore(changes)
             source = await self._open_source(store, stack)
+            node_addresses = NodeAddresses(self, excluding=frozenset({config.dataplane.interface_name}))
+            cleaner = ConntrackCleaner(lambda: self._local_addresses, self)
             engine = Engine(
                 snapshot=_WithConfiguredCidrs(store, config.traffic.service_cidrs),
                 changes=changes,
@@ -85,6 +90,7 @@ class Agent:
                 interface=ServiceInterface(config.dataplane.interface_name)
                 if config.dataplane.service_interface
                 else None,
+                flows=cleaner,
                 observer=self,
                 timing=Timing(
                     min_period=config.dataplane.min_sync_period.seconds,
@@ -103,8 +109,12 @@ class Agent:
                 feeding = tasks.create_task(source.run(), name="source")
                 if once:
                     await engine.first_pass()
+                    self.node_addresses_changed(await node_addresses.read())
+                    await cleaner.clean()
                     feeding.cancel()
                 else:
+                    tasks.create_task(node_addresses.run(), name="node addresses")
+                    tasks.create_task(cleaner.run(), name="conntrack cleaner")
                     tasks.create_task(engine.run(), name="engine")
         self._notifier.stopping()
 
@@ -118,6 +128,17 @@ class Agent:
             logger.info("ready: %s", status)
         elif self._ready:
             self._notifier.status(status if report.ok else f"{status}; programming fails, retrying")
+
+    def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
+        """Node ports answer at these, so tracked flows to them are cleaned too."""
+        self._local_addresses = frozenset(one.address for one in addresses)
+
+    def conntrack_cleaned(self, report: CleaningReport) -> None:
+        """Say what the cleaner did, when it did something."""
+        if report.deleted:
+            logger.info(
+                "conntrack %s: ended %d UDP flows to endpoints that are gone", report.family.value, report.deleted
+            )
 
     async def _open_source(self, store: ClusterStore, stack: AsyncExitStack) -> Source:
         source = self._config.source

@@ -1,10 +1,10 @@
 """What the engine needs of the others."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Protocol
 
 from nodeagent.model.addresses import Family
-from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.frontend import NodeState, ServiceState, UdpPort
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 
@@ -50,3 +50,11 @@ class Interface(Protocol):
 
     def sync(self, vips: frozenset[str]) -> Awaitable[InterfaceReport]: ...
     def apply(self, add: frozenset[str], remove: frozenset[str]) -> Awaitable[InterfaceReport]: ...
+
+
+class FlowCleaner(Protocol):
+    """Who ends tracked UDP flows to endpoints that no longer serve, in its own time."""
+
+    def submit(self, udp_ports: Iterable[UdpPort]) -> None:
+        """Service ports as they are programmed now; a vanished one has nobody serving. Must not block."""
+        ...

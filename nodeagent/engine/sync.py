@@ -14,7 +14,8 @@ from typing import Protocol
 
 from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue, ChangeSet
-from nodeagent.engine.ports import Interface, Table
+from nodeagent.engine.ports import FlowCleaner, Interface, Table
+from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
@@ -115,6 +116,7 @@ class Engine:
         settings: NodeSettings,
         tables: Sequence[Table],
         interface: Interface | None,
+        flows: FlowCleaner,
         observer: Observer,
         timing: Timing,
     ) -> None:
@@ -123,9 +125,11 @@ class Engine:
         self._settings = settings
         self._tables = tuple(tables)
         self._interface = interface
+        self._flows = flows
         self._observer = observer
         self._timing = timing
         self._translator = Translator()
+        self._udp = UdpChanges()
         self._belief = _Belief()
         self._failures = dict.fromkeys((table.family for table in self._tables), 0)
         self._retry_at: float | None = None
@@ -199,9 +203,11 @@ class Engine:
         fresh = context != self._belief.context
         self._belief.context, self._belief.node, self._belief.node_problems = context, node, node_problems
         changed = await self._translate(changes, context, everything=full or fresh)
+        self._udp.note(changed)
         gone, new = self._take_in(changed)
         await self._sync_interface(remove=gone)
         families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
+        self._flows.submit(self._udp.take([family for family, result in families.items() if result.error is None]))
         await self._sync_interface(add=new)
         finished = loop.time()
         failures = max((*self._failures.values(), 0 if self._belief.interface_right else 1), default=0)

@@ -68,8 +68,6 @@ class Planner:
         """Replace whatever is there by a new table, in one transaction: traffic sees the old one or the new one."""
         transaction = Transaction(self._family, self._specs)
         if belief.exists:
-            if self._owned:
-                transaction.claim_orphan()
             transaction.delete_table()
         transaction.claim_table(owned=self._owned)
         transaction.create_sets()

@@ -2,7 +2,6 @@
 
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
-from nodeagent.dataplane.nft.readback import TABLE_OWNER, TABLE_PERSIST
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
 
@@ -14,12 +13,9 @@ def remove_tables(socket: NetlinkSocket) -> tuple[Family, ...]:
     """
     removed = []
     for family in Family:
-        header = KernelTable(socket, family, {}).header()
-        if header is None:
+        if KernelTable(socket, family, {}).header() is None:
             continue
         transaction = Transaction(family, {})
-        if header.flags & (TABLE_OWNER | TABLE_PERSIST):
-            transaction.claim_orphan()
         transaction.delete_table()
         socket.commit(transaction)
         removed.append(family)

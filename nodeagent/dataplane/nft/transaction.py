@@ -95,11 +95,6 @@ class Transaction:
         body = nl.string(1, schema.TABLE) + nl.u32(2, flags) + nl.attribute(6, user_data)
         self._add(NEWTABLE, nl.NLM_F_CREATE, body, "table")
 
-    def claim_orphan(self) -> None:
-        """Take over a table of ours that another process owned, only to delete it; a plain one has no such need."""
-        body = nl.string(1, schema.TABLE) + nl.u32(2, TABLE_OWNER | TABLE_PERSIST)
-        self._add(NEWTABLE, nl.NLM_F_CREATE, body, "table")
-
     def probe_owned_table(self, name: str) -> None:
         """Make an owned, persistent table and delete it again: accepted only where the kernel knows such tables."""
         flags = nl.u32(2, TABLE_OWNER | TABLE_PERSIST)

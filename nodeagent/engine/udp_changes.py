@@ -1,0 +1,38 @@
+"""Which UDP service ports changed, held until their family is programmed: cleaning flows earlier would be undone by
+the next packet, which would be sent to the old endpoint again."""
+
+from collections.abc import Collection, Mapping
+
+from msgspec.structs import replace
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import ServiceState, UdpPort
+from nodeagent.model.names import ObjectKey, ServicePortName
+
+_PortId = tuple[ServicePortName, Family]
+
+
+class UdpChanges:
+    """Remembers every UDP port as last seen, and what has not been handed over since."""
+
+    def __init__(self) -> None:
+        self._ports: dict[ObjectKey, dict[_PortId, UdpPort]] = {}
+        self._waiting: dict[_PortId, UdpPort] = {}
+
+    def note(self, changed: Mapping[ObjectKey, ServiceState | None]) -> None:
+        """Take in changed services. A port that vanished waits with nobody serving it."""
+        for key, state in changed.items():
+            before = self._ports.pop(key, {})
+            after = {(port.service_port, port.family): port for port in (state.udp_ports if state else ())}
+            for name, port in before.items():
+                if name not in after:
+                    self._waiting[name] = replace(port, serving=frozenset())
+            self._waiting.update(after)
+            if after:
+                self._ports[key] = after
+
+    def take(self, programmed: Collection[Family]) -> list[UdpPort]:
+        """What waits for one of these families, which now hold what they should."""
+        taken = [port for (_, family), port in self._waiting.items() if family in programmed]
+        self._waiting = {name: port for name, port in self._waiting.items() if name[1] not in programmed}
+        return taken

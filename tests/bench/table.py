@@ -1,0 +1,205 @@
+"""The table of times, in a network namespace of its own: `make bench`, or `unshare -n python tests/bench/table.py`.
+
+Each size is measured in a process of its own, so that memory and allocator state of one do not touch the next. The
+whole engine runs: store, change queue, translation, both tables, service interface. Only decoding is outside the
+"programmed" row, which starts with decoded objects. Times on a shared machine mean little alone: compare the columns.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from msgspec import json as msgspec_json
+from msgspec.structs import replace
+
+from nodeagent.dataplane.interface import ServiceInterface
+from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.driver import TableDriver
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
+from nodeagent.engine.changes import ChangeQueue
+from nodeagent.engine.sync import Engine, PassReport, Timing
+from nodeagent.kube.store import ClusterStore
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import UdpPort
+from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
+from nodeagent.translate.node import NodeSettings
+
+CHANGES = 400
+SETTINGS = NodeSettings(
+    node_name="node-1", families=(Family.IPV4,), bind_address="192.0.2.1", cluster_cidrs=("10.0.0.0/8",)
+)
+
+
+@dataclass
+class Passes:
+    """Collects pass reports and lets the benchmark wait for the next; takes UDP ports and cleans nothing."""
+
+    reports: list[PassReport] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def passed(self, report: PassReport) -> None:
+        self.reports.append(report)
+        self.arrived.set()
+
+    def submit(self, udp_ports: Iterable[UdpPort]) -> None:
+        """No flows are tracked here."""
+
+    async def next(self) -> PassReport:
+        await self.arrived.wait()
+        self.arrived.clear()
+        return self.reports[-1]
+
+
+def service_json(index: int) -> dict[str, object]:
+    return {
+        "metadata": {"name": f"svc-{index}", "namespace": f"ns-{index % 50}", "resourceVersion": "1"},
+        "spec": {
+            "clusterIP": f"172.{16 + (index >> 16)}.{index >> 8 & 255}.{index & 255}",
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+        },
+    }
+
+
+def slice_json(index: int, endpoints: int) -> dict[str, object]:
+    first = index * endpoints
+    return {
+        "metadata": {
+            "name": f"svc-{index}-x",
+            "namespace": f"ns-{index % 50}",
+            "labels": {"kubernetes.io/service-name": f"svc-{index}"},
+            "managedFields": [{"manager": "kube-controller-manager", "fieldsV1": {"f:endpoints": {}, "f:ports": {}}}],
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+        "endpoints": [
+            {
+                "addresses": [f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"],
+                "conditions": {"ready": True, "serving": True, "terminating": False},
+                "nodeName": f"node-{number % 100}",
+            }
+            for number in range(first, first + endpoints)
+        ],
+    }
+
+
+def engine_of(store: ClusterStore, changes: ChangeQueue, passes: Passes, netlink: NetlinkSocket) -> Engine:
+    return Engine(
+        snapshot=store,
+        changes=changes,
+        settings=SETTINGS,
+        tables=[TableDriver(Family.IPV4, netlink, ProgramOptions(PodDetection.CIDR), Ownership.PLAIN)],
+        interface=ServiceInterface("nodeagent0"),
+        flows=passes,
+        observer=passes,
+        timing=Timing(),
+    )
+
+
+async def measure(services: int, endpoints: int) -> dict[str, float]:
+    """One size, from nothing: seconds (s), milliseconds (ms), counts, MB."""
+    result: dict[str, float] = {}
+    service_bytes = msgspec_json.encode([service_json(index) for index in range(services)])
+    slice_bytes = msgspec_json.encode([slice_json(index, endpoints) for index in range(services)])
+    started = time.perf_counter()
+    decoded_services = msgspec_json.decode(service_bytes, type=list[Service])
+    decoded_slices = msgspec_json.decode(slice_bytes, type=list[EndpointSlice])
+    result["decode s"] = time.perf_counter() - started
+    del service_bytes, slice_bytes
+
+    loop = asyncio.get_running_loop()
+    changes = ChangeQueue(loop.time)
+    store = ClusterStore(changes)
+    passes = Passes()
+    with_netlink = NetlinkSocket()
+    engine = engine_of(store, changes, passes, with_netlink)
+    started = time.perf_counter()
+    store.replace(Service, decoded_services)
+    store.replace(EndpointSlice, decoded_slices)
+    store.replace(Node, [])
+    store.replace(ServiceCIDR, [])
+    running = asyncio.ensure_future(engine.run())
+    report = await passes.next()
+    result["programmed s"] = time.perf_counter() - started
+    result["elements"] = report.touched
+    result["table s"] = report.families[Family.IPV4].seconds
+    del decoded_services
+
+    latencies: list[float] = []
+    touched = 0
+    for turn in range(CHANGES):
+        index = turn * 7919 % services
+        held = decoded_slices[index]
+        present = held.endpoints or ()
+        smaller = replace(held, endpoints=present[: turn % endpoints] + present[turn % endpoints + 1 :])
+        for version in (smaller, held):
+            before = loop.time()
+            store.put(version)
+            report = await passes.next()
+            latencies.append(report.finished - before)
+            touched = max(touched, report.touched)
+    ordered = sorted(latencies)
+    result["change p50 ms"] = statistics.median(ordered) * 1000
+    result["change p99 ms"] = ordered[len(ordered) * 99 // 100] * 1000
+    result["change max elements"] = touched
+    running.cancel()
+    await asyncio.wait([running])
+    with_netlink.close()
+    result["peak RSS MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+    again = NetlinkSocket()
+    generation = again.generation()
+    changes = ChangeQueue(loop.time)
+    store = ClusterStore(changes)
+    passes = Passes()
+    engine = engine_of(store, changes, passes, again)
+    started = time.perf_counter()
+    store.replace(
+        Service,
+        msgspec_json.decode(msgspec_json.encode([service_json(i) for i in range(services)]), type=list[Service]),
+    )
+    store.replace(EndpointSlice, decoded_slices)
+    running = asyncio.ensure_future(engine.run())
+    report = await passes.next()
+    result["restart s"] = time.perf_counter() - started
+    result["restart elements"] = report.touched
+    result["restart writes"] = again.generation() - generation
+    running.cancel()
+    await asyncio.wait([running])
+    again.close()
+    return result
+
+
+def measure_apart(services: int, endpoints: int) -> dict[str, float]:
+    """The same in a process and a network namespace of its own."""
+    argv = ["unshare", "-n", sys.executable, __file__, "--one", str(services), str(endpoints)]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, env=os.environ)
+    figures: dict[str, float] = json.loads(done.stdout)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="1000x10,10000x10", help="services x endpoints, comma separated")
+    parser.add_argument("--one", nargs=2, type=int, metavar=("SERVICES", "ENDPOINTS"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(asyncio.run(measure(*arguments.one))))
+        return
+    sizes = [tuple(map(int, size.split("x"))) for size in arguments.sizes.split(",")]
+    columns = [measure_apart(services, endpoints) for services, endpoints in sizes]
+    print(f"{'':22}" + "".join(f"{f'{services} x {endpoints}':>14}" for services, endpoints in sizes))
+    for row in columns[0]:
+        print(f"{row:22}" + "".join(f"{column[row]:14.3f}".rstrip("0").rstrip(".").rjust(14) for column in columns))
+
+
+if __name__ == "__main__":
+    main()
