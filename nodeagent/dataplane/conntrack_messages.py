@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nodeagent.dataplane.conntrack_stale import Flow
-from nodeagent.dataplane.netlink import Request, attribute, attributes, nested
+from nodeagent.dataplane.framing import attribute, attributes, nested
+from nodeagent.dataplane.netlink import Request
 from nodeagent.model.addresses import Family
 
 _GET = 1 << 8 | 1

@@ -1,7 +1,6 @@
-"""Netlink framing, and a blocking socket that sends batches and reads dumps.
+"""A blocking netlink socket that sends batches and reads dumps.
 
-Header and attribute layout: RFC 3549 and linux/netlink.h. Everything is in host byte order except what a subsystem
-says otherwise. The socket blocks: callers on the event loop use it through ``asyncio.to_thread``. A socket belongs
+The socket blocks: callers on the event loop use it through ``asyncio.to_thread``. A socket belongs
 to the network namespace of the thread that opens it and is closed on exec.
 """
 
@@ -14,32 +13,28 @@ from itertools import islice
 from types import TracebackType
 from typing import NamedTuple, Self, TypeVar
 
+from nodeagent.dataplane.framing import (
+    HEADER,
+    NLM_F_ACK,
+    NLM_F_ACK_TLVS,
+    NLM_F_DUMP,
+    NLM_F_DUMP_INTR,
+    NLM_F_REQUEST,
+    NLMSG_DONE,
+    NLMSG_ERROR,
+    attributes,
+    messages,
+)
+
 T = TypeVar("T")
-
-NLM_F_REQUEST = 0x1
-NLM_F_ACK = 0x4
-NLM_F_DUMP_INTR = 0x10
-NLM_F_DUMP = 0x300
-NLM_F_EXCL = 0x200
-NLM_F_CREATE = 0x400
-NLM_F_APPEND = 0x800
-
-NLMSG_ERROR = 2
-NLMSG_DONE = 3
-
-_NLA_F_NESTED = 0x8000
-_NLA_TYPE_MASK = 0x3FFF
 
 _SOL_NETLINK = 270
 _NETLINK_CAP_ACK = 10
 _NETLINK_EXT_ACK = 11
 _NETLINK_GET_STRICT_CHK = 12
 
-_NLM_F_ACK_TLVS = 0x200
 _NLMSGERR_ATTR_MSG = 1
 
-_HEADER = struct.Struct("=IHHII")
-_ATTRIBUTE = struct.Struct("=HH")
 _INT = struct.Struct("=i")
 
 # A dump fills at most 32 kB per datagram (DATAPLANE: smaller buffers are truncated without an error).
@@ -76,38 +71,6 @@ def read_consistently(read: Callable[[], T], attempts: int = 10) -> T:
         except DumpInterruptedError:
             continue
     return read()
-
-
-def attribute(kind: int, value: bytes) -> bytes:
-    """One attribute, padded to four bytes."""
-    return _ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
-
-
-def nested(kind: int, *attributes: bytes) -> bytes:
-    """An attribute that holds attributes."""
-    return attribute(kind | _NLA_F_NESTED, b"".join(attributes))
-
-
-def attributes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """(type without flag bits, value) of each attribute; stops quietly at the first malformed one."""
-    offset = 0
-    while offset + 4 <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, offset)
-        if length < 4 or offset + length > len(data):
-            return
-        yield kind & _NLA_TYPE_MASK, data[offset + 4 : offset + length]
-        offset += length + 3 & ~3
-
-
-def messages(datagram: memoryview) -> Iterator[tuple[int, int, int, memoryview]]:
-    """(type, flags, sequence number, body) of each message in a datagram."""
-    offset = 0
-    while offset + 16 <= len(datagram):
-        length, kind, flags, sequence, _ = _HEADER.unpack_from(datagram, offset)
-        if length < 16 or offset + length > len(datagram):
-            return
-        yield kind, flags, sequence, datagram[offset + 16 : offset + length]
-        offset += length + 3 & ~3
 
 
 class NetlinkSocket:
@@ -159,7 +122,7 @@ class NetlinkSocket:
             self._sequence += 1
             acknowledge = NLM_F_ACK if self._sequence == last else 0
             size = 16 + len(body)
-            parts.append(_HEADER.pack(size, kind, flags | NLM_F_REQUEST | acknowledge, self._sequence, 0))
+            parts.append(HEADER.pack(size, kind, flags | NLM_F_REQUEST | acknowledge, self._sequence, 0))
             parts.append(body + b"\0" * (-size % 4))
         self._socket.sendall(b"".join(parts))
         while True:
@@ -178,7 +141,7 @@ class NetlinkSocket:
         Raises OSError when the kernel refuses (ENODEV, ENOENT, …).
         """
         self._sequence += 1
-        header = _HEADER.pack(16 + len(request.body), request.kind, request.flags | NLM_F_REQUEST, self._sequence, 0)
+        header = HEADER.pack(16 + len(request.body), request.kind, request.flags | NLM_F_REQUEST, self._sequence, 0)
         self._socket.sendall(header + request.body)
         while True:
             for kind, flags, sequence, body in messages(self._receive()):
@@ -202,7 +165,7 @@ class NetlinkSocket:
     def dump_datagrams(self, request: Request) -> Iterator[memoryview]:
         """As `dump`, but whole datagrams, the control messages among them, for readers that parse in bulk."""
         self._sequence += 1
-        header = _HEADER.pack(
+        header = HEADER.pack(
             16 + len(request.body), request.kind, request.flags | NLM_F_REQUEST | NLM_F_DUMP, self._sequence, 0
         )
         self._socket.sendall(header + request.body)
@@ -233,7 +196,7 @@ class NetlinkSocket:
 def _error_text(code: int, flags: int, body: memoryview) -> str:
     """What the kernel says about a failing request (struct nlmsgerr, then attributes when it has more to say)."""
     text = os.strerror(code)
-    if flags & _NLM_F_ACK_TLVS and len(body) > 20:
+    if flags & NLM_F_ACK_TLVS and len(body) > 20:
         for kind, value in attributes(body[20:]):
             if kind == _NLMSGERR_ATTR_MSG:
                 said = bytes(value).rstrip(b"\0").decode(errors="replace")

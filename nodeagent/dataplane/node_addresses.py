@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from nodeagent.dataplane import rtnetlink
-from nodeagent.dataplane.netlink import NetlinkSocket, messages, read_consistently
+from nodeagent.dataplane.framing import messages
+from nodeagent.dataplane.netlink import NetlinkSocket, read_consistently
 from nodeagent.dataplane.worker_thread import in_thread
 
 log = logging.getLogger(__name__)

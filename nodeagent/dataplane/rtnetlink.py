@@ -8,7 +8,8 @@ import socket
 import struct
 from typing import NamedTuple
 
-from nodeagent.dataplane.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, Request, attribute, attributes, nested
+from nodeagent.dataplane.framing import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, attribute, attributes, nested
+from nodeagent.dataplane.netlink import Request
 from nodeagent.model.addresses import Family, family_of, pack_address, unpack_address
 
 RTM_NEWLINK = 16

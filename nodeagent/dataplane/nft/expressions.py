@@ -10,7 +10,8 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from nodeagent.dataplane.nft.attributes import attribute, nest, string, u8, u32, u64
+from nodeagent.dataplane.framing import attribute, nested
+from nodeagent.dataplane.nft.attributes import string, u8, u32, u64
 
 VERDICT_REGISTER = 0
 FIRST_REGISTER = 8
@@ -73,7 +74,7 @@ def verdict_value(code: Code, chain: str | None) -> bytes:
     children = [u32(1, code)]
     if chain is not None:
         children.append(string(2, chain))
-    return nest(2, *children)
+    return nested(2, *children)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Cmp:
     name = "cmp"
 
     def encode(self) -> bytes:
-        return u32(1, register(self.reg)) + u32(2, int(self.invert)) + nest(3, data_value(self.data))
+        return u32(1, register(self.reg)) + u32(2, int(self.invert)) + nested(3, data_value(self.data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,8 @@ class Mask:
             u32(1, here)
             + u32(2, here)
             + u32(3, len(self.mask))
-            + nest(4, data_value(self.mask))
-            + nest(5, data_value(zero))
+            + nested(4, data_value(self.mask))
+            + nested(5, data_value(zero))
         )
 
 
@@ -222,7 +223,7 @@ class Immediate:
     name = "immediate"
 
     def encode(self) -> bytes:
-        return u32(1, register(self.reg)) + nest(2, data_value(self.data))
+        return u32(1, register(self.reg)) + nested(2, data_value(self.data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,7 @@ class Verdict:
     name = "immediate"
 
     def encode(self) -> bytes:
-        return u32(1, VERDICT_REGISTER) + nest(2, verdict_value(self.code, self.chain))
+        return u32(1, VERDICT_REGISTER) + nested(2, verdict_value(self.code, self.chain))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,18 @@ from collections.abc import Iterator
 from typing import Final
 
 from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection
+from nodeagent.dataplane.framing import (
+    HEADER,
+    NLM_F_ACK_TLVS,
+    NLM_F_DUMP,
+    NLM_F_DUMP_INTR,
+    NLM_F_REQUEST,
+    NLMSG_DONE,
+    NLMSG_ERROR,
+    Received,
+    attributes,
+    messages,
+)
 from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft.transaction import GETGEN, SUBSYSTEM, Message, Transaction
 
@@ -21,7 +33,6 @@ NETLINK_CAP_ACK: Final = 10
 NETLINK_EXT_ACK: Final = 11
 SO_SNDBUFFORCE: Final = 32
 SO_RCVBUFFORCE: Final = 33
-ACK_TLVS: Final = 0x200
 ATTR_OFFSET: Final = 2
 
 RECEIVE_BYTES: Final = 1 << 16
@@ -87,28 +98,28 @@ class NetlinkSocket:
         was interrupted.
         """
         seq = self._reserve(1)
-        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, nl.NLM_F_REQUEST | nl.NLM_F_DUMP, seq, family, 0, body))
+        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_DUMP, seq, family, 0, body))
         while True:
             for received in self._receive():
                 if received.seq != seq:
                     continue
-                if received.flags & 0x10:
+                if received.flags & NLM_F_DUMP_INTR:
                     raise KernelUnclear("a dump was interrupted by a change")
-                if received.kind == nl.NLMSG_DONE:
+                if received.kind == NLMSG_DONE:
                     return
-                if received.kind == nl.NLMSG_ERROR:
+                if received.kind == NLMSG_ERROR:
                     _raise_errno(-_ERROR.unpack_from(received.body)[0])
                 yield int.from_bytes(received.body[2:4], "big"), received.body[nl.GENMSG_LENGTH :]
 
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
         """The attributes of one object. Raises FileNotFoundError when there is none."""
         seq = self._reserve(1)
-        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, nl.NLM_F_REQUEST, seq, family, 0, body))
+        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, NLM_F_REQUEST, seq, family, 0, body))
         while True:
             for received in self._receive():
                 if received.seq != seq:
                     continue
-                if received.kind == nl.NLMSG_ERROR:
+                if received.kind == NLMSG_ERROR:
                     _raise_errno(-_ERROR.unpack_from(received.body)[0])
                 return memoryview(bytes(received.body[nl.GENMSG_LENGTH :]))
 
@@ -124,28 +135,28 @@ class NetlinkSocket:
         self._seq = first + count
         return first
 
-    def _receive(self) -> Iterator[nl.Received]:
+    def _receive(self) -> Iterator[Received]:
         size = self._socket.recv_into(self._buffer)
-        return nl.split_messages(self._buffer[:size])
+        return messages(self._buffer[:size])
 
-    def _replies(self, first: int, messages: list[Message]) -> list[Rejection]:
+    def _replies(self, first: int, operations: list[Message]) -> list[Rejection]:
         """Errors until the last operation is answered, or the batch itself is refused.
 
         Replies of anything older on the socket are ignored. A commit that fails after all operations were accepted
         is reported on the batch's own sequence number.
         """
         rejections: list[Rejection] = []
-        last = first + len(messages)
+        last = first + len(operations)
         while True:
             for received in self._receive():
-                if received.kind != nl.NLMSG_ERROR or not first <= received.seq <= last:
+                if received.kind != NLMSG_ERROR or not first <= received.seq <= last:
                     continue
                 code = -_ERROR.unpack_from(received.body)[0]
                 if received.seq == first:
                     rejections.append(Rejection(_BATCH, code, os.strerror(code)))
                     return rejections
                 if code:
-                    rejections.append(_rejection(messages[received.seq - first - 1], code, received))
+                    rejections.append(_rejection(operations[received.seq - first - 1], code, received))
                 if received.seq == last:
                     return rejections
 
@@ -163,7 +174,7 @@ class NetlinkSocket:
             self._socket.setsockopt(socket.SOL_SOCKET, plain, size)
 
 
-def _rejection(item: Message, code: int, received: nl.Received) -> Rejection:
+def _rejection(item: Message, code: int, received: Received) -> Rejection:
     """Names the element or expression at fault, where the extended acknowledgement has the bad attribute's offset."""
     reason = os.strerror(code)
     offset = _error_offset(received)
@@ -182,11 +193,11 @@ def _child_at(body: bytes, offset: int) -> int | None:
 
     An interval of a lone field is two entries; the keys there count ranges, so such an answer may be too high.
     """
-    position = nl.HEADER_LENGTH + nl.GENMSG_LENGTH
-    for kind, payload in nl.attributes(memoryview(body)):
+    position = HEADER.size + nl.GENMSG_LENGTH
+    for kind, payload in attributes(memoryview(body)):
         if kind in (3, 4) and position <= offset < position + 4 + len(payload):
             inside = position + 4
-            for index, (_, entry) in enumerate(nl.attributes(payload)):
+            for index, (_, entry) in enumerate(attributes(payload)):
                 inside += 4 + len(entry) + 3 & ~3
                 if offset < inside:
                     return index
@@ -194,10 +205,10 @@ def _child_at(body: bytes, offset: int) -> int | None:
     return None
 
 
-def _error_offset(received: nl.Received) -> int | None:
-    if not received.flags & ACK_TLVS:
+def _error_offset(received: Received) -> int | None:
+    if not received.flags & NLM_F_ACK_TLVS:
         return None
-    attributes = nl.attribute_map(received.body[4 + nl.HEADER_LENGTH :])
+    attributes = nl.attribute_map(received.body[4 + HEADER.size :])
     offset = attributes.get(ATTR_OFFSET)
     return None if offset is None else int(struct.unpack("=I", offset)[0])
 

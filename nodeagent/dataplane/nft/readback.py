@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from nodeagent.dataplane.framing import attributes
 from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft.expressions import OneOf, Rule
 from nodeagent.dataplane.nft.image import Elements
@@ -103,7 +104,7 @@ def collect_elements(spec: SetSpec, messages: Iterable[memoryview]) -> ElementDu
         body = nl.attribute_map(message).get(3)
         if body is None:
             continue
-        for _, element in nl.attributes(body):
+        for _, element in attributes(body):
             parts = nl.attribute_map(element)
             key = bytes(parts[1][4:]) if 1 in parts else b""
             if lone_interval:
@@ -188,7 +189,7 @@ def parse_rule(data: memoryview) -> KernelRule:
     """Of a GETRULE reply."""
     attributes = nl.attribute_map(data)
     expressions = []
-    for _, item in nl.attributes(attributes.get(4, memoryview(b""))):
+    for _, item in attributes(attributes.get(4, memoryview(b""))):
         parts = nl.attribute_map(item)
         expressions.append((nl.text_of(parts[1]), bytes(parts.get(2, b""))))
     return KernelRule(nl.text_of(attributes[2]), tuple(expressions))
@@ -226,9 +227,9 @@ def _same_rule(wanted: Rule, held: KernelRule) -> bool:
 
 def _covers(held: bytes, wanted: bytes, *, top: bool = False) -> bool:
     """Whether every attribute we set is there with our value (the kernel adds defaults of its own)."""
-    have = list(nl.attributes(memoryview(held)))
+    have = list(attributes(memoryview(held)))
     kernel = dict(have)
-    for kind, value in nl.attributes(memoryview(wanted)):
+    for kind, value in attributes(memoryview(wanted)):
         got = kernel.get(kind)
         if got is None:
             if any(value):

@@ -8,6 +8,16 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from nodeagent.dataplane.framing import (
+    NLA_F_NESTED,
+    NLM_F_ACK,
+    NLM_F_APPEND,
+    NLM_F_CREATE,
+    NLM_F_EXCL,
+    NLM_F_REQUEST,
+    attribute,
+    nested,
+)
 from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.diff import Delta
@@ -79,12 +89,12 @@ class Transaction:
     def encode(self, first_seq: int) -> bytes:
         """The batch as one datagram; message i has sequence number first_seq + 1 + i, the last one asks for an ack."""
         family = nfproto(self.family)
-        parts = [nl.message(BATCH_BEGIN, nl.NLM_F_REQUEST, first_seq, 0, SUBSYSTEM, b"")]
+        parts = [nl.message(BATCH_BEGIN, NLM_F_REQUEST, first_seq, 0, SUBSYSTEM, b"")]
         last = len(self.messages) - 1
         for index, item in enumerate(self.messages):
-            flags = item.flags | nl.NLM_F_REQUEST | (nl.NLM_F_ACK if index == last else 0)
+            flags = item.flags | NLM_F_REQUEST | (NLM_F_ACK if index == last else 0)
             parts.append(nl.message(SUBSYSTEM << 8 | item.kind, flags, first_seq + 1 + index, family, 0, item.body))
-        parts.append(nl.message(BATCH_END, nl.NLM_F_REQUEST, first_seq + 2 + last, 0, SUBSYSTEM, b""))
+        parts.append(nl.message(BATCH_END, NLM_F_REQUEST, first_seq + 2 + last, 0, SUBSYSTEM, b""))
         return b"".join(parts)
 
     def claim_table(self, *, owned: bool) -> None:
@@ -92,13 +102,13 @@ class Transaction:
         flags = TABLE_OWNER | TABLE_PERSIST if owned else 0
         comment = f"{schema.COMMENT_PREFIX} services are map elements, see docs/dataplane.md".encode() + b"\0"
         user_data = bytes((_COMMENT_OF_TABLE, len(comment))) + comment
-        body = nl.string(1, schema.TABLE) + nl.u32(2, flags) + nl.attribute(6, user_data)
-        self._add(NEWTABLE, nl.NLM_F_CREATE, body, "table")
+        body = nl.string(1, schema.TABLE) + nl.u32(2, flags) + attribute(6, user_data)
+        self._add(NEWTABLE, NLM_F_CREATE, body, "table")
 
     def probe_owned_table(self, name: str) -> None:
         """Make an owned, persistent table and delete it again: accepted only where the kernel knows such tables."""
         flags = nl.u32(2, TABLE_OWNER | TABLE_PERSIST)
-        self._add(NEWTABLE, nl.NLM_F_CREATE | nl.NLM_F_EXCL, nl.string(1, name) + flags, "probe table")
+        self._add(NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, nl.string(1, name) + flags, "probe table")
         self._add(DELTABLE, 0, nl.string(1, name), "probe table")
 
     def delete_table(self) -> None:
@@ -121,9 +131,9 @@ class Transaction:
         for chain in chains:
             body = nl.string(1, schema.TABLE) + nl.string(3, chain.name)
             if chain.hook is not None:
-                hook = nl.nest(4, nl.u32(1, chain.hook.number), nl.u32(2, chain.hook.priority))
+                hook = nested(4, nl.u32(1, chain.hook.number), nl.u32(2, chain.hook.priority))
                 body += hook + nl.u32(5, Code.ACCEPT) + nl.string(7, "nat")
-            self._add(NEWCHAIN, nl.NLM_F_CREATE, body, f"chain {chain.name}")
+            self._add(NEWCHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
         for chain in chains:
             for number, rule in enumerate(chain.rules, 1):
                 self._add_rule(chain.name, rule, f"rule {number} of chain {chain.name}")
@@ -140,15 +150,15 @@ class Transaction:
         """Add `goto chain` elements to verdict maps."""
         for name, elements in verdicts.items():
             encoded = [
-                nl.nest(1, nl.nest(1, nl.attribute(1, key)), nl.nest(2, verdict_value(Code.GOTO, chain)))
+                nested(1, nested(1, attribute(1, key)), nested(2, verdict_value(Code.GOTO, chain)))
                 for key, chain in elements.items()
             ]
-            self._add_elements(NEWSETELEM, nl.NLM_F_CREATE, name, tuple(elements), encoded)
+            self._add_elements(NEWSETELEM, NLM_F_CREATE, name, tuple(elements), encoded)
 
     def delete_verdicts(self, name: str, keys: Iterable[bytes]) -> None:
         """Remove elements of a verdict map."""
         wanted = tuple(keys)
-        encoded = [nl.nest(1, nl.nest(1, nl.attribute(1, key))) for key in wanted]
+        encoded = [nested(1, nested(1, attribute(1, key))) for key in wanted]
         self._add_elements(DELSETELEM, 0, name, wanted, encoded)
 
     def write_delta(self, delta: Delta) -> None:
@@ -158,21 +168,21 @@ class Transaction:
             self._add_elements(DELSETELEM, 0, name, tuple(keys), encoded)
         for name, elements in delta.puts.items():
             encoded = encode_elements(self._specs[name], self.family, elements)
-            self._add_elements(NEWSETELEM, nl.NLM_F_CREATE, name, tuple(elements), encoded)
+            self._add_elements(NEWSETELEM, NLM_F_CREATE, name, tuple(elements), encoded)
 
     def restore_affinity(self, learned: Mapping[bytes, tuple[bytes, int, int]]) -> None:
         """Put learned entries back into a new table: key → (endpoint, timeout ms, remaining ms)."""
         encoded = [
-            nl.nest(
+            nested(
                 1,
-                nl.nest(1, nl.attribute(1, key)),
-                nl.nest(2, nl.attribute(1, endpoint)),
+                nested(1, attribute(1, key)),
+                nested(2, attribute(1, endpoint)),
                 nl.u64(4, timeout),
                 nl.u64(5, remaining),
             )
             for key, (endpoint, timeout, remaining) in learned.items()
         ]
-        self._add_elements(NEWSETELEM, nl.NLM_F_CREATE, schema.AFFINITY, tuple(learned), encoded)
+        self._add_elements(NEWSETELEM, NLM_F_CREATE, schema.AFFINITY, tuple(learned), encoded)
 
     def _add(self, kind: int, flags: int, body: bytes, about: str) -> None:
         self.messages.append(Message(kind, flags, body, about))
@@ -193,19 +203,19 @@ class Transaction:
         if spec.size is not None:
             description += nl.u32(1, spec.size)
         if schema.Flag.CONCAT in flags:
-            lengths = [nl.nest(1, nl.u32(1, length)) for length in spec.field_lengths(family)]
-            description += nl.nest(2, *lengths)
+            lengths = [nested(1, nl.u32(1, length)) for length in spec.field_lengths(family)]
+            description += nested(2, *lengths)
         if description:
-            body += nl.nest(9, description)
+            body += nested(9, description)
         body += nl.u32(10, self._take_set_id())
         if spec.dynamic:
             body += nl.u64(11, schema.AFFINITY_DEFAULT_TIMEOUT_SECONDS * 1000)
         user_data = _set_user_data(spec)
         if user_data:
-            body += nl.attribute(13, user_data)
+            body += attribute(13, user_data)
         if spec.counter:
-            body += nl.nest(17, nl.string(1, "counter"), nl.nest(2))
-        self._add(NEWSET, nl.NLM_F_CREATE, body, f"set {spec.name}")
+            body += nested(17, nl.string(1, "counter"), nested(2))
+        self._add(NEWSET, NLM_F_CREATE, body, f"set {spec.name}")
 
     def _take_set_id(self) -> int:
         self._next_set_id += 1
@@ -219,10 +229,10 @@ class Transaction:
                 data = expression.encode_with(set_id)
             else:
                 data = expression.encode()
-            encoded.append(nl.nest(1, nl.string(1, expression.name), nl.nest(2, data)))
-        body = nl.string(1, schema.TABLE) + nl.string(2, chain) + nl.nest(4, *encoded)
+            encoded.append(nested(1, nl.string(1, expression.name), nested(2, data)))
+        body = nl.string(1, schema.TABLE) + nl.string(2, chain) + nested(4, *encoded)
         names = tuple(expression.name for expression in rule)
-        self.messages.append(Message(NEWRULE, nl.NLM_F_CREATE | nl.NLM_F_APPEND, body, about, expressions=names))
+        self.messages.append(Message(NEWRULE, NLM_F_CREATE | NLM_F_APPEND, body, about, expressions=names))
 
     def _add_anonymous_set(self, expression: OneOf) -> int:
         set_id = self._take_set_id()
@@ -230,10 +240,10 @@ class Transaction:
         where = nl.string(1, schema.TABLE) + nl.string(2, "__set%d")
         length = len(expression.values[0])
         body = where + nl.u32(3, flags) + nl.u32(4, expression.key_type) + nl.u32(5, length) + nl.u32(10, set_id)
-        self._add(NEWSET, nl.NLM_F_CREATE, body, "set of a rule")
-        elements = [nl.nest(1, nl.nest(1, nl.attribute(1, value))) for value in expression.values]
-        body = where + nl.u32(4, set_id) + nl.nest(3, *elements)
-        self._add(NEWSETELEM, nl.NLM_F_CREATE, body, "set of a rule")
+        self._add(NEWSET, NLM_F_CREATE, body, "set of a rule")
+        elements = [nested(1, nested(1, attribute(1, value))) for value in expression.values]
+        body = where + nl.u32(4, set_id) + nested(3, *elements)
+        self._add(NEWSETELEM, NLM_F_CREATE, body, "set of a rule")
         return set_id
 
     def _add_elements(self, kind: int, flags: int, name: str, keys: tuple[bytes, ...], encoded: list[bytes]) -> None:
@@ -244,7 +254,7 @@ class Transaction:
             while stop < len(encoded) and size + len(encoded[stop]) <= MAX_NEST:
                 size += len(encoded[stop])
                 stop += 1
-            body = where + nl.nest(3, *encoded[start:stop])
+            body = where + nested(3, *encoded[start:stop])
             self.messages.append(Message(kind, flags, body, f"elements of {name}", name, keys[start:stop]))
             start = stop
 
@@ -270,13 +280,13 @@ def _element_frame(spec: SetSpec, family: Family) -> tuple[bytes, bytes, bytes]:
     data_nest = 8 + (data_length + 3 & ~3) if spec.is_map else 0
     header = struct.Struct("=HH")
     before = (
-        header.pack(4 + key_nest + data_nest, 1 | nl.NESTED)
-        + header.pack(key_nest, 1 | nl.NESTED)
+        header.pack(4 + key_nest + data_nest, 1 | NLA_F_NESTED)
+        + header.pack(key_nest, 1 | NLA_F_NESTED)
         + header.pack(4 + key_length, 1)
     )
     between = b"\0" * (-key_length % 4)
     if spec.is_map:
-        between += header.pack(data_nest, 2 | nl.NESTED) + header.pack(4 + data_length, 1)
+        between += header.pack(data_nest, 2 | NLA_F_NESTED) + header.pack(4 + data_length, 1)
     return before, between, b"\0" * (-data_length % 4)
 
 
@@ -299,25 +309,25 @@ def encode_keys(spec: SetSpec, keys: Iterable[bytes]) -> list[bytes]:
         return [_concat_interval(key) for key in keys]
     if spec.interval:
         return [_interval(key) for key in keys]
-    return [nl.nest(1, nl.nest(1, nl.attribute(1, key))) for key in keys]
+    return [nested(1, nested(1, attribute(1, key))) for key in keys]
 
 
 def _commented(key: bytes, value: bytes, comment: bytes) -> bytes:
     user_data = bytes((_COMMENT_OF_ELEMENT, len(comment) + 1)) + comment + b"\0"
-    return nl.nest(1, nl.nest(1, nl.attribute(1, key)), nl.nest(2, nl.attribute(1, value)), nl.attribute(6, user_data))
+    return nested(1, nested(1, attribute(1, key)), nested(2, attribute(1, value)), attribute(6, user_data))
 
 
 def _concat_interval(key: bytes) -> bytes:
     half = len(key) // 2
-    return nl.nest(1, nl.nest(1, nl.attribute(1, key[:half])), nl.nest(10, nl.attribute(1, key[half:])))
+    return nested(1, nested(1, attribute(1, key[:half])), nested(10, attribute(1, key[half:])))
 
 
 def _interval(key: bytes) -> bytes:
     """A range of a lone field: its first element, and the one behind its last as the end (none at the space's end)."""
     half = len(key) // 2
-    first = nl.nest(1, nl.nest(1, nl.attribute(1, key[:half])))
+    first = nested(1, nested(1, attribute(1, key[:half])))
     behind = int.from_bytes(key[half:], "big") + 1
     if behind >> (8 * half):
         return first
     end = behind.to_bytes(half, "big")
-    return first + nl.nest(1, nl.nest(1, nl.attribute(1, end)), nl.u32(3, _INTERVAL_END))
+    return first + nested(1, nested(1, attribute(1, end)), nl.u32(3, _INTERVAL_END))

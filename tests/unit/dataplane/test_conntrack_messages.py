@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nodeagent.dataplane.conntrack_messages import delete_flow, dump_udp, read_flows
 from nodeagent.dataplane.conntrack_stale import Flow
-from nodeagent.dataplane.netlink import attribute, nested
+from nodeagent.dataplane.framing import attribute, nested
 from nodeagent.model.addresses import Family, pack_address
 
 CLIENT, VIP, POD = "10.0.0.1", "10.96.0.1", "10.244.0.5"
