@@ -29,13 +29,13 @@ class TableHeader:
 
 def parse_table(data: memoryview) -> TableHeader:
     """Of a GETTABLE reply."""
-    attributes = nl.attribute_map(data)
+    fields = nl.attribute_map(data)
     comment = ""
-    user_data = bytes(attributes.get(6, b""))
+    user_data = bytes(fields.get(6, b""))
     if len(user_data) > 2 and user_data[0] == 0:
         comment = user_data[2 : 2 + user_data[1]].rstrip(b"\0").decode(errors="replace")
     return TableHeader(
-        int.from_bytes(attributes.get(2, b"\0"), "big"), comment, int.from_bytes(attributes.get(4, b"\0"), "big")
+        int.from_bytes(fields.get(2, b"\0"), "big"), comment, int.from_bytes(fields.get(4, b"\0"), "big")
     )
 
 
@@ -66,14 +66,14 @@ class SetHeader:
 
 def parse_set(data: memoryview) -> SetHeader:
     """Of a GETSET reply."""
-    attributes = nl.attribute_map(data)
+    fields = nl.attribute_map(data)
 
     def number(kind: int) -> int:
-        return int.from_bytes(attributes.get(kind, b"\0"), "big")
+        return int.from_bytes(fields.get(kind, b"\0"), "big")
 
-    count = number(20) if 20 in attributes else None
+    count = number(20) if 20 in fields else None
     return SetHeader(
-        nl.text_of(attributes[2]), number(3), number(4), number(5), number(6), number(7), 17 in attributes, count
+        nl.text_of(fields[2]), number(3), number(4), number(5), number(6), number(7), 17 in fields, count
     )
 
 
@@ -147,8 +147,8 @@ def _counter(expression: memoryview) -> tuple[int, int]:
     data = nl.attribute_map(expression).get(2)
     if data is None:
         return (0, 0)
-    attributes = nl.attribute_map(data)
-    return int.from_bytes(attributes.get(2, b"\0"), "big"), int.from_bytes(attributes.get(1, b"\0"), "big")
+    fields = nl.attribute_map(data)
+    return int.from_bytes(fields.get(2, b"\0"), "big"), int.from_bytes(fields.get(1, b"\0"), "big")
 
 
 def _join_intervals(starts: list[bytes], ends: list[bytes]) -> Elements:
@@ -168,11 +168,11 @@ def _join_intervals(starts: list[bytes], ends: list[bytes]) -> Elements:
 
 def parse_chain(data: memoryview) -> tuple[str, Hook | None]:
     """Name and hook, of a GETCHAIN reply."""
-    attributes = nl.attribute_map(data)
-    name = nl.text_of(attributes[3])
-    if 4 not in attributes:
+    fields = nl.attribute_map(data)
+    name = nl.text_of(fields[3])
+    if 4 not in fields:
         return name, None
-    hook = nl.attribute_map(attributes[4])
+    hook = nl.attribute_map(fields[4])
     priority = int.from_bytes(hook[2], "big", signed=True)
     return name, Hook(int.from_bytes(hook[1], "big"), priority)
 
@@ -187,12 +187,12 @@ class KernelRule:
 
 def parse_rule(data: memoryview) -> KernelRule:
     """Of a GETRULE reply."""
-    attributes = nl.attribute_map(data)
+    fields = nl.attribute_map(data)
     expressions = []
-    for _, item in attributes(attributes.get(4, memoryview(b""))):
+    for _, item in attributes(fields.get(4, memoryview(b""))):
         parts = nl.attribute_map(item)
         expressions.append((nl.text_of(parts[1]), bytes(parts.get(2, b""))))
-    return KernelRule(nl.text_of(attributes[2]), tuple(expressions))
+    return KernelRule(nl.text_of(fields[2]), tuple(expressions))
 
 
 def same_chains(
