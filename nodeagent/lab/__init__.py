@@ -11,6 +11,7 @@
     answers   what came back, and whether it was spread fairly (pure)
     process   the agent (any command) in a node's namespace
     objects   Services and EndpointSlices as manifest files
+    cluster   a world whose node runs the agent on such files
     demo      all of it in one story
 
 Needs root, iproute2 and util-linux. Nothing is changed in the namespace of the caller, and nothing stays: each actor

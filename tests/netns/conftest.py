@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.lab.cluster import Cluster
 from nodeagent.lab.namespaces import LabError, create_namespaces, namespace_name, remove_namespace
 from nodeagent.lab.world import World
 
@@ -68,3 +69,10 @@ def shared_world(network_namespaces: None) -> Iterator[World]:
     """A standard world for the tests of a module that leave no traces in it."""
     with World() as world:
         yield world
+
+
+@pytest.fixture(scope="module")
+def cluster(network_namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A standard world with a directory of manifests, for the tests of a module; no agent runs yet."""
+    with World() as world:
+        yield Cluster(world, tmp_path_factory.mktemp("manifests"))
