@@ -108,7 +108,7 @@ class Agent:
             async with asyncio.TaskGroup() as tasks:
                 feeding = tasks.create_task(source.run(), name="source")
                 if once:
-                    await engine.first_pass()
+                    await engine.first_pass(every_family=True)
                     self.node_addresses_changed(await node_addresses.read())
                     await cleaner.clean()
                     feeding.cancel()
@@ -122,7 +122,7 @@ class Agent:
         """Tell everyone who wants to know of a pass."""
         self._log.passed(report, (*report.problems, *self._store.problems))
         status = f"{report.services} services on {self._config.node.name}"
-        if report.ok and not self._ready:
+        if report.serving and not self._ready:
             self._ready = True
             self._notifier.ready(status)
             logger.info("ready: %s", status)

@@ -9,18 +9,18 @@ DataplaneError
 
 from dataclasses import dataclass
 
-from nodeagent.model.problem import Retryable
+from nodeagent.model.problem import Retryable, Unusable
 
 
 class DataplaneError(Exception):
     """Base of everything the dataplane raises on purpose."""
 
 
-class NotPermitted(DataplaneError):
+class NotPermitted(DataplaneError, Unusable):
     """The kernel says EPERM."""
 
 
-class Unsupported(DataplaneError):
+class Unsupported(DataplaneError, Unusable):
     """The kernel does not know something the table needs; the text names it."""
 
 

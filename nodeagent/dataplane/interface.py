@@ -40,6 +40,11 @@ class InterfaceReport(NamedTuple):
     kind: str
     problems: tuple[Problem, ...]
 
+    @property
+    def complete(self) -> bool:
+        """Whether every ClusterIP of a family the kernel has is local now; otherwise `sync` may mend it later."""
+        return all(problem.reason != "AddressNotProgrammed" for problem in self.problems)
+
 
 class _Programmed(NamedTuple):
     """What we believe an interface carries, and the index by which a replaced one is noticed."""

@@ -43,6 +43,10 @@ class InterfaceReport(Protocol):
 
     @property
     def problems(self) -> tuple[Problem, ...]: ...
+    @property
+    def complete(self) -> bool:
+        """Whether every address that can be there is; otherwise a later `sync` may mend it."""
+        ...
 
 
 class Interface(Protocol):

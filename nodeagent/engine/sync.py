@@ -8,7 +8,7 @@ that no address is ever local without the rules that keep the host's own daemons
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.problem import Problem, Retryable
+from nodeagent.model.problem import Problem, Retryable, Unusable
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.translate.context import Context
 from nodeagent.translate.node import NodeSettings, node_context, node_state
@@ -74,6 +74,11 @@ class PassReport:
     def ok(self) -> bool:
         """Whether every family holds what it should."""
         return all(result.error is None for result in self.families.values())
+
+    @property
+    def serving(self) -> bool:
+        """Whether some family does."""
+        return any(result.error is None for result in self.families.values())
 
     @property
     def touched(self) -> int:
@@ -132,6 +137,8 @@ class Engine:
         self._udp = UdpChanges()
         self._belief = _Belief()
         self._failures = dict.fromkeys((table.family for table in self._tables), 0)
+        self._last_errors: dict[Family, Retryable | Unusable] = {}
+        self._interface_failures = 0
         self._retry_at: float | None = None
 
     async def run(self) -> None:
@@ -151,15 +158,19 @@ class Engine:
             self._give_up_if_hopeless()
             await asyncio.sleep(self._timing.min_period)
 
-    async def first_pass(self) -> PassReport:
-        """Wait for the first full lists, then program everything, trying again until it worked."""
+    async def first_pass(self, *, every_family: bool = False) -> PassReport:
+        """Wait for the first full lists, then program everything, trying again until it worked in one family.
+
+        every_family: until it worked in all; then also raises what a person must act on in any of them.
+        """
         await self._changes.wait_synced()
-        report = await self._run_pass(self._changes.take(), full=True)
-        while not report.ok:
-            self._give_up_if_hopeless()
-            await asyncio.sleep(self._timing.backoff.delay(max(self._failures.values())))
+        enough = all if every_family else any
+        while True:
             report = await self._run_pass(self._changes.take(), full=True)
-        return report
+            if enough(result.error is None for result in report.families.values()):
+                return report
+            self._give_up_if_hopeless(enough=any if every_family else all)
+            await asyncio.sleep(self._timing.backoff.delay(max(self._failures.values())))
 
     async def _wait_for_work(self, next_resync: float | None) -> bool:
         """Until there is a reason for a pass: True when all must be compared, False for changes and retries."""
@@ -210,7 +221,7 @@ class Engine:
         self._flows.submit(self._udp.take([family for family, result in families.items() if result.error is None]))
         await self._sync_interface(add=new)
         finished = loop.time()
-        failures = max((*self._failures.values(), 0 if self._belief.interface_right else 1), default=0)
+        failures = max(*self._failures.values(), self._interface_failures)
         self._retry_at = finished + self._timing.backoff.delay(failures) if failures else None
         report = PassReport(
             started=started,
@@ -239,13 +250,15 @@ class Engine:
         """One family; its failure is its own: the changes stay in its driver and the next pass retries."""
         try:
             report = await table.sync(changed, node)
-        except Retryable as error:
+        except (Retryable, Unusable) as error:
             self._failures[table.family] += 1
+            self._last_errors[table.family] = error
             logger.warning(
                 "programming %s failed (%d in a row): %s", table.family.value, self._failures[table.family], error
             )
             return FamilyResult(error=str(error))
         self._failures[table.family] = 0
+        self._last_errors.pop(table.family, None)
         return FamilyResult(report.touched, report.messages, report.new_table, report.seconds)
 
     def _take_in(self, changed: Mapping[ObjectKey, ServiceState | None]) -> tuple[frozenset[str], frozenset[str]]:
@@ -289,9 +302,10 @@ class Engine:
         except (Retryable, OSError) as error:
             belief.interface_right = False
             belief.interface_problems = (Problem("service interface", "NotProgrammed", str(error)),)
-            return
-        belief.interface_right = True
-        belief.interface_problems = report.problems
+        else:
+            belief.interface_right = report.complete
+            belief.interface_problems = report.problems
+        self._interface_failures = 0 if belief.interface_right else self._interface_failures + 1
 
     def _problems(self) -> tuple[Problem, ...]:
         belief = self._belief
@@ -302,10 +316,17 @@ class Engine:
             *(problem for problems in belief.service_problems.values() for problem in problems),
         )
 
-    def _give_up_if_hopeless(self) -> None:
-        for family, failures in self._failures.items():
-            if failures >= FATAL_FAILURES:
-                raise SyncFailedError(f"programming {family.value} failed {failures} times in a row")
+    def _give_up_if_hopeless(self, enough: Callable[[Iterable[bool]], bool] = all) -> None:
+        """One family that works is reason enough to go on; the other is retried.
+
+        Raises the error a person must act on, or SyncFailedError after many attempts, once `enough` families have it.
+        """
+        errors = [self._last_errors.get(table.family) for table in self._tables]
+        if enough(isinstance(error, Unusable) for error in errors):
+            raise next(error for error in errors if isinstance(error, Unusable))
+        if enough(failures >= FATAL_FAILURES for failures in self._failures.values()):
+            last = next(error for error in errors if error is not None)
+            raise SyncFailedError(f"programming failed {FATAL_FAILURES} times in a row, last: {last}")
 
     @staticmethod
     def _deadline(now: float, period: float) -> float | None:

@@ -19,5 +19,9 @@ class Problem(Struct, frozen=True, order=True):
         return f"{self.subject}: {self.reason}: {self.detail}"
 
 
+class Unusable(Exception):
+    """Something will not work until a person acts (permissions, kernel); the text is one line saying what."""
+
+
 class Retryable(Exception):
     """Something failed for now and is worth repeating; the text is one line for a person."""
