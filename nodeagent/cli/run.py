@@ -47,8 +47,8 @@ def run_command(*, once: bool, loaded: LoadedConfig) -> None:
         logger.warning("config: %s is ignored: %s", field.key, field.reason)
     try:
         asyncio.run(_run_until_signal(Agent(config, dict(os.environ)), once=once))
-    except* Exception as group:
-        raise _explain(group) from group
+    except Exception as error:  # noqa: BLE001 - whatever ends the daemon is told in one line
+        raise _explain(error) from error
 
 
 async def _run_until_signal(agent: Agent, *, once: bool) -> None:
@@ -63,23 +63,21 @@ async def _run_until_signal(agent: Agent, *, once: bool) -> None:
         logger.info("stopped; the rules stay in place")
 
 
-def _explain(group: BaseExceptionGroup[Exception]) -> Exception:
+def _explain(error: Exception) -> Exception:
     """The failure that a person can do something about; anything unforeseen keeps its traceback for a report."""
-    leaves = list(_leaves(group))
+    leaves = list(_leaves(error))
     for kind, code in _EXIT_CODES:
-        for error in leaves:
-            if isinstance(error, kind):
-                return Failure(str(error), code)
-    for error in leaves:
-        if isinstance(error, click.ClickException):
-            return error
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                return Failure(str(leaf), code)
     logger.error("unexpected failure", exc_info=leaves[0])
     return Failure(f"unexpected failure: {type(leaves[0]).__name__}: {leaves[0]} (see the log)", FAILED)
 
 
-def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
-    for error in group.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions inside nested groups of a TaskGroup."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
