@@ -4,6 +4,7 @@ import asyncio
 
 import click
 
+from nodeagent.cli.cleanup_kube_proxy import clean_up_kube_proxy
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.dataplane.interface import ServiceInterface
@@ -14,11 +15,22 @@ from nodeagent.model.problem import Retryable
 
 @click.command("cleanup")
 @click.option("--interface", default="nodeagent0", show_default=True, help="Name of the service interface.")
-def cleanup_command(interface: str) -> None:
+@click.option(
+    "--of", "other", type=click.Choice(["kube-proxy"]), help="Remove what another proxy left, nothing of ours."
+)
+@click.option("--dry-run", is_flag=True, help="With --of: print what would be removed, change nothing.")
+def cleanup_command(interface: str, other: str | None, *, dry_run: bool) -> None:
     """Remove the tables `nodeagent` (ip and ip6) and the service interface. Idempotent; nothing else is touched.
+
+    With --of kube-proxy: remove the leftovers of its nftables, iptables and ipvs modes instead.
 
     Exit codes: 0 (also when there was nothing), 1 failed, 3 no permission or a running agent owns the tables.
     """
+    if other is not None:
+        clean_up_kube_proxy(dry_run=dry_run)
+        return
+    if dry_run:
+        raise click.UsageError("--dry-run needs --of")
     netlink = NetlinkSocket()
     try:
         removed = [f"table {family.value}" for family in remove_tables(netlink)]

@@ -1,0 +1,76 @@
+"""`nodeagent cleanup --of kube-proxy`: remove what another proxy left."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.dataplane.errors import NotPermitted
+from nodeagent.dataplane.kube_proxy.ipset import Sets
+from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables
+from nodeagent.dataplane.kube_proxy.iptables_nft import NftTables
+from nodeagent.dataplane.kube_proxy.ipvs import VirtualServers
+from nodeagent.dataplane.kube_proxy.leftovers import Failed, Place, sweep
+from nodeagent.dataplane.kube_proxy.own_tables import OwnTable
+from nodeagent.dataplane.kube_proxy.process import running_kube_proxy
+from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.model.addresses import Family
+
+_SYSTEM_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin")
+
+
+def clean_up_kube_proxy(*, dry_run: bool) -> None:
+    """Print one line for each thing that is removed, or would be; notes and failures go to standard error.
+
+    Raises Failure: code 1 when a kube-proxy runs here or something could not be removed (the rest is), 3 without
+    permission.
+    """
+    process = running_kube_proxy()
+    if process is not None and not dry_run:
+        raise Failure(f"kube-proxy runs here (process {process}) and would write its rules again: stop it", FAILED)
+    netlink = NetlinkSocket()
+    try:
+        if process is not None:
+            _note(f"kube-proxy still runs here (process {process}); stop it before")
+        programmed = any(KernelTable(netlink, family, {}).header() is not None for family in Family)
+        result = sweep(places(netlink), dry_run=dry_run)
+    except NotPermitted as error:
+        raise Failure(str(error), CANNOT_PROGRAM) from error
+    finally:
+        netlink.close()
+    if result.leftovers and not programmed:
+        _note("there is no table nodeagent: without kube-proxy's rules no service is reachable through this node")
+    for note in result.notes:
+        _note(note)
+    for line in result.leftovers:
+        click.echo(f"{'would remove' if dry_run else 'removed'} {line}")
+    if result.failed:
+        raise _failure(result.failed)
+    if not result.leftovers:
+        click.echo("nothing of kube-proxy was here")
+
+
+def places(netlink: NetlinkSocket) -> tuple[Place, ...]:
+    """Everywhere kube-proxy leaves something, rules before the sets they use."""
+    path = os.environ.get("PATH", "").split(os.pathsep)
+    tools = InstalledTools([Path(place) for place in (*path, *_SYSTEM_PATH) if place])
+    return (
+        *(OwnTable(netlink, family) for family in Family),
+        *(NftTables(netlink, family) for family in Family),
+        *(LegacyTables(tools, family) for family in Family),
+        Sets(),
+        VirtualServers(),
+    )
+
+
+def _note(text: str) -> None:
+    click.echo(f"nodeagent: note: {text}", err=True)
+
+
+def _failure(failed: Iterable[Failed]) -> Failure:
+    failed = tuple(failed)
+    may_not = all(isinstance(item.error, NotPermitted | PermissionError) for item in failed)
+    return Failure("; ".join(str(item) for item in failed), CANNOT_PROGRAM if may_not else FAILED)

@@ -1,0 +1,36 @@
+"""The table `kube-proxy` of its nftables mode, one per family. Everything of that mode is in it."""
+
+from nodeagent.dataplane.kube_proxy import names
+from nodeagent.dataplane.kube_proxy.leftovers import Finding
+from nodeagent.dataplane.nft import attributes as nl
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.transaction import DELTABLE, GETTABLE, Message, Transaction, nfproto
+from nodeagent.model.addresses import Family
+
+_TABLE = nl.string(1, names.TABLE)
+
+
+class OwnTable:
+    """``table ip kube-proxy`` or ``table ip6 kube-proxy``."""
+
+    def __init__(self, socket: NetlinkSocket, family: Family) -> None:
+        self._socket = socket
+        self._family = family
+
+    @property
+    def name(self) -> str:
+        return "nftables"
+
+    def look(self) -> Finding:
+        """Whether there is one. Raises NotPermitted."""
+        try:
+            self._socket.get(GETTABLE, nfproto(self._family), _TABLE)
+        except FileNotFoundError:
+            return Finding()
+        family = "ip" if self._family is Family.IPV4 else "ip6"
+        return Finding((f"table {family} {names.TABLE}",), remove=self._remove)
+
+    def _remove(self) -> None:
+        transaction = Transaction(self._family, {})
+        transaction.messages.append(Message(DELTABLE, 0, _TABLE, f"table {names.TABLE}"))
+        self._socket.commit(transaction)
