@@ -196,16 +196,18 @@ class Machine:
         family = self.packet.family
         key = self._read(expression.reg, spec.key_length(family))
         value = self._element(spec, key)
-        spelled = f"{spell_fields(spec.key, family, key)}"
+        spelled = spell_fields(spec.key, family, key)
         if value is None or expression.dreg is None:
             self.words.append(f"{spelled} {'not in' if value is None else 'in'} @{spec.name}")
             return (value is None) is expression.invert
-        self.words.append(f"{spelled} in @{spec.name}: {spell_fields(spec.data, family, value)}")
-        self._store(expression.dreg, value)
+        data, comment = value[: spec.data_length(family)], value[spec.data_length(family) :].decode(errors="replace")
+        named = f" ({comment})" if comment else ""
+        self.words.append(f"{spelled} in @{spec.name}: {spell_fields(spec.data, family, data)}{named}")
+        self._store(expression.dreg, data)
         return True
 
     def _element(self, spec: SetSpec, key: bytes) -> bytes | None:
-        """The value of the element that holds the key (empty for a set's), or None."""
+        """What the image has for the element that holds the key (for a set's nothing: empty), or None."""
         elements = self.sets.image[spec.name]
         if not spec.interval:
             return self.learned.get(spec.name, {}).get(key, elements.get(key))

@@ -227,6 +227,15 @@ def test_a_maps_value_is_loaded_and_a_miss_ends_the_rule(table: BuildTable) -> N
     assert fate(interpreter, Packet("203.0.113.2", "10.96.0.10", TCP, 81)) is Fate.UNTOUCHED
 
 
+def test_the_comment_behind_a_value_is_told_and_not_loaded(table: BuildTable) -> None:
+    spec = SetSpec("classes", (Kind.PORT,), (Kind.CLASS,), commented=True)
+    image = {"classes": {PORT_80: native_u32(3) + b"default/web:http"}}
+    rule: Rule = (Immediate(1, b"\0" * 4), DPORT, Lookup("classes", 0, dreg=0), Cmp(1, b"\0" * 4), DROP)
+    outcome = only(table(rule, specs=(spec,), image=image))
+    assert outcome.fate is Fate.DROPPED
+    assert "80 in @classes: 0:3 (default/web:http)" in outcome.trace[0].text
+
+
 def test_dnat_works_for_ipv6(table: BuildTable) -> None:
     outcome = only(table(to("fd00:244::7", 8080), family=Family.IPV6), WEB6)
     assert (outcome.fate, outcome.destination, outcome.port) == (Fate.TRANSLATED, "fd00:244::7", 8080)
