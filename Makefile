@@ -18,7 +18,7 @@ help:
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
 	@echo "make clean   remove what these commands made in this directory"
 
-setup: system-packages $(VENV)/.installed
+setup: system-packages $(VENV)/.installed .tools/nft-1.1/nft
 
 # Only what is missing is installed, so that a second run needs no network.
 system-packages:
@@ -36,6 +36,10 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/pip install --quiet --editable . --group dev
 	touch $@
+
+# A second nft, only unpacked, to check listings with both.
+.tools/nft-1.1/nft: tests/tools/fetch_newer_nft.sh
+	$(SUDO) tests/tools/fetch_newer_nft.sh .tools/nft-1.1
 
 demo: setup
 	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
@@ -55,7 +59,7 @@ kernel: setup
 	$(SUDO) env CI=$(CI) $(BIN)/pytest -m kernel
 
 bench: setup
-	$(SUDO) $(BIN)/python -m tests.bench.table
+	$(SUDO) $(BIN)/python tests/bench/table.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .tools .mypy_cache .ruff_cache .hypothesis build dist

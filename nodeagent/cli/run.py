@@ -47,7 +47,7 @@ def run_command(*, once: bool, loaded: LoadedConfig) -> None:
         logger.warning("config: %s is ignored: %s", field.key, field.reason)
     try:
         asyncio.run(_run_until_signal(Agent(config, dict(os.environ)), once=once))
-    except Exception as error:  # noqa: BLE001 - whatever ends the daemon is told in one line
+    except Exception as error:
         raise _explain(error) from error
 
 

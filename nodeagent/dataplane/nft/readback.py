@@ -72,9 +72,7 @@ def parse_set(data: memoryview) -> SetHeader:
         return int.from_bytes(fields.get(kind, b"\0"), "big")
 
     count = number(20) if 20 in fields else None
-    return SetHeader(
-        nl.text_of(fields[2]), number(3), number(4), number(5), number(6), number(7), 17 in fields, count
-    )
+    return SetHeader(nl.text_of(fields[2]), number(3), number(4), number(5), number(6), number(7), 17 in fields, count)
 
 
 @dataclass(slots=True)

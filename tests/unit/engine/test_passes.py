@@ -1,0 +1,142 @@
+"""What a pass does, and in which order."""
+
+import asyncio
+from itertools import pairwise
+
+from nodeagent.engine.sync import Timing
+from nodeagent.model.addresses import Family
+from nodeagent.model.names import ObjectKey
+
+from .conftest import QUICK, Bench, RunEngine
+
+WEB = ObjectKey("default", "web")
+
+
+def test_nothing_is_programmed_before_the_first_full_lists(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        await asyncio.sleep(0.03)
+        assert not bench.table.calls
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        assert set(bench.table.calls[0]) == {WEB}
+
+    with_engine(scenario)
+
+
+def test_many_updates_of_one_service_are_one_entry(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        for last in range(50):
+            bench.cluster.put("web", "10.96.0.1", f"10.244.0.{last + 1}")
+        await bench.until(lambda: len(bench.recorder.reports) == 2)
+        state = bench.table.calls[-1][WEB]
+        assert state is not None
+        assert [backend.address for backend in state.frontends[0].route.backends] == ["10.244.0.50"]
+
+    with_engine(scenario)
+
+
+def test_an_update_that_changes_nothing_reaches_no_driver(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        await bench.until(lambda: len(bench.recorder.reports) == 2)
+        assert bench.table.calls[-1] == {}
+        assert bench.log == ["table IPv4", "interface sync"]
+
+    with_engine(scenario)
+
+
+def test_new_cluster_ips_come_after_the_table_and_old_ones_go_before_it(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        bench.log.clear()
+        bench.cluster.delete("web")
+        bench.cluster.put("api", "10.96.0.2", "10.244.0.2")
+        await bench.until(lambda: len(bench.recorder.reports) == 2)
+        assert bench.log == ["interface -10.96.0.1", "table IPv4", "interface +10.96.0.2"]
+
+    with_engine(scenario)
+
+
+def test_a_cluster_ip_that_passes_to_another_service_stays(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        bench.log.clear()
+        bench.cluster.delete("web")
+        bench.cluster.put("api", "10.96.0.1", "10.244.0.2")
+        await bench.until(lambda: len(bench.recorder.reports) == 2)
+        assert bench.log == ["table IPv4"]
+        assert bench.interface.vips == {"10.96.0.1"}
+
+    with_engine(scenario)
+
+
+def test_passes_keep_their_distance_under_load(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        for last in range(40):
+            bench.cluster.put("web", "10.96.0.1", f"10.244.0.{last + 1}")
+            await asyncio.sleep(0.005)
+        await bench.until(lambda: bench.changes.oldest is None)
+        reports = bench.recorder.reports[1:]
+        gaps = [later.started - earlier.finished for earlier, later in pairwise(reports)]
+        assert len(reports) < 20
+        assert min(gaps) >= 0.02
+
+    with_engine(scenario, Timing(min_period=0.02, guard_period=0.01, backoff=QUICK.backoff))
+
+
+def test_a_full_comparison_comes_with_the_resync_period(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) >= 3)
+        assert [report.full for report in bench.recorder.reports[:3]] == [True, True, True]
+        assert bench.table.forgotten >= 2
+
+    with_engine(scenario, Timing(resync_period=0.02, guard_period=0.01, backoff=QUICK.backoff))
+
+
+def test_foreign_changes_lead_to_a_pass(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        bench.table.interfered = True
+        await bench.until(lambda: len(bench.recorder.reports) == 2)
+
+    with_engine(scenario)
+
+
+def test_udp_ports_are_handed_over_after_programming_and_once_more_when_they_vanish(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.cluster.put("dns", "10.96.0.10", "10.244.0.1", protocol="UDP")
+        bench.cluster.put("web", "10.96.0.11", "10.244.0.1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        assert [port.serving for port in bench.recorder.udp] == [frozenset({("10.244.0.1", 8080)})]
+        bench.cluster.delete("dns")
+        await bench.until(lambda: len(bench.recorder.reports) == 2)
+        assert [port.serving for port in bench.recorder.udp[1:]] == [frozenset()]
+
+    with_engine(scenario)
+
+
+def test_families_are_programmed_one_by_one(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        bench.cluster.put("web6", "fd00:96::1", "fd00:244::1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        assert bench.log == ["table IPv4", "table IPv6", "interface sync"]
+        assert bench.interface.vips == {"10.96.0.1", "fd00:96::1"}
+
+    with_engine(scenario, families=(Family.IPV4, Family.IPV6))
