@@ -30,9 +30,9 @@ system-packages:
 		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing; \
 	fi
 
-# A stamp of its own, so that a half-made environment is made again.
+# A stamp of its own, so that a half-made environment is completed.
 $(VENV)/.installed: pyproject.toml
-	/usr/bin/python3 -m venv --clear $(VENV)
+	/usr/bin/python3 -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/pip install --quiet --editable . --group dev
 	touch $@
