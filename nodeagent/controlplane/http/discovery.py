@@ -52,16 +52,16 @@ def api_resources(group: str, rows: list[Resource]) -> Document:
         if row.storage_hash:
             entry["storageVersionHash"] = row.storage_hash
         resources.append(entry)
-        for part in parts_of(row):
-            resources.append(
-                {
-                    "name": f"{row.plural}/{part}",
-                    "singularName": "",
-                    "namespaced": row.namespaced,
-                    "kind": row.kind,
-                    "verbs": ["update"] if part == "finalize" else list(_PART_VERBS),
-                }
-            )
+        resources += [
+            {
+                "name": f"{row.plural}/{part}",
+                "singularName": "",
+                "namespaced": row.namespaced,
+                "kind": row.kind,
+                "verbs": ["update"] if part == "finalize" else list(_PART_VERBS),
+            }
+            for part in parts_of(row)
+        ]
     resources.sort(key=lambda entry: str(entry["name"]))
     head: Document = {"kind": "APIResourceList"}
     if group:

@@ -155,6 +155,11 @@ class Store:
         """The latest record of an object."""
         return self.collection(collection).records.get(path)
 
+    def wake(self) -> None:
+        """Makes every watcher look around, although nothing changed."""
+        for collection in self._collections.values():
+            collection.wake()
+
     async def commit(self, changes: Sequence[Change]) -> list[Record]:
         """Writes all changes or none; returns the resulting records (for deletions: the last states).
 

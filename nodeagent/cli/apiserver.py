@@ -1,0 +1,170 @@
+"""`nodeagent apiserver`: the embedded API server, and snapshots of its store."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sqlite3
+import sys
+from pathlib import Path
+
+import click
+
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.controlplane.host_networks import connected_networks
+from nodeagent.controlplane.pki import PkiFailed
+from nodeagent.controlplane.server import STORE_FILE, ApiServer, ServerSettings, SettingsRefused
+from nodeagent.controlplane.storage.log import check, connect, copy_to
+from nodeagent.controlplane.storage.records import StorageFailed
+from nodeagent.controlplane.storage.store import Window
+from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.observe.logging_setup import set_up_logging
+from nodeagent.observe.systemd import SystemdNotifier
+
+_SWITCH_INTERVAL_S = 0.0005
+
+
+@click.group("apiserver", invoke_without_command=True)
+@click.option(
+    "--listen", default="127.0.0.1:6443", show_default=True, help="Address and port; port 0 picks a free one."
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where objects and keys are kept; without it, in memory.",
+)
+@click.option(
+    "--kubeconfig-out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write an administrator's kubeconfig (mode 0600).",
+)
+@click.option(
+    "--advertise-address", default="", help="The address others reach this server at; default: the listen address."
+)
+@click.option(
+    "--service-cluster-ip-range",
+    default="10.96.0.0/12",
+    show_default=True,
+    help="One CIDR, or two of different families.",
+)
+@click.option(
+    "--service-node-port-range", default="30000-32767", show_default=True, help="Node ports that may be allocated."
+)
+@click.option(
+    "--load-balancer-cidr", default="", help="Give LoadBalancer services addresses from here; off by default."
+)
+@click.option("--pod-cidr", multiple=True, help="A pod range the service range may not overlap; repeatable.")
+@click.option("--insecure", is_flag=True, help="Plain HTTP, everybody is administrator; loopback only.")
+@click.option("--history", default=300, show_default=True, help="Seconds of history kept for watches.")
+@click.option("--store-limit", type=int, help="Largest size of the store in MiB; writes beyond it fail with 507.")
+@click.option(
+    "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
+)
+@click.pass_context
+def apiserver_command(
+    ctx: click.Context,
+    *,
+    listen: str,
+    data_dir: Path | None,
+    kubeconfig_out: Path | None,
+    advertise_address: str,
+    service_cluster_ip_range: str,
+    service_node_port_range: str,
+    load_balancer_cidr: str,
+    pod_cidr: tuple[str, ...],
+    insecure: bool,
+    history: int,
+    store_limit: int | None,
+    log_level: str,
+) -> None:
+    """A small Kubernetes API for service networking, until SIGTERM or SIGINT.
+
+    Exit codes: 0, 1 failed, 2 unusable settings.
+    """
+    ctx.obj = data_dir
+    if ctx.invoked_subcommand is not None:
+        return
+    set_up_logging(getattr(logging, log_level), as_json=False, journald="JOURNAL_STREAM" in os.environ)
+    # The store's thread takes the interpreter lock back after every statement; the default of 5 ms is its whole budget.
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    host, port = _host_and_port(listen)
+    taken = [("pod range", text) for text in pod_cidr]
+    taken += [("network of this machine", text) for text in connected_networks()]
+    settings = ServerSettings(
+        host=host,
+        port=port,
+        data_dir=data_dir,
+        kubeconfig_out=kubeconfig_out,
+        advertise_address=advertise_address,
+        service_ranges=service_cluster_ip_range,
+        node_ports=service_node_port_range,
+        load_balancer_cidr=load_balancer_cidr,
+        taken=tuple(taken),
+        insecure=insecure,
+        window=Window(seconds=history),
+        limit_bytes=store_limit * 1024 * 1024 if store_limit else None,
+    )
+    try:
+        asyncio.run(_serve(settings))
+    except SettingsRefused as error:
+        raise Failure(str(error), UNUSABLE) from error
+    except (PkiFailed, StorageFailed, OSError) as error:
+        raise Failure(str(error), FAILED) from error
+
+
+def _host_and_port(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise Failure(f"--listen {listen!r} is not an address and a port, such as 127.0.0.1:6443", UNUSABLE)
+    return host.strip("[]"), int(port)
+
+
+async def _serve(settings: ServerSettings) -> None:
+    server = ApiServer(settings, mirror=mirror_endpoints, notifier=SystemdNotifier(os.environ))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    await server.run()
+
+
+@apiserver_command.command("snapshot")
+@click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_obj
+def snapshot_command(data_dir: Path | None, *, output: Path) -> None:
+    """Copy the store of --data-dir to OUTPUT, consistent at one revision; the server may be running."""
+    source = _store_of(data_dir)
+    if output.exists():
+        raise Failure(f"{output} exists", UNUSABLE)
+    if not source.exists():
+        raise Failure(f"there is no store in {data_dir}", UNUSABLE)
+    try:
+        with contextlib.closing(connect(str(source))) as connection:
+            copy_to(connection, str(output))
+    except sqlite3.Error as error:
+        raise Failure(f"snapshot failed: {error}", FAILED) from error
+    output.chmod(0o600)
+
+
+@apiserver_command.command("restore")
+@click.argument("snapshot", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.pass_obj
+def restore_command(data_dir: Path | None, *, snapshot: Path) -> None:
+    """Make SNAPSHOT the store of --data-dir, which must not have one yet."""
+    target = _store_of(data_dir)
+    if target.exists():
+        raise Failure(f"{target} exists: move it away first", UNUSABLE)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{snapshot}?mode=ro", uri=True)) as connection:
+            check(connection)
+            copy_to(connection, str(target))
+    except sqlite3.Error as error:
+        target.unlink(missing_ok=True)
+        raise Failure(f"{snapshot} cannot be restored: {error}", FAILED) from error
+
+
+def _store_of(data_dir: Path | None) -> Path:
+    if data_dir is None:
+        raise Failure("--data-dir is needed", UNUSABLE)
+    return data_dir / STORE_FILE

@@ -1,0 +1,68 @@
+"""A node that has not been heard of for a while is not ready (pkg/controller/nodelifecycle).
+
+A node is heard of through its Lease in kube-node-lease or the heartbeat in its conditions. Nodes that never sent either (a lab
+declares its nodes and means it) are left alone.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.registry import Registry, WriteOptions
+from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.storage.records import Event
+from nodeagent.controlplane.storage.store import Store
+from nodeagent.controlplane.write_rules import STATUS
+
+LEASES: Final = "kube-node-lease"
+_GRACE_S: Final = 50.0
+_MESSAGE: Final = "Kubelet stopped posting node status."
+
+
+class NodeHeartbeat:
+    """Reconciles one node by name."""
+
+    def __init__(self, store: Store, registry: Registry, catalog: Catalog, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._registry = registry
+        self._nodes = catalog.named("nodes")
+        self._clock = clock
+
+    def concerns_lease(self, event: Event) -> Iterable[str]:
+        """A lease of a node."""
+        return (event.record.name,) if event.record.namespace == LEASES else ()
+
+    async def reconcile(self, name: str) -> float | None:
+        """Marks a silent node as unknown; says when to look again."""
+        record = self._store.get("nodes", name)
+        if record is None:
+            return None
+        node = record.document()
+        heard = self._last_heard(name, node)
+        if heard is None:
+            return None
+        left = heard + _GRACE_S - self._clock()
+        if left > 0:
+            return left
+        conditions = node["status"].get("conditions") or []
+        ready = next((condition for condition in conditions if condition["type"] == "Ready"), None)
+        if ready is None or ready["status"] == "Unknown":
+            return None
+        now = datetime.fromtimestamp(int(self._clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ready |= {"status": "Unknown", "lastTransitionTime": now, "reason": "NodeStatusUnknown", "message": _MESSAGE}
+        options = WriteOptions(manager="kube-controller-manager")
+        await self._registry.update(self._nodes, "", name, node, options, STATUS)
+        return None
+
+    def _last_heard(self, name: str, node: Document) -> float | None:
+        texts = [
+            condition.get("lastHeartbeatTime")
+            for condition in node["status"].get("conditions") or []
+            if condition["type"] == "Ready"
+        ]
+        lease = self._store.get("leases", f"{LEASES}/{name}")
+        if lease is not None:
+            texts.append(lease.document()["spec"].get("renewTime"))
+        moments = [datetime.fromisoformat(text).timestamp() for text in texts if text]
+        return max(moments, default=None)

@@ -1,0 +1,85 @@
+"""Makes what is recorded as allocated agree with what services hold (pkg/registry/core/service ipallocator and portallocator repair).
+
+Services and allocations are written together, so this finds something only after a restore, an edit by hand, or a bug: a
+missing record is written again, one whose holder does not hold it is removed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from nodeagent.controlplane.allocation import ADDRESSES, NODE_PORTS
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.service_addresses import addresses_of, node_ports_of
+from nodeagent.controlplane.storage.records import Change, Precondition, draft
+from nodeagent.controlplane.storage.store import Store
+
+_log = logging.getLogger(__name__)
+_EVERY_S: Final = 180.0
+_SERVICES: Final = "services"
+
+
+class Repair:
+    """Runs at start and every three minutes. `describe` builds an IPAddress object."""
+
+    def __init__(self, store: Store, describe: Callable[[str, str, str], bytes]) -> None:
+        self._store = store
+        self._describe = describe
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.once()
+            await asyncio.sleep(_EVERY_S)
+
+    async def once(self) -> int:
+        """One pass; returns how many records were put right."""
+        changes = self._corrections()
+        done = 0
+        for change in changes:
+            try:
+                await self._store.commit([change])
+            except Precondition:
+                continue
+            done += 1
+        if done:
+            _log.warning("allocations repaired count=%d", done)
+        return done
+
+    def _corrections(self) -> list[Change]:
+        held: dict[tuple[str, str], str] = {}
+        for record in self._store.collection(_SERVICES).records.values():
+            service = record.document()
+            held |= {(ADDRESSES, address): record.path for address in addresses_of(service)}
+            held |= {(NODE_PORTS, str(port)): record.path for port in node_ports_of(service)}
+        changes = []
+        for (collection, path), holder in held.items():
+            found = self._store.get(collection, path)
+            if found is None or _holder(collection, found.document()) != holder:
+                expected = found.revision if found is not None else 0
+                changes.append(Change(collection, path, expected, self._body(collection, path, holder)))
+        for collection in (ADDRESSES, NODE_PORTS):
+            for path, record in self._store.collection(collection).records.items():
+                if (collection, path) not in held and self._is_ours(collection, record.document()):
+                    changes.append(Change(collection, path, record.revision, None, record.body))
+        return changes
+
+    def _body(self, collection: str, path: str, holder: str) -> bytes:
+        if collection == ADDRESSES:
+            namespace, _, name = holder.partition("/")
+            return self._describe(path, namespace, name)
+        return draft({"metadata": {"name": path, "resourceVersion": "0"}, "holder": holder})
+
+    def _is_ours(self, collection: str, document: Document) -> bool:
+        """An address somebody reserved by hand for something else than a service stays."""
+        if collection == NODE_PORTS:
+            return True
+        return bool((document["spec"].get("parentRef") or {}).get("resource") == _SERVICES)
+
+
+def _holder(collection: str, document: Document) -> str:
+    if collection == NODE_PORTS:
+        return str(document.get("holder", ""))
+    parent = document["spec"].get("parentRef") or {}
+    return f"{parent.get('namespace', '')}/{parent.get('name', '')}"

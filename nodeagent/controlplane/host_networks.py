@@ -1,0 +1,36 @@
+"""The networks this machine is on, read from /proc: service ranges must not overlap them."""
+
+from ipaddress import IPv4Address, ip_network
+from pathlib import Path
+
+
+def connected_networks(proc: Path = Path("/proc/net")) -> list[str]:
+    """CIDRs of the routes of the main table without a gateway, and of the IPv6 addresses. Unreadable files count as empty."""
+    return sorted({*_ipv4(_lines(proc / "route")), *_ipv6(_lines(proc / "if_inet6"))})
+
+
+def _lines(path: Path) -> list[list[str]]:
+    try:
+        return [line.split() for line in path.read_text().splitlines()]
+    except OSError:
+        return []
+
+
+def _ipv4(lines: list[list[str]]) -> list[str]:
+    found = []
+    for words in lines[1:]:
+        if len(words) < 8 or words[2] != "00000000" or words[7] == "00000000":
+            continue
+        # The kernel prints the bytes of network order as a little-endian number.
+        address, mask = (IPv4Address(bytes.fromhex(word)[::-1]) for word in (words[1], words[7]))
+        found.append(str(ip_network(f"{address}/{mask}", strict=False)))
+    return found
+
+
+def _ipv6(lines: list[list[str]]) -> list[str]:
+    found = []
+    for words in lines:
+        if len(words) >= 4 and words[3] == "00":
+            text = ":".join(words[0][i : i + 4] for i in range(0, 32, 4))
+            found.append(str(ip_network(f"{text}/{int(words[2], 16)}", strict=False)))
+    return found

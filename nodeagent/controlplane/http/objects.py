@@ -1,0 +1,324 @@
+"""Verbs on resources: from a request to a reply, by way of the registry and the store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from nodeagent.controlplane.documents import Document, Json, decode, encode
+from nodeagent.controlplane.http import bodies
+from nodeagent.controlplane.http.discovery import parts_of
+from nodeagent.controlplane.http.replies import Reply, document_reply, warning_headers
+from nodeagent.controlplane.http.requests import Target, is_true, number, wants
+from nodeagent.controlplane.http.tables import table_of
+from nodeagent.controlplane.http.watches import Clock, Watch, WatchRequest
+from nodeagent.controlplane.reading import (
+    ListRequest,
+    Page,
+    Selection,
+    in_chunks,
+    list_page,
+    needs_reader,
+    parse_version,
+)
+from nodeagent.controlplane.registry import Outcome, Registry, WriteOptions
+from nodeagent.controlplane.resources import Catalog, FieldReader, Resource
+from nodeagent.controlplane.schema.decoding import duplicate_fields
+from nodeagent.controlplane.schema.strategic import PatchRejected, json_patch, merge_patch, strategic_merge
+from nodeagent.controlplane.selectors import EVERYTHING, parse_fields, parse_labels
+from nodeagent.controlplane.status import (
+    ApiError,
+    bad_request,
+    method_not_allowed,
+    object_invalid,
+    required,
+    unsupported_media_type,
+)
+from nodeagent.controlplane.storage.records import Record
+from nodeagent.controlplane.storage.store import Store
+from nodeagent.controlplane.write_rules import DeleteOptions
+
+_CHUNK_BYTES: Final = 256 * 1024
+_LONGEST_WATCH_S: Final = 3600.0
+_BOOKMARK_EVERY_S: Final = 60.0
+_GENERIC_REJECTION: Final = "the server rejected our request due to an error in our request"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a verb needs to know of an HTTP request; `read` delivers the body, bounded."""
+
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    read: Callable[[], Awaitable[bytes]]
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body, without parameters."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def accept(self) -> str:
+        """What the client wants back."""
+        return self.headers.get("Accept", "")
+
+    @property
+    def manager(self) -> str:
+        """Who owns the fields of a write: `fieldManager`, else the client's program name."""
+        agent = self.headers.get("User-Agent", "").partition("/")[0]
+        return self.query.get("fieldManager") or agent or "unknown"
+
+
+class Objects:
+    """Carries out verbs. `stopping` ends watches."""
+
+    def __init__(
+        self, store: Store, registry: Registry, catalog: Catalog, *, clock: Clock, stopping: asyncio.Event
+    ) -> None:
+        self._store = store
+        self._registry = registry
+        self._clock = clock
+        self._stopping = stopping
+        self._readers = {(row.group, row.plural): FieldReader(row) for row in catalog.rows}
+
+    async def handle(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
+        """Raises ApiError."""
+        if target.part and target.part not in parts_of(resource):
+            raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+        if resource.namespaced and not target.namespace and verb not in ("list", "watch"):
+            raise method_not_allowed()
+        if verb in ("get", "list", "watch"):
+            return self._look(verb, resource, target, request)
+        return await self._act(verb, resource, target, request)
+
+    def _look(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
+        if verb == "watch":
+            return self._watch(resource, target, request)
+        if verb == "list":
+            return self._list(resource, target, request)
+        return self._object(resource, self._registry.get(resource, target.namespace, target.name), request)
+
+    async def _act(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
+        match verb:
+            case "create" if not target.name:
+                return await self._create(resource, target, request)
+            case "update" | "patch":
+                return await self._change(verb, resource, target, request)
+            case "delete" if not target.part:
+                return await self._delete(resource, target, request)
+            case "deletecollection" if "deletecollection" in resource.verbs:
+                return await self._delete_collection(resource, target, request)
+        raise method_not_allowed()
+
+    def _object(
+        self, resource: Resource, record: Record, request: Request, status: int = 200, warnings: list[str] | None = None
+    ) -> Reply:
+        headers = warning_headers([*([resource.deprecated] if resource.deprecated else []), *(warnings or [])])
+        table = wants(request.accept, "Table")
+        if table:
+            include = request.query.get("includeObject", "Metadata")
+            shown = table_of(
+                resource, [record], version=table, revision=record.revision, now=self._clock.time(), include=include
+            )
+            return document_reply(shown, status, headers)
+        return Reply(status, resource.opening + self._body(resource, record)[1:], headers=headers)
+
+    def _body(self, resource: Resource, record: Record) -> bytes:
+        return encode(resource.from_stored(record.document())) if resource.converts else record.body
+
+    def _selection(self, resource: Resource, target: Target, query: Mapping[str, str]) -> Selection:
+        labels = parse_labels(query["labelSelector"]) if query.get("labelSelector") else EVERYTHING
+        fields = EVERYTHING
+        if query.get("fieldSelector"):
+            fields = parse_fields(
+                query["fieldSelector"], resource.selectable, lambda name: f"field label not supported: {name}"
+            )
+        reader = self._readers[(resource.group, resource.plural)] if needs_reader(fields) else None
+        if target.name:
+            raise bad_request("a single object is watched by a field selector on metadata.name")
+        return Selection(target.namespace, labels, fields, reader)
+
+    def _page(self, resource: Resource, target: Target, query: Mapping[str, str]) -> Page:
+        return list_page(
+            self._store,
+            resource,
+            ListRequest(
+                self._selection(resource, target, query),
+                max(number(query, "limit") or 0, 0),
+                query.get("continue", ""),
+                query.get("resourceVersion", ""),
+                query.get("resourceVersionMatch", ""),
+            ),
+        )
+
+    def _list(self, resource: Resource, target: Target, request: Request) -> Reply:
+        page = self._page(resource, target, request.query)
+        meta: Document = {"resourceVersion": str(page.revision)}
+        if page.token:
+            meta["continue"] = page.token
+        if page.remaining is not None:
+            meta["remainingItemCount"] = page.remaining
+        headers = warning_headers([resource.deprecated] if resource.deprecated else [])
+        table = wants(request.accept, "Table")
+        if table:
+            include = request.query.get("includeObject", "Metadata")
+            shown = table_of(
+                resource,
+                page.records,
+                version=table,
+                revision=page.revision,
+                now=self._clock.time(),
+                include=include,
+                list_meta=meta,
+            )
+            return document_reply(shown, headers=headers)
+        return Reply(headers=headers, chunks=self._encoded(resource, page, meta))
+
+    def _encoded(self, resource: Resource, page: Page, meta: Document) -> list[bytes]:
+        if resource.converts:
+            page = replace(page, records=[Record(r.path, r.revision, self._body(resource, r)) for r in page.records])
+        head = encode({"kind": f"{resource.kind}List", "apiVersion": resource.group_version, "metadata": meta})
+        return list(in_chunks(page, head[:-1] + b',"items":[', b"]}\n", _CHUNK_BYTES))
+
+    def _watch(self, resource: Resource, target: Target, request: Request) -> Watch:
+        query = request.query
+        initial = is_true(query.get("sendInitialEvents", ""))
+        if initial and query.get("resourceVersionMatch") != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            raise object_invalid("ListOptions", "", [required("resourceVersionMatch", why)], "meta.k8s.io")
+        if target.name:
+            selection = Selection(
+                target.namespace, fields=parse_fields(f"metadata.name={target.name}", ("metadata.name",), str)
+            )
+        else:
+            selection = self._selection(resource, target, query)
+        version = parse_version(query.get("resourceVersion", ""))
+        seconds = number(query, "timeoutSeconds")
+        return Watch(
+            self._store,
+            resource,
+            WatchRequest(
+                selection,
+                since=version or None,
+                bookmarks=is_true(query.get("allowWatchBookmarks", "")),
+                initial_events=initial,
+                timeout_s=float(seconds) if seconds else _LONGEST_WATCH_S / 2,
+                as_table=wants(request.accept, "Table"),
+            ),
+            stopping=self._stopping,
+            clock=self._clock,
+            bookmark_every_s=_BOOKMARK_EVERY_S,
+        )
+
+    def _options(self, request: Request) -> WriteOptions:
+        query = request.query
+        validation = query.get("fieldValidation") or "Warn"
+        if validation not in ("Ignore", "Warn", "Strict"):
+            raise bad_request(f"fieldValidation: Unsupported value: {validation}")
+        dry_run = query.get("dryRun", "")
+        if dry_run not in ("", "All"):
+            raise bad_request(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+        return WriteOptions(
+            manager=request.manager[:128],
+            dry_run=dry_run == "All",
+            validation=validation,
+            force=is_true(query.get("force", "")),
+        )
+
+    async def _document(self, resource: Resource, request: Request, options: WriteOptions) -> Document:
+        body = await request.read()
+        media_type = request.content_type
+        if media_type not in ("", bodies.JSON, bodies.YAML, bodies.APPLY_PATCH):
+            raise unsupported_media_type((bodies.JSON, bodies.YAML))
+        document = bodies.as_object(bodies.parse(body, media_type), resource, body)
+        if options.validation != "Ignore" and media_type in ("", bodies.JSON):
+            options.repeated = duplicate_fields(body)
+        return document
+
+    async def _create(self, resource: Resource, target: Target, request: Request) -> Reply:
+        options = self._options(request)
+        document = await self._document(resource, request, options)
+        outcome = await self._registry.create(resource, target.namespace, document, options)
+        return self._object(resource, outcome.record, request, 201, options.warnings)
+
+    async def _change(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
+        options = self._options(request)
+        place = (resource, target.namespace, target.name)
+        if verb == "update":
+            document = await self._document(resource, request, options)
+            outcome = await self._registry.update(*place, document, options, target.part)
+        elif request.content_type == bodies.APPLY_PATCH:
+            if not request.query.get("fieldManager"):
+                why = "is required for apply patch"
+                raise object_invalid("PatchOptions", "", [required("fieldManager", why)], "meta.k8s.io")
+            document = await self._document(resource, request, options)
+            outcome = await self._registry.apply(*place, document, options, target.part)
+        else:
+            outcome = await self._patch(resource, target, request, options)
+        return self._object(resource, outcome.record, request, 201 if outcome.created else 200, options.warnings)
+
+    async def _patch(self, resource: Resource, target: Target, request: Request, options: WriteOptions) -> Outcome:
+        media_type = request.content_type
+        if media_type not in bodies.PATCHES:
+            raise unsupported_media_type(bodies.PATCHES)
+        patch = bodies.parse(await request.read(), media_type)
+        if media_type != bodies.JSON_PATCH and not isinstance(patch, dict):
+            raise bad_request("error decoding patch: a patch of an object is an object")
+
+        def changed(live: Document) -> Document:
+            try:
+                return _patched(media_type, resource, live, patch)
+            except PatchRejected as rejected:
+                cause = {"message": str(rejected)}
+                raise ApiError(422, "Invalid", _GENERIC_REJECTION, details={"causes": [cause]}) from None
+
+        return await self._registry.patch(resource, target.namespace, target.name, changed, options, target.part)
+
+    async def _delete_options(self, request: Request) -> DeleteOptions:
+        body = await request.read()
+        given = bodies.parse(body, request.content_type) if body.strip() else {}
+        if not isinstance(given, dict):
+            raise bad_request("the body of a deletion is a DeleteOptions object")
+        conditions = given.get("preconditions") or {}
+        grace = number(request.query, "gracePeriodSeconds")
+        if grace is None and isinstance(given.get("gracePeriodSeconds"), int):
+            grace = given["gracePeriodSeconds"]
+        return DeleteOptions(
+            uid=str(conditions.get("uid") or ""),
+            version=str(conditions.get("resourceVersion") or ""),
+            grace_seconds=grace,
+            dry_run=bool(request.query.get("dryRun") or given.get("dryRun")),
+        )
+
+    async def _delete(self, resource: Resource, target: Target, request: Request) -> Reply:
+        options = await self._delete_options(request)
+        outcome = await self._registry.delete(resource, target.namespace, target.name, options)
+        if resource.returns_deleted or not outcome.gone:
+            return self._object(resource, outcome.record, request)
+        details: Document = {"name": target.name}
+        if resource.group:
+            details["group"] = resource.group
+        details |= {"kind": resource.plural, "uid": outcome.record.document()["metadata"]["uid"]}
+        success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+        return document_reply(success)
+
+    async def _delete_collection(self, resource: Resource, target: Target, request: Request) -> Reply:
+        options = await self._delete_options(request)
+        page = self._page(resource, target, request.query)
+        for record in page.records:
+            try:
+                await self._registry.delete(resource, record.namespace, record.name, options)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+        return Reply(chunks=self._encoded(resource, page, {"resourceVersion": str(self._store.revision)}))
+
+
+def _patched(media_type: str, resource: Resource, live: Document, patch: Json) -> Document:
+    if media_type == bodies.JSON_PATCH:
+        return json_patch(live, patch)
+    if media_type == bodies.MERGE_PATCH:
+        merged: Document = merge_patch(live, patch)
+        return merged
+    result: Document = strategic_merge(resource.struct, live, decode(encode(patch)))
+    return result

@@ -1,0 +1,265 @@
+"""Listens: every request becomes a reply or a watch, and no request can take the server down."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, Self
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from nodeagent.controlplane import access
+from nodeagent.controlplane.access import ANONYMOUS, Role, Tokens, User
+from nodeagent.controlplane.http.bodies import read_body
+from nodeagent.controlplane.http.discovery import aggregated, api_group, api_groups, api_resources, api_versions
+from nodeagent.controlplane.http.objects import Objects, Request
+from nodeagent.controlplane.http.replies import Reply, document_reply, error_reply, text_reply
+from nodeagent.controlplane.http.requests import accepts_json, parse_accept, parse_target, verb_of
+from nodeagent.controlplane.http.watches import Watch
+from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.schema.openapi import OpenApi
+from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed
+
+_log = logging.getLogger(__name__)
+_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_STREAM_FROM_BYTES: Final = 512 * 1024
+_VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.2+nodeagent",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+
+
+class Health(Protocol):
+    """Whether the server can serve."""
+
+    def failing(self) -> list[str]:
+        """Names of the checks that fail, none when all is well."""
+        ...
+
+
+class ApiHandler:
+    """Answers requests. `everybody_is_admin` is for a loopback listener without credentials."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        catalog: Catalog,
+        tokens: Tokens,
+        health: Health,
+        *,
+        address: str,
+        everybody_is_admin: bool = False,
+    ) -> None:
+        self._objects = objects
+        self._catalog = catalog
+        self._tokens = tokens
+        self._health = health
+        self._address = address
+        self._default_user = User("system:admin", Role.ADMIN) if everybody_is_admin else ANONYMOUS
+        self._openapi = OpenApi(catalog)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request."""
+        try:
+            answer = await self._answer(request)
+        except ApiError as error:
+            answer = error_reply(error)
+        except Exception:  # noqa: BLE001 - logged with its traceback
+            # The boundary between requests: whatever one of them broke must not end the others.
+            _log.exception("request failed method=%s path=%s", request.method, request.path)
+            answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
+        if isinstance(answer, Watch):
+            return await _stream(request, answer)
+        return await _send(request, answer)
+
+    async def _answer(self, request: web.BaseRequest) -> Reply | Watch:
+        user = self._authenticate(request)
+        segments = tuple(unquote(part) for part in request.rel_url.raw_path.strip("/").split("/"))
+        query = {name: value for name, value in request.query.items() if value or name not in request.query}
+        target = parse_target(segments)
+        resource = self._catalog.find(target.group, target.version, target.plural) if target else None
+        if target is None or resource is None:
+            access.authorize(
+                user, "get" if request.method in ("GET", "HEAD") else request.method.lower(), request.path, ""
+            )
+            if target is not None and (target.group, target.version) in {
+                (r.group, r.version) for r in self._catalog.rows
+            }:
+                raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+            return self._plain_path(request, segments)
+        verb = verb_of(request.method, target, query)
+        asked = verb or request.method.lower()
+        access.authorize(user, asked, request.path, target.plural, target.namespace, target.name, target.group)
+        if not verb:
+            raise method_not_allowed()
+        accept = request.headers.get("Accept", "")
+        if not accepts_json(accept):
+            raise ApiError(
+                406,
+                "NotAcceptable",
+                "only the following media types are accepted: application/json",
+            )
+
+        async def read() -> bytes:
+            return await read_body(request.content.iter_any(), request.content_length)
+
+        return await self._objects.handle(verb, resource, target, Request(query, request.headers, read))
+
+    def _authenticate(self, request: web.BaseRequest) -> User:
+        certificate = None
+        transport = request.transport
+        if transport is not None:
+            certificate = certificate_user(transport.get_extra_info("peercert"))
+        if self._default_user.role is Role.ADMIN and "Authorization" not in request.headers:
+            return certificate or self._default_user
+        return access.authenticate(request.headers.get("Authorization", ""), self._tokens, certificate)
+
+    def _plain_path(self, request: web.BaseRequest, segments: tuple[str, ...]) -> Reply:
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        match segments:
+            case ("version",):
+                return document_reply(dict(_VERSION))
+            case ("livez" | "readyz" | "healthz" as check, *_):
+                return self._check(check, verbose="verbose" in request.query)
+            case ("openapi", *rest):
+                found = self._openapi.document("/".join(rest))
+                return Reply(body=found) if found is not None else text_reply("404 page not found\n", 404)
+        found_document = self._discovery(request, segments)
+        return found_document or text_reply("404 page not found\n", 404)
+
+    def _discovery(self, request: web.BaseRequest, segments: tuple[str, ...]) -> Reply | None:
+        groups = self._catalog.groups()
+        match segments:
+            case ("api" | "apis" as root,):
+                if _wants_aggregated(request.headers.get("Accept", "")):
+                    shown = document_reply(aggregated(self._catalog, core=root == "api"))
+                    return Reply(body=shown.body, content_type=_AGGREGATED)
+                return document_reply(api_versions(self._address) if root == "api" else api_groups(self._catalog))
+            case ("api", "v1"):
+                return document_reply(api_resources("", groups[""]))
+            case ("apis", group) if group in groups:
+                return document_reply(api_group(group))
+            case ("apis", group, "v1") if group in groups:
+                return document_reply(api_resources(group, groups[group]))
+        return None
+
+    def _check(self, check: str, *, verbose: bool) -> Reply:
+        failing = self._health.failing() if check != "livez" else []
+        lines = [f"[-]{name} failed" for name in failing]
+        if failing:
+            return text_reply("\n".join([*lines, f"{check} check failed\n"]), 500)
+        return text_reply(f"[+]ping ok\n[+]store ok\n{check} check passed\n" if verbose else "ok")
+
+
+def certificate_user(certificate: object) -> User | None:
+    """The user a verified client certificate names: common name, and organisations as groups."""
+    if not isinstance(certificate, dict):
+        return None
+    pairs = [pair for entry in certificate.get("subject", ()) for pair in entry]
+    names = [value for key, value in pairs if key == "commonName"]
+    groups = [value for key, value in pairs if key == "organizationName"]
+    return User(names[0], access.role_of(groups)) if names else None
+
+
+def _wants_aggregated(accept: str) -> bool:
+    return any(
+        entry.parameters.get("as") == "APIGroupDiscoveryList" and entry.parameters.get("v") == "v2"
+        for entry in parse_accept(accept)
+    )
+
+
+async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
+    pieces = list(reply.pieces())
+    length = sum(map(len, pieces))
+    response: web.StreamResponse
+    if length < _STREAM_FROM_BYTES:
+        response = web.Response(status=reply.status, body=b"".join(pieces))
+    else:
+        response = web.StreamResponse(status=reply.status)
+        response.content_length = length
+    response.headers["Content-Type"] = reply.content_type
+    for name, value in reply.headers:
+        response.headers.add(name, value)
+    if not request.content.is_eof():
+        # A body nobody read would be taken for the next request.
+        response.force_close()
+    if isinstance(response, web.Response):
+        return response
+    await response.prepare(request)
+    for piece in pieces:
+        await response.write(piece)
+    await response.write_eof()
+    return response
+
+
+async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
+    response = web.StreamResponse()
+    response.headers["Content-Type"] = "application/json"
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    try:
+        await watch.run(response.write)
+        await response.write_eof()
+    except (ConnectionError, asyncio.CancelledError):
+        # The watcher has gone; that is how watches usually end.
+        if request.transport is not None and not request.transport.is_closing():
+            raise
+    return response
+
+
+class Listener:
+    """An address the handler answers on. An async context manager."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        host: str,
+        port: int,
+        context: ssl.SSLContext | None,
+        *,
+        shutdown_s: float = 5.0,
+    ) -> None:
+        self._handler = handler
+        self._host = host
+        self._port = port
+        self._context = context
+        self._shutdown_s = shutdown_s
+        self._runner: web.ServerRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        server = web.Server(self._handler, access_log=None, keepalive_timeout=120.0)
+        self._runner = web.ServerRunner(server)
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner,
+            self._host,
+            self._port,
+            ssl_context=self._context,
+            shutdown_timeout=self._shutdown_s,
+            backlog=1024,
+        )
+        await site.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    @property
+    def port(self) -> int:
+        """The port it listens on, chosen by the system if 0 was asked for."""
+        assert self._runner is not None
+        return int(self._runner.addresses[0][1])

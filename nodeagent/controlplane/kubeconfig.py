@@ -1,0 +1,22 @@
+"""The kubeconfig a server writes for its administrator."""
+
+import base64
+
+import yaml
+
+
+def render(server: str, *, authority: bytes | None, token: str) -> str:
+    """A kubeconfig for `server` (a URL), trusting `authority` (PEM). An empty token is a server that asks for none."""
+    cluster: dict[str, object] = {"server": server}
+    if authority is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    user: dict[str, object] = {"token": token} if token else {}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "nodeagent", "cluster": cluster}],
+        "users": [{"name": "admin", "user": user}],
+        "contexts": [{"name": "nodeagent", "context": {"cluster": "nodeagent", "user": "admin"}}],
+        "current-context": "nodeagent",
+    }
+    return str(yaml.safe_dump(document, sort_keys=False))

@@ -1,0 +1,380 @@
+"""Composition of the API server: the only place that builds its parts. Start order is reading order, stop order the reverse."""
+
+import asyncio
+import logging
+import random
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final, Protocol
+
+from nodeagent.controlplane import kubeconfig, pki
+from nodeagent.controlplane.access import Tokens
+from nodeagent.controlplane.allocation import Allocator
+from nodeagent.controlplane.bootstrap import AddressObjects, bootstrap, stored_ranges
+from nodeagent.controlplane.controllers.endpoints import ServiceEndpoints
+from nodeagent.controlplane.controllers.kubernetes_service import SERVERS, Advertised, KubernetesService
+from nodeagent.controlplane.controllers.load_balancers import LoadBalancerAddresses
+from nodeagent.controlplane.controllers.loop import Controller, own_path
+from nodeagent.controlplane.controllers.mirroring import Mirror, Mirroring
+from nodeagent.controlplane.controllers.namespaces import NamespaceDeletion
+from nodeagent.controlplane.controllers.nodes import NodeHeartbeat
+from nodeagent.controlplane.controllers.pods import PodRemoval
+from nodeagent.controlplane.controllers.repair import Repair
+from nodeagent.controlplane.http.objects import Objects
+from nodeagent.controlplane.http.server import ApiHandler, Listener
+from nodeagent.controlplane.lifecycle import Lifecycle, Namespaces, Plain, Pods, Services
+from nodeagent.controlplane.ranges import (
+    AddressRange,
+    Network,
+    RangeRefused,
+    parse_port_range,
+    parse_service_ranges,
+)
+from nodeagent.controlplane.registry import Registry
+from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.storage.records import StorageFailed
+from nodeagent.controlplane.storage.store import Store, Window
+from nodeagent.controlplane.validation.formats import parse_cidr
+
+_log = logging.getLogger(__name__)
+_NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_COMPACT_EVERY_S: Final = 30.0
+_CATCH_UP_EVERY_S: Final = 0.1
+STORE_FILE: Final = "store.db"
+
+
+class SettingsRefused(ValueError):
+    """The server cannot or must not start like this; the text says why."""
+
+
+class Notifier(Protocol):
+    """Whoever started the server and wants to know how it is (systemd)."""
+
+    def ready(self, status: str) -> None:
+        """It answers now."""
+        ...
+
+    def stopping(self) -> None:
+        """It ends on purpose."""
+        ...
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def time(self) -> float:
+        """Seconds since 1970."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds, for spans."""
+        return time.monotonic()
+
+
+class SystemChance:
+    """The machine's randomness."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def suffix(self, length: int) -> str:
+        """Letters and digits that spell no words (k8s.io/apimachinery/pkg/util/rand)."""
+        return "".join(self._random.choices(_NAME_ALPHABET, k=length))
+
+    def uid(self) -> str:
+        """A random UUID."""
+        return str(uuid.uuid4())
+
+    def randrange(self, start: int, stop: int) -> int:
+        """A number from `start` up to, not including, `stop`."""
+        return self._random.randrange(start, stop)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Everything a server is told. Addresses and ranges are text, checked by `check`."""
+
+    host: str = "127.0.0.1"
+    port: int = 6443
+    data_dir: Path | None = None
+    """None: everything is in memory."""
+    kubeconfig_out: Path | None = None
+    advertise_address: str = ""
+    service_ranges: str = "10.96.0.0/12"
+    node_ports: str = "30000-32767"
+    load_balancer_cidr: str = ""
+    taken: tuple[tuple[str, str], ...] = ()
+    """(what, CIDR) pairs service ranges may not overlap: pod and node ranges."""
+    insecure: bool = False
+    """Plain HTTP without credentials; on loopback only."""
+    window: Window = field(default_factory=Window)
+    limit_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """Settings that make sense."""
+
+    ranges: tuple[AddressRange, ...]
+    balancers: tuple[Network, ...]
+    advertised: str
+
+
+def check(settings: ServerSettings) -> Checked:
+    """Raises SettingsRefused."""
+    try:
+        host = ip_address("127.0.0.1" if settings.host == "localhost" else settings.host)
+    except ValueError:
+        raise SettingsRefused(f"listen address {settings.host!r} is not an IP address") from None
+    if settings.insecure and not host.is_loopback:
+        raise SettingsRefused(f"refusing to listen on {host} without TLS and credentials: leave out --insecure")
+    advertised = settings.advertise_address or str(host)
+    if host.is_unspecified and not settings.advertise_address:
+        raise SettingsRefused(f"listening on {host} needs --advertise-address: clients are told one address")
+    try:
+        ip_address(advertised)
+        ranges = parse_service_ranges(settings.service_ranges, settings.taken)
+        parse_port_range(settings.node_ports)
+    except ValueError as error:
+        raise SettingsRefused(str(error)) from None
+    return Checked(ranges, _balancers(settings.load_balancer_cidr, ranges), advertised)
+
+
+def _balancers(text: str, ranges: Sequence[AddressRange]) -> tuple[Network, ...]:
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        network = parse_cidr(part)
+        if network is None:
+            raise SettingsRefused(f"--load-balancer-cidr: {part!r} is not a CIDR")
+        for service in ranges:
+            if network.version == service.network.version and network.overlaps(service.network):
+                raise SettingsRefused(f"--load-balancer-cidr {network} overlaps the service range {service.network}")
+        found.append(network)
+    return tuple(found)
+
+
+class ApiServer:
+    """One server. `mirror` turns Endpoints into slices; `run` serves until cancelled or `stop` is called."""
+
+    def __init__(self, settings: ServerSettings, *, mirror: Mirror, notifier: Notifier) -> None:
+        self._settings = settings
+        self._checked = check(settings)
+        self._mirror = mirror
+        self._notifier = notifier
+        self._clock = SystemClock()
+        self._chance = SystemChance()
+        self._stop = asyncio.Event()
+        self.port = 0
+        """The port it listens on once it is ready."""
+        self.credentials: pki.Credentials | None = None
+        """None without TLS."""
+        self.ready = asyncio.Event()
+        self._failing: list[str] = ["starting"]
+
+    def failing(self) -> list[str]:
+        """Names of the readiness checks that fail."""
+        return list(self._failing)
+
+    def stop(self) -> None:
+        """Ends `run`: watches first, then connections, then the store."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Raises SettingsRefused, PkiFailed, StorageFailed or OSError when it cannot start."""
+        async with AsyncExitStack() as stack:
+            credentials_task = asyncio.ensure_future(self._credentials(stack))
+            try:
+                store = await stack.enter_async_context(self._store())
+            finally:
+                self.credentials = await credentials_task
+            self._check_against(store)
+            catalog = Catalog()
+            objects = AddressObjects(self._chance.uid, self._clock.time)
+            allocator = Allocator(
+                store, self._checked.ranges, parse_port_range(self._settings.node_ports), self._chance, objects.describe
+            )
+            registry = Registry(
+                store, catalog, _lifecycles(catalog, allocator), chance=self._chance, clock=self._clock.time
+            )
+            await bootstrap(store, registry, catalog, self._checked.ranges, self._clock.time)
+            repair = Repair(store, objects.describe)
+            await repair.once()
+            ending = asyncio.Event()
+            handler = ApiHandler(
+                Objects(store, registry, catalog, clock=self._clock, stopping=ending),
+                catalog,
+                self.credentials.tokens if self.credentials is not None else Tokens({}),
+                self,
+                address=f"{self._checked.advertised}:{self._settings.port}",
+                everybody_is_admin=self.credentials is None,
+            )
+            context = self.credentials.server_context() if self.credentials is not None else None
+            listener = await stack.enter_async_context(
+                Listener(handler, self._settings.host, self._settings.port, context)
+            )
+            self.port = listener.port
+            loops = self._loops(store, registry, catalog, repair)
+            await self._serve(store, loops, ending)
+
+    async def _serve(self, store: Store, loops: Sequence[Coroutine[None, None, None]], ending: asyncio.Event) -> None:
+        await asyncio.to_thread(self._write_kubeconfig)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(loop) for loop in loops]
+            tasks.append(group.create_task(_every(_COMPACT_EVERY_S, store.compact)))
+            if store.shared:
+                tasks.append(group.create_task(_every(_CATCH_UP_EVERY_S, store.catch_up)))
+            self._failing = []
+            self.ready.set()
+            self._notifier.ready(f"serving on {self._settings.host}:{self.port}")
+            _log.info("serving address=%s port=%d revision=%d", self._settings.host, self.port, store.revision)
+            try:
+                await self._stop.wait()
+            finally:
+                self._failing = ["shutdown"]
+                self._notifier.stopping()
+                ending.set()
+                store.wake()
+                for task in tasks:
+                    task.cancel()
+
+    def _store(self) -> Store:
+        directory = self._settings.data_dir
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = ":memory:" if directory is None else str(directory / STORE_FILE)
+        return Store(path, window=self._settings.window, limit_bytes=self._settings.limit_bytes, clock=self._clock.time)
+
+    async def _credentials(self, stack: AsyncExitStack) -> pki.Credentials | None:
+        if self._settings.insecure:
+            return None
+        directory = self._settings.data_dir
+        if directory is None:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodeagent-apiserver-"))
+            directory = Path(scratch)
+        host = self._settings.host
+        addresses = {self._checked.advertised, *(found.first for found in self._checked.ranges)}
+        if host != "localhost" and not ip_address(host).is_unspecified:
+            addresses.add(host)
+        return await pki.prepare(directory / "pki", addresses)
+
+    def _check_against(self, store: Store) -> None:
+        """A range may not change under the services that live in it, nor overlap nodes' pod ranges."""
+        known = stored_ranges(store)
+        wanted = [str(found.network) for found in self._checked.ranges]
+        if known and known != wanted[: len(known)]:
+            raise SettingsRefused(f"this store uses service range {','.join(known)}, not {','.join(wanted)}")
+        taken = [
+            (f"pod range of node {record.name}", text)
+            for record in store.collection("nodes").records.values()
+            for text in record.document()["spec"].get("podCIDRs") or []
+        ]
+        try:
+            parse_service_ranges(self._settings.service_ranges, taken)
+        except RangeRefused as error:
+            raise SettingsRefused(str(error)) from None
+
+    def _write_kubeconfig(self) -> None:
+        path = self._settings.kubeconfig_out
+        if path is None:
+            return
+        credentials = self.credentials
+        host = self._checked.advertised if ip_address(self._settings.host).is_unspecified else self._settings.host
+        text = kubeconfig.render(
+            f"{'http' if credentials is None else 'https'}://{f'[{host}]' if ':' in host else host}:{self.port}",
+            authority=credentials.authority.read_bytes() if credentials is not None else None,
+            token=credentials.admin_token if credentials is not None else "",
+        )
+        pki.write_private(path, text)
+
+    def _loops(
+        self, store: Store, registry: Registry, catalog: Catalog, repair: Repair
+    ) -> list[Coroutine[None, None, None]]:
+        kubernetes = KubernetesService(
+            store,
+            registry,
+            catalog,
+            address=self._checked.ranges[0].first,
+            advertised=Advertised(self._checked.advertised, self.port),
+            clock=self._clock.time,
+        )
+        endpoints = ServiceEndpoints(store, registry, catalog)
+        mirroring = Mirroring(store, registry, catalog, self._mirror)
+        namespaces = NamespaceDeletion(store, registry, catalog)
+        pods = PodRemoval(store, registry, catalog, self._clock.time)
+        nodes = NodeHeartbeat(store, registry, catalog, self._clock.time)
+        own = kubernetes.concerns
+        controllers = [
+            Controller(
+                "kubernetes-service",
+                store,
+                {"services": own, "endpoints": own, "endpointslices": own, SERVERS: kubernetes.concerns_servers},
+                kubernetes.reconcile,
+                workers=1,
+            ),
+            Controller(
+                "endpoints",
+                store,
+                {
+                    "services": endpoints.workloads.service_event,
+                    "pods": endpoints.workloads.pod_event,
+                    "endpointslices": endpoints.slices.event,
+                    "endpoints": endpoints.endpoints_event,
+                    "nodes": endpoints.node_event,
+                },
+                endpoints.reconcile,
+            ),
+            Controller(
+                "mirroring",
+                store,
+                {"endpoints": mirroring.concerns, "services": own_path, "endpointslices": mirroring.slices.event},
+                mirroring.reconcile,
+            ),
+            Controller("namespaces", store, {"namespaces": namespaces.concerns}, namespaces.reconcile),
+            Controller("pods", store, {"pods": pods.concerns}, pods.reconcile),
+            Controller("nodes", store, {"nodes": own_path, "leases": nodes.concerns_lease}, nodes.reconcile),
+        ]
+        if self._checked.balancers:
+            balancers = LoadBalancerAddresses(store, registry, catalog, self._checked.balancers)
+            sources = {"services": balancers.concerns}
+            controllers.append(Controller("load-balancers", store, sources, balancers.reconcile, workers=1))
+        return [controller.run() for controller in controllers] + [kubernetes.beat(), repair.run()]
+
+
+def _lifecycles(catalog: Catalog, allocator: Allocator) -> dict[str, Lifecycle]:
+    # Nodes keep the status they are created with: a kubelet registers with its addresses.
+    found: dict[str, Lifecycle] = {
+        row.stored_in: Plain(has_status=row.has_status, keeps_status_on_create=row.plural == "nodes")
+        for row in catalog.rows
+    }
+    return found | {"namespaces": Namespaces(), "pods": Pods(), "services": Services(allocator)}
+
+
+async def _every(seconds: float, action: Callable[[], Coroutine[None, None, None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await action()
+        except StorageFailed as error:
+            _log.warning("store maintenance failed error=%s", error)
+
+
+@asynccontextmanager
+async def serving(server: ApiServer) -> AsyncIterator[ApiServer]:
+    """The server, ready, for as long as the block lasts. Raises what `run` raises."""
+    running = asyncio.ensure_future(server.run())
+    waiting = asyncio.ensure_future(server.ready.wait())
+    try:
+        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        yield server
+    finally:
+        waiting.cancel()
+        server.stop()
+        await running
