@@ -1,0 +1,178 @@
+"""What a ClusterIP does not serve: refused at once or dropped, never handed to the host's own daemons."""
+
+import pytest
+
+from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from nodeagent.lab.messages import Failure
+from nodeagent.lab.objects import service_port
+from nodeagent.lab.topology import SERVICE_CIDRS
+from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.model.objects import ServiceSpec
+
+FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
+CLIENTS = pytest.mark.parametrize(
+    "client",
+    [
+        pytest.param("caller", id="pod"),
+        pytest.param(NODE, id="node"),
+        pytest.param("outside", id="outside"),
+    ],
+)
+
+PORTS = tuple(service_port(80, protocol, name=protocol.name.lower()) for protocol in Protocol)
+SERVED, EMPTY, ELSEWHERE, TCP_ONLY = cluster_ips(1), cluster_ips(2), cluster_ips(3), cluster_ips(4)
+NOBODYS = cluster_ips(77)
+DAEMON_PORT = 9999
+AT_ONCE = 0.2
+"""Seconds: a refusal takes a tenth of a millisecond; the rest is for a busy machine."""
+PATIENCE = 0.25
+"""Seconds after which a packet counts as dropped."""
+
+UNTHROTTLED = {
+    "net/ipv4/icmp_ratelimit": "0",
+    "net/ipv4/icmp_msgs_per_sec": "100000",
+    "net/ipv4/icmp_msgs_burst": "100000",
+    "net/ipv6/icmp/ratelimit": "0",
+}
+"""The kernel sends a host only about one ICMP error a second; these tests ask for many."""
+
+
+@pytest.fixture(scope="module")
+def served(cluster: Cluster) -> Cluster:
+    """One healthy service, one without endpoints, one whose endpoints are elsewhere only; daemons on the node."""
+    world = cluster.world
+    world.write_sysctls(NODE, UNTHROTTLED)
+    for protocol in Protocol:
+        world["web-0"].serve(8080, protocol)
+        for port in (80, DAEMON_PORT):
+            world[NODE].serve(port, protocol, addresses=("0.0.0.0", "::"), name="daemon")
+    cluster.expose("served", *SERVED, pods=["web-0"], ports=PORTS)
+    cluster.expose("empty", *EMPTY, ports=PORTS)
+    local = ServiceSpec(internal_traffic_policy="Local")
+    cluster.expose("elsewhere", *ELSEWHERE, pods=["far-0"], ports=PORTS, spec=local)
+    cluster.expose("tcp-only", *TCP_ONLY, pods=["web-0"], ports=PORTS[:1])
+    cluster.start_agent(*WITH_POD_CIDRS, "--service-cidr", ",".join(SERVICE_CIDRS))
+    return cluster
+
+
+def of(family: Family, addresses: tuple[str, ...]) -> str:
+    return next(address for address in addresses if family_of(address) is family)
+
+
+def refusals(client: str, protocol: Protocol) -> set[Failure]:
+    """How a refusal looks: a node's own datagram does not even get out (EPERM), the rest is told by an answer."""
+    return {Failure.DENIED, Failure.REFUSED} if client == NODE and protocol is not Protocol.TCP else {Failure.REFUSED}
+
+
+@PROTOCOLS
+@FAMILIES
+@CLIENTS
+@pytest.mark.parametrize(
+    ("addresses", "port"),
+    [
+        pytest.param(EMPTY, 80, id="no endpoints"),
+        pytest.param(SERVED, 81, id="undefined port"),
+        pytest.param(EMPTY, 81, id="undefined port, no endpoints"),
+        pytest.param(SERVED, DAEMON_PORT, id="undefined port on which a daemon of the node listens"),
+    ],
+)
+def test_what_nobody_serves_is_refused_at_once(
+    served: Cluster, addresses: tuple[str, str], port: int, client: str, family: Family, protocol: Protocol
+) -> None:
+    answer = served.world[client].ask(of(family, addresses), port, protocol, timeout=PATIENCE).only
+
+    assert answer.failure in refusals(client, protocol)
+    assert answer.seconds < AT_ONCE
+
+
+@FAMILIES
+@CLIENTS
+@pytest.mark.parametrize("protocol", [Protocol.UDP, Protocol.SCTP], ids=lambda protocol: protocol.name)
+def test_another_protocol_on_a_defined_port_is_an_undefined_port(
+    served: Cluster, client: str, family: Family, protocol: Protocol
+) -> None:
+    assert served.world[client].ask(of(family, TCP_ONLY), 80).names == {"web-0": 1}
+    answer = served.world[client].ask(of(family, TCP_ONLY), 80, protocol, timeout=PATIENCE).only
+
+    assert answer.failure in refusals(client, protocol)
+    assert answer.seconds < AT_ONCE
+
+
+@FAMILIES
+@CLIENTS
+def test_many_refusals_in_a_row_are_as_fast(served: Cluster, client: str, family: Family) -> None:
+    survey = served.world[client].ask(of(family, EMPTY), 80, count=300, timeout=PATIENCE)
+
+    assert survey.failures == {Failure.REFUSED: 300}
+    assert survey.slowest < AT_ONCE
+
+
+@PROTOCOLS
+@FAMILIES
+@CLIENTS
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        pytest.param(ELSEWHERE, id="internalTrafficPolicy Local, endpoints elsewhere"),
+        pytest.param(NOBODYS, id="unallocated"),
+    ],
+)
+def test_what_must_wait_is_dropped(
+    served: Cluster, addresses: tuple[str, str], client: str, family: Family, protocol: Protocol
+) -> None:
+    answer = served.world[client].ask(of(family, addresses), 80, protocol, timeout=PATIENCE).only
+
+    if client == NODE and protocol is not Protocol.TCP:
+        assert answer.failure is Failure.DENIED
+    else:
+        assert answer.failure is Failure.TIMEOUT
+
+
+@PROTOCOLS
+@FAMILIES
+@CLIENTS
+def test_a_daemon_of_the_host_does_not_answer_for_a_service(
+    served: Cluster, client: str, family: Family, protocol: Protocol
+) -> None:
+    """It listens on the service's port and on all addresses, the ClusterIP being one of them."""
+    gateway = of(family, served.world.topology.nodes[0].pod_gateways)
+    near = gateway if client == "caller" else served.world[NODE].address(family)
+
+    assert served.world[client].ask(of(family, SERVED), 80, protocol, count=10).names == {"web-0": 10}
+    assert served.world[client].ask(near, 80, protocol).names == {"daemon": 1}
+
+
+@FAMILIES
+@CLIENTS
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        pytest.param(SERVED, id="with endpoints"),
+        pytest.param(EMPTY, id="without endpoints"),
+        pytest.param(ELSEWHERE, id="with endpoints elsewhere"),
+    ],
+)
+def test_a_cluster_ip_answers_ping(served: Cluster, addresses: tuple[str, str], client: str, family: Family) -> None:
+    address = of(family, addresses)
+
+    assert [answer.local for answer in served.world[client].ping(address, count=2)] == [address] * 2
+
+
+@FAMILIES
+@CLIENTS
+def test_an_unallocated_address_does_not_answer_ping(served: Cluster, client: str, family: Family) -> None:
+    answer = served.world[client].ping(of(family, NOBODYS), timeout=PATIENCE).only
+
+    assert answer.failure in ({Failure.DENIED, Failure.TIMEOUT} if client == NODE else {Failure.TIMEOUT})
+
+
+@FAMILIES
+def test_the_node_pings_from_the_cluster_ip_itself(served: Cluster, family: Family) -> None:
+    """Which is how a person sees that the address is one of this node."""
+    address = of(family, SERVED)
+    with served.world[NODE].sniff("lo") as sniffing:
+        assert not served.world[NODE].ping(address).failures
+        packets = sniffing.stop()
+
+    assert {(packet.source, packet.destination) for packet in packets} == {(address, address)}
