@@ -331,7 +331,7 @@ def _refuse(family: Family) -> Chain:
     return Chain(
         REFUSE_CHAIN,
         (
-            (*is_reset, Verdict(Code.ACCEPT)),
+            (*is_reset, *_CLEAR, Verdict(Code.ACCEPT)),
             (*is_tcp, Reject(tcp_reset=True, icmp_code=code)),
             (Reject(tcp_reset=False, icmp_code=code),),
         ),
