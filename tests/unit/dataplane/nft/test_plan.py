@@ -1,0 +1,180 @@
+"""The least transaction for each thing that can be wrong with the table."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.attributes import attribute_map
+from nodeagent.dataplane.nft.belief import Belief, Ownership
+from nodeagent.dataplane.nft.classes import PickClass
+from nodeagent.dataplane.nft.image import TableImage, empty_image, frontend_key, packed_class
+from nodeagent.dataplane.nft.plan import Plan, Planner
+from nodeagent.dataplane.nft.program import ProgramOptions, build_program, verdict_elements
+from nodeagent.dataplane.nft.transaction import (
+    DELCHAIN,
+    DELRULE,
+    DELSETELEM,
+    DELTABLE,
+    NEWCHAIN,
+    NEWRULE,
+    NEWSET,
+    NEWSETELEM,
+    NEWTABLE,
+)
+from nodeagent.model.addresses import Family, Protocol
+
+SPECS = {spec.name: spec for spec in schema.set_specs(counters=True)}
+OPTIONS = ProgramOptions()
+KEY, OTHER_KEY = (frontend_key("10.96.0.10", Protocol.TCP, port) for port in (80, 81))
+ONE, TWO = packed_class(1), packed_class(2)
+
+
+def image(frontends: dict[bytes, bytes] | None = None, **sets: dict[bytes, bytes]) -> TableImage:
+    return {**empty_image(schema.DATA_SETS), schema.FRONTENDS: frontends or {}, **sets}
+
+
+def right(held: TableImage, **changes: Any) -> Belief:
+    """A table of ours whose program knows one endpoint count and no affinity."""
+    classes, timeouts = {PickClass(1)}, set[int]()
+    chains = frozenset(chain.name for chain in build_program(Family.IPV4, OPTIONS, classes, timeouts).chains)
+    fields: dict[str, Any] = {
+        "exists": True,
+        "usable": True,
+        "claimed": True,
+        "program_right": True,
+        "classes": classes,
+        "timeouts": timeouts,
+        "chains": chains,
+        "verdicts": verdict_elements(classes, timeouts),
+    }
+    return Belief(held, **{**fields, **changes})
+
+
+def plan(
+    belief: Belief,
+    wanted: TableImage,
+    dirty: Mapping[str, Iterable[bytes]] | None = None,
+    ownership: Ownership = Ownership.PLAIN,
+) -> Plan:
+    return Planner(Family.IPV4, SPECS, OPTIONS, ownership).plan(belief, wanted, dirty)
+
+
+def kinds(plan: Plan) -> list[int]:
+    return [message.kind for message in plan.transaction.messages]
+
+
+def elements(plan: Plan, kind: int) -> list[tuple[str, tuple[bytes, ...]]]:
+    return [(message.set, message.keys) for message in plan.transaction.messages if message.kind == kind]
+
+
+@pytest.mark.parametrize("dirty", [None, {}, {schema.FRONTENDS: {KEY}}], ids=["all", "nothing dirty", "dirty"])
+@pytest.mark.parametrize("ownership", Ownership)
+def test_nothing_to_do_is_an_empty_transaction(
+    dirty: Mapping[str, Iterable[bytes]] | None, ownership: Ownership
+) -> None:
+    made = plan(right(image({KEY: ONE})), image({KEY: ONE}), dirty, ownership)
+    assert made.transaction.empty
+    assert made.delta.empty
+
+
+def test_an_owned_table_that_this_process_has_not_claimed_is_claimed_even_so() -> None:
+    unclaimed = right(image({KEY: ONE}), claimed=False)
+    assert kinds(plan(unclaimed, image({KEY: ONE}), ownership=Ownership.OWNED)) == [NEWTABLE]
+    assert plan(unclaimed, image({KEY: ONE}), ownership=Ownership.PLAIN).transaction.empty
+
+
+def test_a_value_that_changes_is_deleted_and_then_put() -> None:
+    held = image({KEY: ONE}, **{schema.CLUSTER_IPS: {b"\x0a\x60\x00\x0a": b""}})
+    made = plan(right(held), image({KEY: packed_class(0xFFFE)}))
+    assert kinds(made) == [DELSETELEM, DELSETELEM, NEWSETELEM]
+    assert set(elements(made, DELSETELEM)) == {
+        (schema.FRONTENDS, (KEY,)),
+        (schema.CLUSTER_IPS, (b"\x0a\x60\x00\x0a",)),
+    }
+    assert elements(made, NEWSETELEM) == [(schema.FRONTENDS, (KEY,))]
+
+
+def test_only_dirty_keys_are_looked_at() -> None:
+    wanted = image({KEY: packed_class(0xFFFE), OTHER_KEY: packed_class(0xFFFE)})
+    made = plan(right(image({KEY: ONE})), wanted, {schema.FRONTENDS: {OTHER_KEY}})
+    assert elements(made, NEWSETELEM) == [(schema.FRONTENDS, (OTHER_KEY,))]
+
+
+def test_a_new_endpoint_count_brings_its_chain_before_anything_leads_there() -> None:
+    made = plan(right(image({KEY: ONE})), image({KEY: TWO}))
+    assert kinds(made) == [NEWCHAIN, NEWRULE, NEWRULE, NEWSETELEM, DELSETELEM, NEWSETELEM]
+    (dispatch, led), target = elements(made, NEWSETELEM)
+    assert dispatch == schema.DISPATCH
+    assert TWO in led
+    assert target == (schema.FRONTENDS, (KEY,))
+
+
+def test_a_chain_that_is_no_longer_needed_stays() -> None:
+    made = plan(right(image({KEY: ONE})), image())
+    assert kinds(made) == [DELSETELEM]
+    assert made.classes == {PickClass(1)}
+
+
+def test_a_new_affinity_timeout_brings_its_learn_chains() -> None:
+    wanted = image({KEY: ONE}, **{schema.STICKY_TIMEOUTS: {KEY: packed_class(60)}})
+    made = plan(right(image({KEY: ONE})), wanted)
+    assert made.timeouts == {60}
+    assert [put for put in elements(made, NEWSETELEM) if put[0] not in ("", schema.DISPATCH)] == [
+        (schema.LEARN, (packed_class(60),)),
+        (schema.NODEPORT_LEARN, (packed_class(60),)),
+        (schema.STICKY_TIMEOUTS, (KEY,)),
+    ]
+
+
+def test_a_wrong_program_is_rewritten_in_place_and_the_elements_stay() -> None:
+    """Whatever is wrong: the rules go first, then what leads to chains, then chains that nobody should have."""
+    belief = right(image({KEY: ONE}), program_right=False)
+    belief.chains |= {"somebody-elses"}
+    belief.verdicts[schema.DISPATCH][TWO] = "somebody-elses"
+    made = plan(belief, image({KEY: ONE}))
+
+    assert kinds(made)[:3] == [DELRULE, DELSETELEM, DELCHAIN]
+    assert elements(made, DELSETELEM) == [(schema.DISPATCH, tuple(belief.verdicts[schema.DISPATCH]))]
+    assert {name for name, _ in elements(made, NEWSETELEM)} == {"", schema.DISPATCH}
+    assert NEWTABLE not in kinds(made)
+    assert made.delta.empty
+    assert not made.new_table
+
+
+@pytest.mark.parametrize(
+    ("ownership", "exists", "start"),
+    [
+        pytest.param(Ownership.PLAIN, False, [NEWTABLE], id="plain, nothing there"),
+        pytest.param(Ownership.OWNED, False, [NEWTABLE], id="owned, nothing there"),
+        pytest.param(Ownership.PLAIN, True, [DELTABLE, NEWTABLE], id="plain, something else there"),
+        pytest.param(Ownership.OWNED, True, [DELTABLE, NEWTABLE], id="owned, something else there"),
+    ],
+)
+def test_a_table_is_made_or_replaced_in_one_transaction(ownership: Ownership, exists: bool, start: list[int]) -> None:
+    made = plan(Belief(image(), exists=exists), image({KEY: TWO}), ownership=ownership)
+    order = kinds(made)
+
+    assert made.new_table
+    assert order[: len(start)] == start
+    assert order[len(start) : len(start) + len(SPECS)] == [NEWSET] * len(SPECS)
+    assert max(at for at, kind in enumerate(order) if kind == NEWCHAIN) < order.index(NEWRULE)
+    assert elements(made, NEWSETELEM)[-1] == (schema.FRONTENDS, (KEY,))
+    assert made.classes == {PickClass(2)}
+
+
+def test_a_replaced_table_keeps_what_clients_learned() -> None:
+    learned = {b"k" * 12: (b"v" * 8, 60_000, 12_345)}
+    made = plan(Belief(image(), exists=True, affinity=learned), image())
+    last = made.transaction.messages[-1]
+    assert (last.kind, last.set, last.keys) == (NEWSETELEM, schema.AFFINITY, (b"k" * 12,))
+    assert (12_345).to_bytes(8, "big") in bytes(attribute_map(memoryview(last.body))[3])
+
+
+def test_a_large_difference_is_split_into_messages_that_fit_their_length_field() -> None:
+    many = {frontend_key(f"10.96.{n >> 8}.{n & 255}", Protocol.TCP, 80): ONE + b"name" for n in range(5000)}
+    made = plan(right(image()), image(many))
+    assert len(made.transaction.messages) > 1
+    assert all(len(message.body) < 1 << 16 for message in made.transaction.messages)
+    assert sum(len(keys) for _, keys in elements(made, NEWSETELEM)) == 5000
