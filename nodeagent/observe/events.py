@@ -1,0 +1,229 @@
+"""Publishes events without ever holding anybody up: `record` only notes, one task sends.
+
+Equal events within six minutes are one Event object whose series counts them (client-go's EventBroadcaster does the
+same). Requests are spaced, so that a thousand problems on a thousand nodes do not become a storm; while the API server
+cannot be reached events wait in a queue of fixed size, and what does not fit is counted and forgotten.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from typing import Protocol
+
+from msgspec import Struct
+
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Retryable
+from nodeagent.observe.event_documents import (
+    Event,
+    Regarding,
+    Series,
+    creation,
+    event_name,
+    problem_event,
+    repetition,
+)
+from nodeagent.observe.problem_board import ProblemChanges
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+_GONE = 404
+_EXISTS = 409
+
+logger = logging.getLogger(__name__)
+
+
+class EventPost(Protocol):
+    """The way to the API server."""
+
+    def send(self, method: str, path: str, body: Mapping[str, object], content_type: str) -> Awaitable[tuple[int, str]]:
+        """The HTTP status and, unless it is 2xx, what the server says. Raises Retryable when there was no answer, or
+        one that asks to come back later."""
+        ...
+
+
+class EventTiming(Struct, frozen=True):
+    """Seconds. spacing: between requests. memory: after which an equal event is a new one. series: between updates
+    of one series. first_retry, longest_retry: after the API server could not be reached. farewell: to send what waits
+    when the agent stops."""
+
+    spacing: float = 0.2
+    memory: float = 360.0
+    series: float = 60.0
+    first_retry: float = 1.0
+    longest_retry: float = 30.0
+    farewell: float = 1.0
+
+
+class _Waiting(Struct):
+    first: datetime
+    last: datetime
+    count: int
+    due: float
+
+
+class _Sent(Struct):
+    name: str
+    first: datetime
+    count: int
+    at: float
+
+
+class EventRecorder:
+    """instance: who reports. clock: forward-only seconds; wall: the time of day; suffixes: unique, 16 characters.
+
+    sent, refused, dropped: events that the server has, would not have, and that found no room in the queue.
+    """
+
+    def __init__(
+        self,
+        post: EventPost,
+        *,
+        instance: str,
+        clock: Callable[[], float],
+        wall: Callable[[], datetime],
+        suffixes: Callable[[], str],
+        timing: EventTiming | None = None,
+        capacity: int = 256,
+    ) -> None:
+        self._post = post
+        self._instance = instance
+        self._clock = clock
+        self._wall = wall
+        self._suffixes = suffixes
+        self._timing = timing or EventTiming()
+        self._capacity = capacity
+        self._waiting: dict[Event, _Waiting] = {}
+        self._sent: dict[Event, _Sent] = {}
+        self._told: set[int] = set()
+        self._unreachable = False
+        self._wake = asyncio.Event()
+        self.sent = 0
+        self.refused = 0
+        self.dropped = 0
+
+    def record(self, event: Event) -> None:
+        """Publish an event some time soon. Returns at once, whatever the API server does."""
+        now, moment = self._clock(), self._wall()
+        known = self._waiting.get(event)
+        if known is not None:
+            known.count += 1
+            known.last = moment
+            return
+        if len(self._waiting) >= self._capacity:
+            self.dropped += 1
+            return
+        self._forget_old(now)
+        before = self._sent.get(event)
+        due = now if before is None else max(now, before.at + self._timing.series)
+        self._waiting[event] = _Waiting(moment, moment, 1, due)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until cancelled; what is due then still gets a moment."""
+        try:
+            while True:
+                await self._send_due()
+                self._wake.clear()
+                try:
+                    async with asyncio.timeout_at(min((held.due for held in self._waiting.values()), default=None)):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+        except asyncio.CancelledError:
+            await self._say_farewell()
+            raise
+
+    async def _send_due(self) -> None:
+        delay = self._timing.first_retry
+        while (event := self._next_due()) is not None:
+            try:
+                await self._deliver(event)
+            except Retryable as error:
+                if not self._unreachable:
+                    self._unreachable = True
+                    logger.warning("events cannot be published, trying again: %s", error)
+                self._waiting[event] = self._waiting.pop(event)  # the next attempt is another event's, if there is one
+                await asyncio.sleep(delay)
+                delay = min(self._timing.longest_retry, 2 * delay)
+            else:
+                self._unreachable = False
+                delay = self._timing.first_retry
+                await asyncio.sleep(self._timing.spacing)
+
+    async def _say_farewell(self) -> None:
+        try:
+            async with asyncio.timeout(self._timing.farewell):
+                while (event := self._next_due()) is not None:
+                    await self._deliver(event)
+        except (TimeoutError, Retryable):
+            return
+
+    def _next_due(self) -> Event | None:
+        now = self._clock()
+        return next((event for event, held in self._waiting.items() if held.due <= now), None)
+
+    async def _deliver(self, event: Event) -> None:
+        """One event to the server; it keeps waiting unless the server has decided about it. Raises Retryable."""
+        held = self._waiting[event]
+        count, last = held.count, held.last
+        before = self._sent.get(event)
+        status, text = _GONE, ""
+        if before is not None:
+            series = Series(before.count + count, last)
+            path = f"{event.path}/{before.name}"
+            status, text = await self._post.send("PATCH", path, repetition(series), MERGE_PATCH)
+            sent = _Sent(before.name, before.first, series.count, self._clock())
+        if status == _GONE:
+            total = Series(count + (before.count if before is not None else 0), last)
+            name = event_name(event, self._suffixes())
+            body = creation(event, name=name, instance=self._instance, first=held.first, series=total)
+            status, text = await self._post.send("POST", event.path, body, JSON)
+            sent = _Sent(name, held.first, total.count, self._clock())
+        self._settle(event, count)
+        if 200 <= status < 300 or status == _EXISTS:
+            self.sent += 1
+            self._sent.pop(event, None)
+            self._sent[event] = sent
+        else:
+            self.refused += 1
+            self._tell_refusal(event, status, text)
+
+    def _settle(self, event: Event, count: int) -> None:
+        """Take `count` occurrences off the queue; those that came meanwhile wait for the series' next update."""
+        held = self._waiting[event]
+        held.count -= count
+        if held.count:
+            held.first, held.due = held.last, self._clock() + self._timing.series
+        else:
+            del self._waiting[event]
+
+    def _tell_refusal(self, event: Event, status: int, text: str) -> None:
+        level = logging.DEBUG if status in self._told else logging.WARNING
+        self._told.add(status)
+        logger.log(level, "event %s refused status=%d: %s", event.reason, status, text)
+
+    def _forget_old(self, now: float) -> None:
+        """Drop what was sent so long ago that an equal event is a new one; the oldest are in front."""
+        while self._sent:
+            event, oldest = next(iter(self._sent.items()))
+            if now - oldest.at < self._timing.memory:
+                return
+            del self._sent[event]
+
+
+class ProblemEvents:
+    """Problems of services, and of the agent itself, as events; each once, when it comes."""
+
+    def __init__(self, record: Callable[[Event], None], *, node: Regarding, uid_of: Callable[[ObjectKey], str]) -> None:
+        self._record = record
+        self._node = node
+        self._uid_of = uid_of
+
+    def problems_changed(self, changes: ProblemChanges) -> None:
+        """Called when problems came or went."""
+        for problem in changes.new:
+            event = problem_event(problem, self._node, self._uid_of)
+            if event is not None:
+                self._record(event)

@@ -1,0 +1,115 @@
+"""Keeps the health state up to date and answers for it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Protocol
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.names import ObjectKey
+from nodeagent.observe.health import HealthState, health_page
+from nodeagent.observe.page import Page, Question
+
+
+class FamilyResult(Protocol):
+    """One family's part of a pass."""
+
+    @property
+    def error(self) -> str | None: ...
+
+
+class Pass(Protocol):
+    """What of a pass counts for health."""
+
+    @property
+    def started(self) -> float: ...
+    @property
+    def finished(self) -> float: ...
+    @property
+    def families(self) -> Mapping[Family, FamilyResult]: ...
+
+
+class Queue(Protocol):
+    """Where changes wait for a pass."""
+
+    @property
+    def oldest(self) -> float | None:
+        """When the oldest change came that no pass has taken."""
+        ...
+
+    def service_changed(self, key: ObjectKey) -> None: ...
+    def node_changed(self) -> None: ...
+    def service_cidrs_changed(self) -> None: ...
+    def synced(self) -> None: ...
+
+
+class HealthMonitor:
+    """Stands between the store and the change queue, so that it knows of a change even while a pass hangs over it.
+
+    timeout: seconds a change may wait. clock: the one of the passes. wall: the time of day.
+    node_eligible: asked at every question. answers: how often each path was answered with each code.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        families: Iterable[Family],
+        *,
+        timeout: float,
+        clock: Callable[[], float],
+        wall: Callable[[], datetime],
+        node_eligible: Callable[[], bool],
+    ) -> None:
+        self._queue = queue
+        self._state = HealthState.before_any_pass(families)
+        self._timeout = timeout
+        self._clock = clock
+        self._wall = wall
+        self._node_eligible = node_eligible
+        self.answers: Counter[tuple[str, int]] = Counter()
+
+    def service_changed(self, key: ObjectKey) -> None:
+        """A service, or a slice of it, changed."""
+        self._queue.service_changed(key)
+        self._note()
+
+    def node_changed(self) -> None:
+        """The Node object changed."""
+        self._queue.node_changed()
+        self._note()
+
+    def service_cidrs_changed(self) -> None:
+        """The service CIDRs changed."""
+        self._queue.service_cidrs_changed()
+        self._note()
+
+    def synced(self) -> None:
+        """The first full lists are there."""
+        self._queue.synced()
+
+    def passed(self, report: Pass) -> None:
+        """Take in how a pass ended."""
+        succeeded = {family: result.error is None for family, result in report.families.items()}
+        self._state = self._state.passed(
+            succeeded, started=report.started, finished=report.finished, newer=self._queue.oldest
+        )
+
+    def is_healthy(self) -> bool:
+        """Whether no family is late, whatever happens to the node."""
+        return self._state.is_healthy(self._clock(), self._timeout)
+
+    def answer(self, question: Question) -> Page:
+        """What /healthz and /livez say right now."""
+        page = health_page(
+            question.path,
+            self._state,
+            node_eligible=self._node_eligible(),
+            now=self._clock(),
+            timeout=self._timeout,
+            wall=self._wall(),
+        )
+        self.answers[question.path if page.status != 404 else "", page.status] += 1
+        return page
+
+    def _note(self) -> None:
+        self._state = self._state.changed(self._clock())

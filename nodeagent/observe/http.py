@@ -1,0 +1,210 @@
+"""HTTP listeners: many sockets, one answering function, and a server on a fixed address that keeps trying to bind.
+
+They are open to the network without authentication, so connections are few and short: more than
+`CONNECTIONS` at once are refused, and one that does not finish its first request in `REQUEST_SECONDS` is closed.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+from weakref import WeakSet
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.problem import Problem
+from nodeagent.observe.page import Page, Question
+
+Answer = Callable[[Question], Page]
+Report = Callable[[tuple[Problem, ...]], None]
+
+CONNECTIONS = 512
+REQUEST_SECONDS = 10.0
+KEEPALIVE_SECONDS = 30.0
+RETRY_SECONDS = 5.0
+"""Between attempts to bind (kube-proxy's wait.Until)."""
+_BACKLOG = 64
+_WILDCARDS = {"0.0.0.0": Family.IPV4, "::": Family.IPV6}  # noqa: S104 - what to compare with
+
+logger = logging.getLogger(__name__)
+
+
+class BindFailed(Exception):
+    """An address could not be bound and the configuration says that this is the end; one line for a person."""
+
+
+def listening_socket(address: str, port: int) -> socket.socket:
+    """A socket that listens at one address in its family only (``::`` does not take IPv4). Raises OSError."""
+    return _listen(address, port, only_ipv6=True)
+
+
+def wildcard_socket(port: int) -> socket.socket:
+    """A socket for every address of either family; of IPv4 where the kernel has no IPv6. Raises OSError."""
+    try:
+        return _listen("::", port, only_ipv6=False)
+    except OSError as error:
+        if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
+            raise
+        return _listen("0.0.0.0", port, only_ipv6=True)  # noqa: S104 - it is for load balancers
+
+
+def _listen(address: str, port: int, *, only_ipv6: bool) -> socket.socket:
+    family = family_of(address)
+    listener = socket.socket(family.socket_family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family is Family.IPV6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_ipv6)
+        listener.bind((address, port))
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class HttpListeners:
+    """Any number of listening sockets behind one answering function. Make it and use it inside one event loop."""
+
+    def __init__(self, answer: Answer, *, connections: int = CONNECTIONS, request_seconds: float = REQUEST_SECONDS):
+        self._answer = answer
+        self._connections = connections
+        self._request_seconds = request_seconds
+        self._answered: WeakSet[RequestHandler] = WeakSet()
+        self._server = web.Server(self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+        self._listeners: set[asyncio.Server] = set()
+
+    async def listen(self, listener: socket.socket) -> asyncio.Server:
+        """Answer at this socket, which now belongs to the listener that is returned."""
+        server = await asyncio.get_running_loop().create_server(self._accept, sock=listener, start_serving=False)
+        self._listeners.add(server)  # before the first suspension: whoever is cancelled in it leaves nothing open
+        await server.start_serving()
+        return server
+
+    def stop(self, listener: asyncio.Server) -> None:
+        """Close a listener and the connections that came through it."""
+        names = [listening.getsockname() for listening in listener.sockets]
+        listener.close()
+        self._listeners.discard(listener)
+        for connection in self._server.connections:
+            if any(_came_through(connection, name[0], name[1]) for name in names):
+                connection.force_close()
+
+    async def close(self) -> None:
+        """Close everything at once."""
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        await self._server.shutdown(timeout=0)
+
+    def _accept(self) -> asyncio.Protocol:
+        if len(self._server.connections) >= self._connections:
+            return _Refusal()
+        connection = self._server()
+        asyncio.get_running_loop().call_later(self._request_seconds, self._close_if_silent, connection)
+        return connection
+
+    def _close_if_silent(self, connection: RequestHandler) -> None:
+        if connection not in self._answered:
+            connection.force_close()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._answered.add(request.protocol)
+        address, port = _local_address(request.protocol)
+        page = self._answer(Question(request.path, family_of(address), port))
+        # Without a name of our own aiohttp would tell the network its version and Python's.
+        return web.Response(status=page.status, body=page.body, headers={**page.headers, "Server": "nodeagent"})
+
+
+class _Refusal(asyncio.Protocol):
+    """A connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+def _local_address(connection: RequestHandler) -> tuple[str, int]:
+    """The address and port the client connected to; IPv4 is written as IPv4, also on a socket for both families."""
+    name = connection.sockname
+    if not isinstance(name, tuple):
+        return "::", 0
+    return name[0].removeprefix("::ffff:") if "." in name[0] else name[0], name[1]
+
+
+def _came_through(connection: RequestHandler, address: str, port: int) -> bool:
+    local, local_port = _local_address(connection)
+    return port == local_port and (address == local or _WILDCARDS.get(address) is family_of(local))
+
+
+class HttpServer:
+    """A server on a fixed address. One that is taken is tried again until it is free.
+
+    host: an IP address; ``0.0.0.0`` and ``::`` both mean every address of both families, as in Go programs.
+    name, failure: for the Problem while it cannot be bound (``healthz server``, ``FailedToStart…``).
+    report: told all problems there are, at every change. hard_fail: raise BindFailed instead of trying again.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        answer: Answer,
+        *,
+        name: str,
+        failure: str,
+        report: Report,
+        hard_fail: bool = False,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._answer = answer
+        self._name = name
+        self._failure = failure
+        self._report = report
+        self._hard_fail = hard_fail
+        self._retry_seconds = retry_seconds
+
+    async def run(self) -> None:
+        """Serve until cancelled; connections are closed then. Raises BindFailed with `hard_fail`."""
+        listener = await self._bind()
+        listeners = HttpListeners(self._answer)
+        try:
+            await listeners.listen(listener)
+            logger.info("%s listens on %s", self._name, self._place())
+            await asyncio.Event().wait()
+        finally:
+            await listeners.close()
+
+    async def _bind(self) -> socket.socket:
+        while True:
+            try:
+                listener = self._open()
+            except OSError as error:
+                problem = Problem(self._name, self._failure, self._explain(error))
+                self._report((problem,))
+                if self._hard_fail:
+                    raise BindFailed(str(problem)) from error
+                await asyncio.sleep(self._retry_seconds)
+            else:
+                self._report(())
+                return listener
+
+    def _open(self) -> socket.socket:
+        return wildcard_socket(self._port) if self._host in _WILDCARDS else listening_socket(self._host, self._port)
+
+    def _place(self) -> str:
+        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+
+    def _explain(self, error: OSError) -> str:
+        then = "" if self._hard_fail else f"; tried again every {self._retry_seconds:g} seconds"
+        return f"cannot listen on {self._place()}: {reason_of(error)}{then}"
+
+
+def reason_of(error: OSError) -> str:
+    """The kernel's words for what went wrong."""
+    return os.strerror(error.errno) if error.errno else str(error)

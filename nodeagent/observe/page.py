@@ -1,0 +1,32 @@
+"""What is asked over HTTP and what is answered, as values. Pure."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from nodeagent.model.addresses import Family
+
+JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+"""Of every answer about health (kube-proxy, pkg/proxy/healthcheck)."""
+
+
+class Question(NamedTuple):
+    """A request. path: without the query; family, port: of the socket it arrived at."""
+
+    path: str
+    family: Family
+    port: int
+
+
+class Page(NamedTuple):
+    """An answer."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+NOT_FOUND = Page(
+    404,
+    {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"},
+    b"404 page not found\n",
+)
