@@ -9,6 +9,7 @@ import yaml
 
 from nodeagent.controlplane.documents import Document, Json, decode
 from nodeagent.controlplane.resources import Resource
+from nodeagent.controlplane.schema import protobuf
 from nodeagent.controlplane.status import bad_request, body_too_large, unsupported_media_type
 
 LIMIT_BYTES: Final = 3 * 1024 * 1024
@@ -72,6 +73,33 @@ def _plain(value: Json, depth: int) -> Json:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise ValueError(f"{type(value).__name__} is not a JSON value")
+
+
+def parse_object(body: bytes, media_type: str, resource: Resource) -> Document:
+    """The body as an object of this resource, in any format it may come in. Raises ApiError 400, 415."""
+    if media_type == protobuf.MEDIA_TYPE and protobuf.reads(resource.struct):
+        try:
+            return as_object(protobuf.read_object(resource.struct, body), resource, body)
+        except protobuf.NotProtobuf as error:
+            raise bad_request(f"error decoding protobuf: {error}") from None
+    if media_type not in ("", JSON, YAML, APPLY_PATCH):
+        raise unsupported_media_type((JSON, YAML, protobuf.MEDIA_TYPE))
+    return as_object(parse(body, media_type), resource, body)
+
+
+def parse_delete_options(body: bytes, media_type: str) -> Document:
+    """DeleteOptions; an empty body is none. Raises ApiError 400, 415."""
+    if not body.strip():
+        return {}
+    if media_type == protobuf.MEDIA_TYPE:
+        try:
+            return protobuf.read_delete_options(body)
+        except protobuf.NotProtobuf as error:
+            raise bad_request(f"error decoding protobuf: {error}") from None
+    given = parse(body, media_type)
+    if not isinstance(given, dict):
+        raise bad_request("the body of a deletion is a DeleteOptions object")
+    return given
 
 
 def as_object(value: Json, resource: Resource, body: bytes) -> Document:

@@ -228,9 +228,7 @@ class Objects:
     async def _document(self, resource: Resource, request: Request, options: WriteOptions) -> Document:
         body = await request.read()
         media_type = request.content_type
-        if media_type not in ("", bodies.JSON, bodies.YAML, bodies.APPLY_PATCH):
-            raise unsupported_media_type((bodies.JSON, bodies.YAML))
-        document = bodies.as_object(bodies.parse(body, media_type), resource, body)
+        document = bodies.parse_object(body, media_type, resource)
         if options.validation != "Ignore" and media_type in ("", bodies.JSON):
             options.repeated = duplicate_fields(body)
         return document
@@ -275,10 +273,7 @@ class Objects:
         return await self._registry.patch(resource, target.namespace, target.name, changed, options, target.part)
 
     async def _delete_options(self, request: Request) -> DeleteOptions:
-        body = await request.read()
-        given = bodies.parse(body, request.content_type) if body.strip() else {}
-        if not isinstance(given, dict):
-            raise bad_request("the body of a deletion is a DeleteOptions object")
+        given = bodies.parse_delete_options(await request.read(), request.content_type)
         conditions = given.get("preconditions") or {}
         grace = number(request.query, "gracePeriodSeconds")
         if grace is None and isinstance(given.get("gracePeriodSeconds"), int):

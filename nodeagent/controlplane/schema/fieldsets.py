@@ -100,8 +100,10 @@ def item_element(shape: ListOf, item: Json) -> str:
     """The path element of an item of an associative list."""
     if shape.is_set:
         return f"v:{encode(item).decode()}"
-    keys = {key: item[key] for key in sorted(shape.keys) if key in item}
-    return f"k:{encode(keys).decode()}"
+    fields = shape.element.fields if isinstance(shape.element, Struct) else {}
+    keys = {key: item[key] for key in shape.keys if key in item}
+    keys |= {key: fields[key].default for key in shape.keys if key not in item and fields[key].default}
+    return f"k:{encode(dict(sorted(keys.items()))).decode()}"
 
 
 def _stripped(path: Path) -> bool:

@@ -95,7 +95,7 @@ ContainerPort = io.k8s.api.core.v1 : ContainerPort represents a network port in 
   name           string : If specified, this must be an IANA_SVC_NAME and unique within the pod.
   hostPort       int32 : Number of port to expose on the host.
   containerPort  int32! required : Number of port to expose on the pod's IP address.
-  protocol       string : Protocol for port. Must be UDP, TCP, or SCTP. Defaults to "TCP".
+  protocol       string default=TCP : Protocol for port. Must be UDP, TCP, or SCTP. Defaults to "TCP".
   hostIP         string : What host IP to bind the external port to.
 
 EnvVar = io.k8s.api.core.v1 : EnvVar represents an environment variable present in a Container.

@@ -3,7 +3,7 @@
 KINDS = r"""
 ServicePort = io.k8s.api.core.v1 : ServicePort contains information on service's port.
   name         string : The name of this port within the service. This must be a DNS_LABEL. All ports within a ServiceSpec must have unique names.
-  protocol     string : The IP protocol for this port. Supports "TCP", "UDP", and "SCTP". Default is TCP.
+  protocol     string default=TCP : The IP protocol for this port. Supports "TCP", "UDP", and "SCTP". Default is TCP.
   appProtocol  *string : The application protocol for this port.
   port         int32! required : The port that will be exposed by this service.
   targetPort   int-or-string : Number or name of the port to access on the pods targeted by the service.

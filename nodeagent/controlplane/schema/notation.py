@@ -9,7 +9,8 @@
       clientIP    *ClientIPConfig                : …
 
 A struct starts at the margin (`atomic` and `as=Name`, the published name, may follow its package), its fields are indented. `*` marks a pointer, `!` a
-field that is always written; a struct by value is always written without saying so. `required` marks what clients must give.
+field that is always written; a struct by value is always written without saying so. `required` marks what clients must give;
+`default=` gives what an absent key of a list item counts as.
 """
 
 from collections.abc import Mapping
@@ -84,6 +85,7 @@ def _field(line: str, structs: Mapping[str, Struct]) -> Field:
         pointer=pointer,
         always=always or (by_value and "omitzero" not in flags),
         required="required" in flags,
+        default=next((flag.removeprefix("default=") for flag in flags if flag.startswith("default=")), ""),
     )
 
 

@@ -136,6 +136,8 @@ def _field_schema(field: Field, schemas: Document) -> Document:
         wrapped: Document = {"allOf": [_schema(shape, schemas)]}
         return wrapped if field.pointer else {"default": {}, **wrapped}
     schema = _schema(shape, schemas)
+    if field.default:
+        schema["default"] = field.default
     if isinstance(shape, ListOf):
         schema["x-kubernetes-list-type"] = "map" if shape.keys else "set" if shape.is_set else "atomic"
         if shape.keys:

@@ -63,6 +63,8 @@ class Field:
     always: bool = False
     """Written even when absent (no omitempty, or a struct by value)."""
     required: bool = False
+    default: str = ""
+    """What an absent value counts as when it is part of a list item's identity."""
 
 
 @dataclass(eq=False, slots=True)
