@@ -1,14 +1,17 @@
 """The composition root: the only place that builds the parts and says what starts, in which order, and stops.
 
 source ──▶ store ──▶ changes ──▶ engine ──▶ tables (ip, ip6), service interface
-                                    └─────▶ observers
+                                    └─────▶ observers: log, health servers, events
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+import resource
+import secrets
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -29,13 +32,23 @@ from nodeagent.engine.sync import Engine, PassReport, Timing
 from nodeagent.kube.api_source import ApiServerSource
 from nodeagent.kube.client import ApiClient
 from nodeagent.kube.credentials import FixedCredential
+from nodeagent.kube.event_api import EventApi
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.store import ClusterStore
 from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Node, ObjectMeta, ServiceCIDR, ServiceCIDRSpec
-from nodeagent.observe.pass_log import PassLog
+from nodeagent.model.problem import Problem
+from nodeagent.observe.event_documents import CONTROLLER, node_regarding, starting
+from nodeagent.observe.events import EventRecorder, ProblemEvents
+from nodeagent.observe.health import is_node_eligible
+from nodeagent.observe.health_monitor import HealthMonitor
+from nodeagent.observe.http import HttpServer
+from nodeagent.observe.pass_log import PassLog, ProblemLog
+from nodeagent.observe.problem_board import ProblemBoard, ProblemListener
+from nodeagent.observe.service_health import ServiceHealth
 from nodeagent.observe.systemd import SystemdNotifier
 from nodeagent.translate.node import DetectLocal, NodeSettings
 
@@ -54,7 +67,8 @@ class Agent:
     """One node's service proxy.
 
     Raises (from `run`): KubeconfigError and ManifestError when the source cannot be opened, NotPermitted and
-    Unsupported when this kernel or process cannot do the work, SyncFailedError when programming keeps failing.
+    Unsupported when this kernel or process cannot do the work, SyncFailedError when programming keeps failing,
+    BindFailed when a server's address is taken and the configuration does not let it wait.
     """
 
     def __init__(self, config: AgentConfig, environment: dict[str, str]) -> None:
@@ -62,6 +76,7 @@ class Agent:
         self._notifier = SystemdNotifier(environment)
         self._environment = environment
         self._log = PassLog()
+        self._node = node_regarding(config.node.name)
         self._ready = False
         self._local_addresses: frozenset[str] = frozenset()
 
@@ -69,15 +84,31 @@ class Agent:
         """Until cancelled; with `once`, until the present state is programmed. Rules stay in place either way."""
         config = self._config
         _set_oom_score(config.process.oom_score_adj)
+        _raise_file_limit()
         async with AsyncExitStack() as stack:
             netlink = NetlinkSocket()
             stack.callback(netlink.close)
             ownership = choose_ownership(netlink, config.dataplane.table_ownership)
             families = choose_families(config.node.families)
             self._check_sysctls(families)
-            changes = ChangeQueue(asyncio.get_running_loop().time)
-            store = ClusterStore(changes)
-            source = await self._open_source(store, stack)
+            clock = asyncio.get_running_loop().time
+            changes = ChangeQueue(clock)
+            self._health = HealthMonitor(
+                changes,
+                families,
+                timeout=2 * config.dataplane.sync_period.seconds,
+                clock=clock,
+                wall=_utc_now,
+                node_eligible=self._is_node_eligible,
+            )
+            self._store = store = ClusterStore(self._health)
+            client = await self._open_client(stack)
+            source = self._source(client, store)
+            recorder = None if once or client is None else self._event_recorder(client, clock)
+            self._board = ProblemBoard(self._problem_listeners(recorder))
+            self._service_health = ServiceHealth(
+                is_healthy=self._health.is_healthy, report=self._reporter("service health")
+            )
             node_addresses = NodeAddresses(self, excluding=frozenset({config.dataplane.interface_name}))
             cleaner = ConntrackCleaner(lambda: self._local_addresses, self)
             engine = Engine(
@@ -97,7 +128,6 @@ class Agent:
                     resync_period=config.dataplane.full_sync_period.seconds,
                 ),
             )
-            self._store = store
             logger.info(
                 "starting node=%s families=%s table=%s source=%s",
                 config.node.name,
@@ -113,6 +143,7 @@ class Agent:
                     await cleaner.clean()
                     feeding.cancel()
                 else:
+                    self._serve(tasks, recorder)
                     tasks.create_task(node_addresses.run(), name="node addresses")
                     tasks.create_task(cleaner.run(), name="conntrack cleaner")
                     tasks.create_task(engine.run(), name="engine")
@@ -120,7 +151,11 @@ class Agent:
 
     def passed(self, report: PassReport) -> None:
         """Tell everyone who wants to know of a pass."""
-        self._log.passed(report, (*report.problems, *self._store.problems))
+        self._log.passed(report)
+        self._board.replace("sync", report.problems)
+        self._board.replace("sources", self._store.problems)
+        self._health.passed(report)
+        self._service_health.passed(report)
         status = f"{report.services} services on {self._config.node.name}"
         if report.serving and not self._ready:
             self._ready = True
@@ -130,8 +165,9 @@ class Agent:
             self._notifier.status(status if report.ok else f"{status}; programming fails, retrying")
 
     def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
-        """Node ports answer at these, so tracked flows to them are cleaned too."""
+        """Node ports answer at these, so tracked flows to them are cleaned too, and health check ports follow."""
         self._local_addresses = frozenset(one.address for one in addresses)
+        self._service_health.node_addresses_changed(self._local_addresses)
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         """Say what the cleaner did, when it did something."""
@@ -140,12 +176,64 @@ class Agent:
                 "conntrack %s: ended %d UDP flows to endpoints that are gone", report.family.value, report.deleted
             )
 
-    async def _open_source(self, store: ClusterStore, stack: AsyncExitStack) -> Source:
+    def _serve(self, tasks: asyncio.TaskGroup, recorder: EventRecorder | None) -> None:
+        """Start what others ask: before the engine, for a load balancer must not find silence while lists load."""
+        reporting = self._config.reporting
+        if recorder is not None:
+            recorder.record(starting(self._node))
+            tasks.create_task(recorder.run(), name="events")
+        if reporting.healthz_bind_address is not None:
+            healthz = HttpServer(
+                *reporting.healthz_bind_address,
+                self._health.answer,
+                name="healthz server",
+                failure="FailedToStartProxierHealthcheck",
+                report=self._reporter("healthz server"),
+                hard_fail=reporting.bind_address_hard_fail,
+            )
+            tasks.create_task(healthz.run(), name="healthz server")
+        tasks.create_task(self._service_health.run(), name="service health")
+
+    def _reporter(self, source: str) -> Callable[[Iterable[Problem]], None]:
+        return lambda problems: self._board.replace(source, problems)
+
+    def _problem_listeners(self, recorder: EventRecorder | None) -> tuple[ProblemListener, ...]:
+        if recorder is None:
+            return (ProblemLog(),)
+        return (ProblemLog(), ProblemEvents(recorder.record, node=self._node, uid_of=self._uid_of))
+
+    def _event_recorder(self, client: ApiClient, clock: Callable[[], float]) -> EventRecorder | None:
+        if not self._config.reporting.events:
+            return None
+        return EventRecorder(
+            EventApi(client),
+            instance=f"{CONTROLLER}-{self._config.node.name}",
+            clock=clock,
+            wall=_utc_now,
+            suffixes=lambda: secrets.token_hex(8),
+        )
+
+    def _uid_of(self, key: ObjectKey) -> str:
+        service = self._store.services.get(key)
+        return service.metadata.uid if service is not None else ""
+
+    def _is_node_eligible(self) -> bool:
+        """Manifests without a Node say nothing about it: only an API server can tell that a node was removed."""
+        if self._store.node_gone and self._config.source.manifests is not None:
+            return True
+        return is_node_eligible(self._store.node, gone=self._store.node_gone)
+
+    async def _open_client(self, stack: AsyncExitStack) -> ApiClient | None:
+        if self._config.source.manifests is not None:
+            return None
+        return await stack.enter_async_context(ApiClient(self._cluster_access()))
+
+    def _source(self, client: ApiClient | None, store: ClusterStore) -> Source:
         source = self._config.source
         name = self._config.node.name
-        if source.manifests is not None:
+        if client is None:
+            assert source.manifests is not None, "without manifests there is a client"
             return ManifestSource(source.manifests, store, node_name=name)
-        client = await stack.enter_async_context(ApiClient(self._cluster_access()))
         return ApiServerSource(client, store, node_name=name, endpoints_api=source.endpoints_api.value)
 
     def _cluster_access(self) -> ClusterAccess:
@@ -258,6 +346,19 @@ def describe_source(config: AgentConfig) -> str:
     if source.manifests is not None:
         return f"manifests {source.manifests}"
     return f"kubeconfig {source.kubeconfig}" if source.kubeconfig else str(source.master or "in-cluster")
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _raise_file_limit() -> None:
+    """A thousand services with health check ports are two thousand sockets; the usual soft limit is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        logger.debug("open files stay limited: %s", error)
 
 
 def _set_oom_score(score: int) -> None:

@@ -16,6 +16,7 @@ from nodeagent.dataplane.errors import NotPermitted, Unsupported
 from nodeagent.engine.sync import SyncFailedError
 from nodeagent.kube.errors import OperatorError
 from nodeagent.kube.manifest_source import ManifestError
+from nodeagent.observe.http import BindFailed
 from nodeagent.observe.logging_setup import set_up_logging
 
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -24,6 +25,7 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (NotPermitted, CANNOT_PROGRAM),
     (Unsupported, CANNOT_PROGRAM),
     (SyncFailedError, FAILED),
+    (BindFailed, FAILED),
 )
 
 logger = logging.getLogger(__name__)

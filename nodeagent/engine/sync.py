@@ -59,7 +59,7 @@ class FamilyResult:
 @dataclass(frozen=True, slots=True)
 class PassReport:
     """What one pass did. changed: services whose state differs. full: everything was compared. waited: age of the
-    oldest change when the pass began. started, finished: loop time."""
+    oldest change when the pass began. started, finished: loop time. node: what the tables were told of the node."""
 
     started: float
     finished: float
@@ -69,6 +69,7 @@ class PassReport:
     waited: float
     families: Mapping[Family, FamilyResult]
     problems: tuple[Problem, ...]
+    node: NodeState = field(default_factory=NodeState)
 
     @property
     def ok(self) -> bool:
@@ -232,6 +233,7 @@ class Engine:
             waited=0.0 if changes.oldest is None else started - changes.oldest,
             families=families,
             problems=self._problems(),
+            node=node,
         )
         self._observer.passed(report)
         return report

@@ -55,6 +55,7 @@ class ClusterStore:
         self._slices: dict[ObjectKey, EndpointSlice] = {}
         self._slices_by_service: dict[ObjectKey, tuple[EndpointSlice, ...]] = {}
         self._node: Node | None = None
+        self._node_gone = False
         self._service_cidrs: dict[ObjectKey, ServiceCIDR] = {}
         self._listed: set[type] = set()
         self._synced = False
@@ -71,6 +72,11 @@ class ClusterStore:
     def node(self) -> Node | None:
         """The last Node seen; the deletion of the Node object does not take it away (as in kube-proxy)."""
         return self._node
+
+    @property
+    def node_gone(self) -> bool:
+        """Whether the latest word on the Node object is that there is none; False while nothing has been heard."""
+        return self._node_gone
 
     @property
     def service_cidrs(self) -> Collection[ServiceCIDR]:
@@ -125,6 +131,8 @@ class ClusterStore:
             self._update_slices({}, (key,))
         elif kind is ServiceCIDR:
             self._update_service_cidrs({}, (key,))
+        elif self._node is not None and key == key_of(self._node):
+            self._node_gone = True
 
     def admits(self, obj: StoredObject) -> bool:
         """Whether the object is one this proxy looks at; the presence of a label counts, not its value."""
@@ -149,6 +157,7 @@ class ClusterStore:
             cidrs = cast("dict[ObjectKey, ServiceCIDR]", listing.objects)
             self._update_service_cidrs(cidrs, self._service_cidrs.keys() - cidrs.keys())
         else:
+            self._node_gone = not listing.objects
             for node in cast("dict[ObjectKey, Node]", listing.objects).values():
                 self._put_node(node)
         self._listed.add(listing.kind)
@@ -157,6 +166,7 @@ class ClusterStore:
             self._listener.synced()
 
     def _put_node(self, node: Node) -> None:
+        self._node_gone = False
         if self._node is None or not unchanged(self._node, node):
             self._node = node
             self._listener.node_changed()

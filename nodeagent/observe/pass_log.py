@@ -1,11 +1,12 @@
 """One line for every pass that changed something, and one for every problem that comes or goes."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
+from nodeagent.observe.problem_board import ProblemChanges
 
 logger = logging.getLogger(__name__)
 
@@ -40,15 +41,15 @@ class Pass(Protocol):
     @property
     def families(self) -> Mapping[Family, FamilyResult]: ...
 
+
 class PassLog:
-    """Writes the log; keeps the problems of the last pass only to tell what is new."""
+    """The line of a pass: written when it is the first or changed something, else for debugging only."""
 
     def __init__(self) -> None:
-        self._known: frozenset[Problem] = frozenset()
         self._first = True
 
-    def passed(self, report: Pass, problems: Iterable[Problem]) -> None:
-        """Called after every pass, with all problems there are: the pass's and those of the sources."""
+    def passed(self, report: Pass) -> None:
+        """Called after every pass."""
         milliseconds = (report.finished - report.started) * 1000
         level = logging.INFO if self._first or report.touched else logging.DEBUG
         logger.log(
@@ -61,13 +62,18 @@ class PassLog:
             ",".join(_table(family, result) for family, result in report.families.items()),
         )
         self._first = False
-        now = frozenset(problems)
-        self._write(sorted(now - self._known), logging.WARNING, "problem: %s")
-        self._write(sorted(self._known - now), logging.INFO, "solved: %s")
-        self._known = now
+
+
+class ProblemLog:
+    """The lines of problems."""
+
+    def problems_changed(self, changes: ProblemChanges) -> None:
+        """Called when problems came or went."""
+        self._write(changes.new, logging.WARNING, "problem: %s")
+        self._write(changes.solved, logging.INFO, "solved: %s")
 
     @staticmethod
-    def _write(problems: list[Problem], level: int, text: str) -> None:
+    def _write(problems: tuple[Problem, ...], level: int, text: str) -> None:
         for problem in problems[:PROBLEM_LINES]:
             logger.log(level, text, problem)
         if len(problems) > PROBLEM_LINES:

@@ -1,0 +1,46 @@
+"""All that is wrong right now, from every part that says so, and what came and went since it was last asked."""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from nodeagent.model.problem import Problem
+
+
+class ProblemChanges(NamedTuple):
+    """What came and what went, each sorted."""
+
+    new: tuple[Problem, ...]
+    solved: tuple[Problem, ...]
+
+
+class ProblemListener(Protocol):
+    """Hears of problems once when they come and once when they go; must not raise or block."""
+
+    def problems_changed(self, changes: ProblemChanges) -> None: ...
+
+
+class ProblemBoard:
+    """Each source replaces what it said before. A problem that two sources have is one; it goes when both drop it."""
+
+    def __init__(self, listeners: Iterable[ProblemListener]) -> None:
+        self._listeners = tuple(listeners)
+        self._by_source: dict[str, tuple[Problem, ...]] = {}
+        self._known: frozenset[Problem] = frozenset()
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """All of them, sorted."""
+        return tuple(sorted(self._known))
+
+    def replace(self, source: str, problems: Iterable[Problem]) -> None:
+        """Take these as all problems of this source; tells the listeners if that makes a difference."""
+        latest = tuple(problems)
+        if latest == self._by_source.get(source, ()):
+            return
+        self._by_source[source] = latest
+        known = frozenset(problem for said in self._by_source.values() for problem in said)
+        changes = ProblemChanges(tuple(sorted(known - self._known)), tuple(sorted(self._known - known)))
+        self._known = known
+        if changes.new or changes.solved:
+            for listener in self._listeners:
+                listener.problems_changed(changes)
