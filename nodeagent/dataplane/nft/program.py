@@ -30,15 +30,12 @@ from nodeagent.dataplane.nft.expressions import (
     CtKey,
     Dnat,
     FibType,
-    Immediate,
     Lookup,
-    LookupVerdict,
     Mask,
     Masquerade,
     Meta,
     MetaKey,
     MetaSet,
-    OneOf,
     Payload,
     PayloadBase,
     Random,
@@ -48,13 +45,11 @@ from nodeagent.dataplane.nft.expressions import (
     Verdict,
     native_u32,
 )
+from nodeagent.dataplane.nft.loads import CLEAR, Loader, follow, port, scratch
 from nodeagent.model.addresses import Family, Protocol
 
-NFPROTO_IPV4 = 2
-NFPROTO_IPV6 = 10
 _ICMP = {Family.IPV4: 1, Family.IPV6: 58}
 _PORT_UNREACHABLE = {Family.IPV4: 3, Family.IPV6: 4}
-_TRANSPORTS = tuple(bytes((protocol,)) for protocol in Protocol)
 _TCP_RST = 0x04
 
 
@@ -110,81 +105,6 @@ class Program:
         raise KeyError(name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Registers:
-    """Where the fields of a key go; an address fills `words` registers."""
-
-    family: Family
-
-    @property
-    def words(self) -> int:
-        return self.family.address_length // 4
-
-    @property
-    def nfproto(self) -> int:
-        return NFPROTO_IPV4 if self.family is Family.IPV4 else NFPROTO_IPV6
-
-    def source(self, reg: int) -> Payload:
-        offset = 12 if self.family is Family.IPV4 else 8
-        return Payload(reg, PayloadBase.NETWORK, offset, self.family.address_length)
-
-    def destination(self, reg: int) -> Payload:
-        offset = 16 if self.family is Family.IPV4 else 24
-        return Payload(reg, PayloadBase.NETWORK, offset, self.family.address_length)
-
-    def original_source(self, reg: int) -> Ct:
-        return Ct(reg, CtKey.SRC_IP if self.family is Family.IPV4 else CtKey.SRC_IP6)
-
-    def original_destination(self, reg: int) -> Ct:
-        return Ct(reg, CtKey.DST_IP if self.family is Family.IPV4 else CtKey.DST_IP6)
-
-    def frontend(self) -> Rule:
-        """daddr . l4proto . dport from register 0."""
-        return (self.destination(0), Meta(self.words, MetaKey.L4PROTO), _port(self.words + 1))
-
-    def original_frontend(self) -> Rule:
-        """The same of the connection's original tuple, in a packet that is translated already."""
-        return (
-            *_KNOWN_TRANSPORT,
-            self.original_destination(0),
-            Meta(self.words, MetaKey.L4PROTO),
-            Ct(self.words + 1, CtKey.PROTO_DST),
-        )
-
-    def node_port(self) -> Rule:
-        """l4proto . dport from register 0."""
-        return (Meta(0, MetaKey.L4PROTO), _port(1))
-
-    def original_node_port(self) -> Rule:
-        """The same of the original tuple, if its destination is one where node ports answer."""
-        return (
-            self.original_destination(0),
-            Lookup(schema.NODEPORT_ADDRESSES, 0),
-            *_KNOWN_TRANSPORT,
-            Meta(0, MetaKey.L4PROTO),
-            Ct(1, CtKey.PROTO_DST),
-        )
-
-
-# nft 1.0.6 loads a listing with `ct original proto-dst` only behind a literal test of the connection's protocol.
-_KNOWN_TRANSPORT: Rule = (Ct(0, CtKey.PROTOCOL), OneOf(0, _TRANSPORTS, schema.Kind.PROTOCOL.value[0]))
-_CLEAR: Rule = (Immediate(0, native_u32(0)), MetaSet(0, MetaKey.PRIORITY))
-
-
-def _port(reg: int) -> Payload:
-    return Payload(reg, PayloadBase.TRANSPORT, 2, 2)
-
-
-def _scratch(key: Rule, from_map: str) -> Rule:
-    """meta priority set KEY map @from_map"""
-    return (*key, Lookup(from_map, 0, dreg=0), MetaSet(0, MetaKey.PRIORITY))
-
-
-def _follow(key: Rule, from_map: str, verdicts: str) -> Rule:
-    """meta priority set KEY map @from_map meta priority vmap @verdicts, as one rule"""
-    return (*_scratch(key, from_map), Meta(0, MetaKey.PRIORITY), LookupVerdict(verdicts, 0))
-
-
 def build_program(
     family: Family, options: ProgramOptions, classes: Iterable[PickClass], timeouts: Iterable[int]
 ) -> Program:
@@ -195,7 +115,11 @@ def build_program(
         _refuse(family),
         Chain(DISCARD_CHAIN, ((Verdict(Code.DROP),),)),
         *(pick_chain(family, pick) for pick in classes),
-        *(learn_chain(family, options, seconds, node_port=port) for seconds in timeouts for port in (False, True)),
+        *(
+            learn_chain(family, options, seconds, node_port=node_port)
+            for seconds in timeouts
+            for node_port in (False, True)
+        ),
         *_learning(family),
         *_after_translation(family, options),
         *_services(family),
@@ -221,9 +145,9 @@ def pick_chain(family: Family, pick: PickClass) -> Chain:
 
     A sticky one first looks whether the client had an endpoint before.
     """
-    regs = _Registers(family)
+    regs = Loader(family)
     words = regs.words
-    key = regs.node_port() if pick.node_port else regs.frontend()
+    key = regs.nodeport() if pick.node_port else regs.frontend()
     slot = 2 if pick.node_port else words + 2
     backends = schema.NODEPORT_BACKENDS if pick.node_port else schema.BACKENDS
     offset = CLUSTER_SCOPE_OFFSET if pick.cluster_scope else 0
@@ -231,7 +155,7 @@ def pick_chain(family: Family, pick: PickClass) -> Chain:
     rules: list[Rule] = []
     if pick.sticky:
         rules += [
-            _scratch(key, _sticky_ids(node_port=pick.node_port, cluster_scope=pick.cluster_scope)),
+            scratch(key, _sticky_ids(node_port=pick.node_port, cluster_scope=pick.cluster_scope)),
             (
                 regs.source(0),
                 Meta(words, MetaKey.L4PROTO),
@@ -264,18 +188,18 @@ def learn_chain(family: Family, options: ProgramOptions, seconds: int, *, node_p
     Pods and the node itself were served from the cluster-wide list where a frontend has one of its own; what they
     learn there must not bind them in the local list, so their rule ends the chain.
     """
-    regs = _Registers(family)
+    regs = Loader(family)
     words = regs.words
-    key = regs.original_node_port() if node_port else regs.original_frontend()
+    key = regs.original_nodeport() if node_port else regs.original_frontend()
 
     def learn(ids: str) -> Rule:
         return (
-            *_scratch(key, ids),
+            *scratch(key, ids),
             regs.original_source(0),
             Meta(words, MetaKey.L4PROTO),
             Meta(words + 1, MetaKey.PRIORITY),
             regs.destination(words + 2),
-            _port(2 * words + 2),
+            port(2 * words + 2),
             UpdateMap(schema.AFFINITY, 0, words + 2, seconds),
         )
 
@@ -290,17 +214,17 @@ def learn_chain(family: Family, options: ProgramOptions, seconds: int, *, node_p
     return Chain(learn_chain_name(seconds, node_port=node_port), tuple(rules))
 
 
-def _unless_node_port(regs: _Registers) -> tuple[Rule, ...]:
+def _unless_node_port(regs: Loader) -> tuple[Rule, ...]:
     """Leaves the chain for a connection to an address: its port may be the number of somebody's node port."""
     leave = Verdict(Code.RETURN)
     return (
         (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), leave),
         (*regs.original_frontend(), Lookup(schema.MASQUERADE_FRONTENDS, 0), leave),
-        (*_scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE), leave),
+        (*scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE), leave),
     )
 
 
-def _from_pod(regs: _Registers, options: ProgramOptions, *, invert: bool = False) -> Rule:
+def _from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> Rule:
     """Matches traffic of pods (inverted: of anyone else); empty when pods cannot be told."""
     match options.pod_detection:
         case PodDetection.NONE:
@@ -331,7 +255,7 @@ def _refuse(family: Family) -> Chain:
     return Chain(
         REFUSE_CHAIN,
         (
-            (*is_reset, *_CLEAR, Verdict(Code.ACCEPT)),
+            (*is_reset, *CLEAR, Verdict(Code.ACCEPT)),
             (*is_tcp, Reject(tcp_reset=True, icmp_code=code)),
             (Reject(tcp_reset=False, icmp_code=code),),
         ),
@@ -340,13 +264,13 @@ def _refuse(family: Family) -> Chain:
 
 def _learning(family: Family) -> tuple[Chain, ...]:
     """Leads a just translated connection of a sticky frontend to the learn chain of its timeout."""
-    regs = _Registers(family)
+    regs = Loader(family)
     return (
         Chain(
             "learn-affinity",
             (
-                _follow(regs.original_frontend(), schema.STICKY_TIMEOUTS, schema.LEARN),
-                _follow(regs.original_node_port(), schema.NODEPORT_STICKY_TIMEOUTS, schema.NODEPORT_LEARN),
+                follow(regs.original_frontend(), schema.STICKY_TIMEOUTS, schema.LEARN),
+                follow(regs.original_nodeport(), schema.NODEPORT_STICKY_TIMEOUTS, schema.NODEPORT_LEARN),
             ),
         ),
     )
@@ -358,7 +282,7 @@ def _after_translation(family: Family, options: ProgramOptions) -> tuple[Chain, 
     In `from-service` the order tells the kinds of frontends apart: ClusterIPs, then addresses whose source is always
     rewritten, then addresses that keep it, and only then node ports, which share numbers with anything.
     """
-    regs = _Registers(family)
+    regs = Loader(family)
     masquerade = Masquerade()
     to_original = regs.original_destination(0)
     cluster_ip: list[Rule] = []
@@ -371,23 +295,23 @@ def _after_translation(family: Family, options: ProgramOptions) -> tuple[Chain, 
         Chain("from-cluster-ip", tuple(cluster_ip)),
         Chain(
             "from-local-policy",
-            (_CLEAR, (FibType(0, source=True), Cmp(0, native_u32(RTN_LOCAL)), masquerade)),
+            (CLEAR, (FibType(0, source=True), Cmp(0, native_u32(RTN_LOCAL)), masquerade)),
         ),
         Chain(
             "from-service",
             (
                 (Verdict(Code.JUMP, "learn-affinity"),),
-                _CLEAR,
+                CLEAR,
                 (regs.source(0), regs.destination(regs.words), Lookup(schema.HAIRPIN, 0), masquerade),
                 (regs.source(0), Lookup(schema.CLUSTER_IPS, 0), masquerade),
                 (to_original, Lookup(schema.CLUSTER_IPS, 0), Verdict(Code.GOTO, "from-cluster-ip")),
                 (*regs.original_frontend(), Lookup(schema.MASQUERADE_FRONTENDS, 0), masquerade),
-                (*_scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE), keep_source),
-                (*regs.original_node_port(), Lookup(schema.MASQUERADE_NODEPORTS, 0), masquerade),
-                (*_scratch(regs.original_node_port(), schema.NODEPORTS_CLUSTER_SCOPE), keep_source),
+                (*scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE), keep_source),
+                (*regs.original_nodeport(), Lookup(schema.MASQUERADE_NODEPORTS, 0), masquerade),
+                (*scratch(regs.original_nodeport(), schema.NODEPORTS_CLUSTER_SCOPE), keep_source),
             ),
         ),
-        Chain("from-service-to-node", ((Verdict(Code.JUMP, "learn-affinity"),), _CLEAR)),
+        Chain("from-service-to-node", ((Verdict(Code.JUMP, "learn-affinity"),), CLEAR)),
     )
 
 
@@ -399,7 +323,7 @@ def _services(family: Family) -> tuple[Chain, ...]:
     keeps daemons of the host off the ClusterIPs (ICMP passes: a ClusterIP answers ping); addresses of the service
     range that nobody has are dropped.
     """
-    regs = _Registers(family)
+    regs = Loader(family)
     words = regs.words
     guard: Rule = (
         *regs.frontend(),
@@ -433,10 +357,10 @@ def _services(family: Family) -> tuple[Chain, ...]:
     )
 
     def dispatch(from_map: str) -> Rule:
-        return _follow(regs.frontend(), from_map, schema.DISPATCH)
+        return follow(regs.frontend(), from_map, schema.DISPATCH)
 
     def dispatch_node_port(from_map: str) -> Rule:
-        return (*to_node, *_follow(regs.node_port(), from_map, schema.DISPATCH))
+        return (*to_node, *follow(regs.nodeport(), from_map, schema.DISPATCH))
 
     return (
         Chain("services", (guard, dispatch(schema.FRONTENDS), *unclaimed, dispatch_node_port(schema.NODEPORTS))),
@@ -456,7 +380,7 @@ def _services(family: Family) -> tuple[Chain, ...]:
 
 def _base_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     """Where the kernel enters. Priorities: DNAT at dstnat (-100), source at srcnat (100), input just before 100."""
-    regs = _Registers(family)
+    regs = Loader(family)
     translated: Rule = (
         Ct(0, CtKey.STATUS),
         Mask(0, native_u32(IPS_DST_NAT)),

@@ -9,7 +9,7 @@ from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft.expressions import OneOf, Rule
 from nodeagent.dataplane.nft.image import Elements
 from nodeagent.dataplane.nft.program import Chain, Hook
-from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.dataplane.nft.schema import AFFINITY_DEFAULT_TIMEOUT_SECONDS, SetSpec
 from nodeagent.model.addresses import Family
 
 TABLE_OWNER = 0x2
@@ -117,7 +117,8 @@ def collect_elements(spec: SetSpec, messages: Iterable[memoryview]) -> ElementDu
             if 7 in parts:
                 dump.counters[key] = _counter(parts[7])
             if 5 in parts:
-                timeout = int.from_bytes(parts.get(4, b"\0"), "big")
+                # Dumped only where it is not the set's own; the kernel takes no expiration without a timeout back.
+                timeout = int.from_bytes(parts[4], "big") if 4 in parts else AFFINITY_DEFAULT_TIMEOUT_SECONDS * 1000
                 dump.expirations[key] = (timeout, int.from_bytes(parts[5], "big"))
     if lone_interval:
         dump.elements = _join_intervals(starts, ends)

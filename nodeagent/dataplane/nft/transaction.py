@@ -23,7 +23,8 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.diff import Delta
 from nodeagent.dataplane.nft.expressions import Code, OneOf, Rule, verdict_value
 from nodeagent.dataplane.nft.image import Elements
-from nodeagent.dataplane.nft.program import NFPROTO_IPV4, NFPROTO_IPV6, Chain, Program
+from nodeagent.dataplane.nft.loads import NFPROTO_IPV4, NFPROTO_IPV6
+from nodeagent.dataplane.nft.program import Chain, Program
 from nodeagent.dataplane.nft.readback import TABLE_OWNER, TABLE_PERSIST
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family

@@ -1,0 +1,112 @@
+"""How rules load keys into registers, and the two idioms all our lookups are made of (pure).
+
+A key is loaded from register 0 on, field by field. A lookup that misses ends its rule, which is why a scratch value is
+set and used within one rule.
+"""
+
+from dataclasses import dataclass
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.expressions import (
+    Ct,
+    CtKey,
+    Immediate,
+    Lookup,
+    LookupVerdict,
+    Meta,
+    MetaKey,
+    MetaSet,
+    OneOf,
+    Payload,
+    PayloadBase,
+    Rule,
+    native_u32,
+)
+from nodeagent.model.addresses import Family, Protocol
+
+NFPROTO_IPV4 = 2
+NFPROTO_IPV6 = 10
+_TRANSPORTS = tuple(bytes((protocol,)) for protocol in Protocol)
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Loads one family's fields into registers; an address fills `words` of them."""
+
+    family: Family
+
+    @property
+    def words(self) -> int:
+        """Registers an address fills."""
+        return self.family.address_length // 4
+
+    @property
+    def nfproto(self) -> int:
+        """The family's number in netfilter."""
+        return NFPROTO_IPV4 if self.family is Family.IPV4 else NFPROTO_IPV6
+
+    def source(self, reg: int) -> Payload:
+        """saddr"""
+        offset = 12 if self.family is Family.IPV4 else 8
+        return Payload(reg, PayloadBase.NETWORK, offset, self.family.address_length)
+
+    def destination(self, reg: int) -> Payload:
+        """daddr"""
+        offset = 16 if self.family is Family.IPV4 else 24
+        return Payload(reg, PayloadBase.NETWORK, offset, self.family.address_length)
+
+    def original_source(self, reg: int) -> Ct:
+        """ct original saddr"""
+        return Ct(reg, CtKey.SRC_IP if self.family is Family.IPV4 else CtKey.SRC_IP6)
+
+    def original_destination(self, reg: int) -> Ct:
+        """ct original daddr"""
+        return Ct(reg, CtKey.DST_IP if self.family is Family.IPV4 else CtKey.DST_IP6)
+
+    def frontend(self) -> Rule:
+        """daddr . l4proto . dport from register 0."""
+        return (self.destination(0), Meta(self.words, MetaKey.L4PROTO), port(self.words + 1))
+
+    def original_frontend(self) -> Rule:
+        """The same of the connection's original tuple, in a packet that is translated already."""
+        return (
+            *_KNOWN_TRANSPORT,
+            self.original_destination(0),
+            Meta(self.words, MetaKey.L4PROTO),
+            Ct(self.words + 1, CtKey.PROTO_DST),
+        )
+
+    def nodeport(self) -> Rule:
+        """l4proto . dport from register 0."""
+        return (Meta(0, MetaKey.L4PROTO), port(1))
+
+    def original_nodeport(self) -> Rule:
+        """The same of the original tuple, if its destination is one where node ports answer."""
+        return (
+            self.original_destination(0),
+            Lookup(schema.NODEPORT_ADDRESSES, 0),
+            *_KNOWN_TRANSPORT,
+            Meta(0, MetaKey.L4PROTO),
+            Ct(1, CtKey.PROTO_DST),
+        )
+
+
+# nft 1.0.6 loads a listing with `ct original proto-dst` only behind a literal test of the connection's protocol.
+_KNOWN_TRANSPORT: Rule = (Ct(0, CtKey.PROTOCOL), OneOf(0, _TRANSPORTS, schema.Kind.PROTOCOL.value[0]))
+CLEAR: Rule = (Immediate(0, native_u32(0)), MetaSet(0, MetaKey.PRIORITY))
+"""meta priority set none"""
+
+
+def port(reg: int) -> Payload:
+    """The destination port; TCP, UDP and SCTP have it at the same place."""
+    return Payload(reg, PayloadBase.TRANSPORT, 2, 2)
+
+
+def scratch(key: Rule, from_map: str) -> Rule:
+    """meta priority set KEY map @from_map"""
+    return (*key, Lookup(from_map, 0, dreg=0), MetaSet(0, MetaKey.PRIORITY))
+
+
+def follow(key: Rule, from_map: str, verdicts: str) -> Rule:
+    """meta priority set KEY map @from_map meta priority vmap @verdicts, as one rule"""
+    return (*scratch(key, from_map), Meta(0, MetaKey.PRIORITY), LookupVerdict(verdicts, 0))
