@@ -241,14 +241,13 @@ class Listener:
 
     async def __aenter__(self) -> Self:
         server = web.Server(self._handler, access_log=None, keepalive_timeout=120.0)
-        self._runner = web.ServerRunner(server)
+        self._runner = web.ServerRunner(server, shutdown_timeout=self._shutdown_s)
         await self._runner.setup()
         site = web.TCPSite(
             self._runner,
             self._host,
             self._port,
             ssl_context=self._context,
-            shutdown_timeout=self._shutdown_s,
             backlog=1024,
         )
         await site.start()

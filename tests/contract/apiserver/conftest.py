@@ -1,0 +1,207 @@
+"""A server of its own for each test module, and a client that speaks to it as the recorder of the exchanges did."""
+
+import asyncio
+import http.client
+import json
+import re
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.controlplane.server import ApiServer, ServerSettings
+from nodeagent.controlplane.storage.store import Window
+from nodeagent.kube.mirror import mirror_endpoints
+
+RECORDINGS = Path(__file__).parent / "recordings"
+ADVERTISED = "192.168.77.1"
+RECORDED_PORT = 6443
+DEADLINE_S = 20.0
+
+
+class _Quiet:
+    def ready(self, status: str) -> None:
+        pass
+
+    def stopping(self) -> None:
+        pass
+
+
+@dataclass
+class Answer:
+    """A response; `json` is its body decoded, None when it is not JSON."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Api:
+    """A running server and requests to it. No User-Agent is sent unless a test says so."""
+
+    server: ApiServer
+    directory: Path
+    extra: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def token(self) -> str:
+        assert self.server.credentials is not None
+        return self.server.credentials.admin_token
+
+    def connect(self, timeout: float = DEADLINE_S) -> http.client.HTTPSConnection:
+        assert self.server.credentials is not None
+        context = ssl.create_default_context(cafile=str(self.server.credentials.authority))
+        return http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=timeout)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        *,
+        raw: bytes | None = None,
+        token: str | None = "admin",
+    ) -> Answer:
+        connection = self.connect()
+        sent = {"Accept": "application/json", **(headers or {})}
+        if token is not None:
+            sent["Authorization"] = f"Bearer {self.token if token == 'admin' else token}"
+        payload = raw if raw is not None else json.dumps(body).encode() if body is not None else None
+        if payload is not None:
+            sent.setdefault("Content-Type", "application/json")
+        try:
+            connection.request(method, path, payload, sent)
+            response = connection.getresponse()
+            return Answer(response.status, dict(response.getheaders()), response.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        return self.call("GET", path).json
+
+    def watch(self, path: str) -> Iterator[Any]:
+        """Frames until the server ends the stream."""
+        connection = self.connect()
+        connection.request("GET", path, None, {"Authorization": f"Bearer {self.token}"})
+        response = connection.getresponse()
+        try:
+            for line in response:
+                yield json.loads(line)
+        finally:
+            connection.close()
+
+    def until(self, path: str, true: Callable[[Any], bool]) -> Any:
+        """The object at `path` once it is as wanted; waits with a watch-like deadline."""
+        waiting = threading.Event()
+        last = None
+        for _ in range(int(DEADLINE_S / 0.02)):
+            last = self.get(path)
+            if true(last):
+                return last
+            waiting.wait(0.02)
+        raise AssertionError(f"{path} never became as wanted: {last}")
+
+
+def run_server(directory: Path, **settings: Any) -> Iterator[Api]:
+    server = ApiServer(
+        ServerSettings(
+            **{"port": 0, "data_dir": directory, "advertise_address": ADVERTISED, "window": Window(), **settings}
+        ),
+        mirror=mirror_endpoints,
+        notifier=_Quiet(),
+    )
+    started = threading.Event()
+    failures: list[BaseException] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
+        running = asyncio.ensure_future(server.run())
+        ready = asyncio.ensure_future(server.ready.wait())
+        await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if running.done():
+            running.result()
+        started.set()
+        await running
+
+    def main() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException as error:
+            failures.append(error)
+            started.set()
+
+    thread = threading.Thread(target=main)
+    thread.start()
+    assert started.wait(DEADLINE_S)
+    if failures:
+        thread.join()
+        raise failures[0]
+    try:
+        yield Api(server, directory)
+    finally:
+        loops[0].call_soon_threadsafe(server.stop)
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
+        assert not failures
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    """A server with an empty store on disk."""
+    yield from run_server(tmp_path_factory.mktemp("server"))
+
+
+@pytest.fixture
+def demo(api: Api, request: pytest.FixtureRequest) -> str:
+    """A namespace of the test's own."""
+    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:50]
+    assert api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}}).status == 201
+    return name
+
+
+@pytest.fixture(scope="session")
+def recorded() -> Callable[[str], Any]:
+    """An exchange by its file name."""
+    return lambda name: json.loads((RECORDINGS / f"{name}.json").read_text())
+
+
+@pytest.fixture(scope="session")
+def comparable() -> Callable[[Any], Any]:
+    """A JSON value without what differs from run to run: identities, revisions, times, random allocations."""
+    return _comparable
+
+
+_RANDOM_NAME = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\Z")
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_CLUSTER_IP = re.compile(r"\b10\.(9[6-9]|10\d|11[01])\.\d+\.\d+\b")
+_BY_KEY = {"resourceVersion": "<revision>", "nodePort": 1, "healthCheckNodePort": 1, "continue": "<token>"}
+
+
+def _comparable(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {_text(name): _comparable(item, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_comparable(item, key) for item in value]
+    if key in _BY_KEY and value not in (None, ""):
+        return _BY_KEY[key]
+    if isinstance(value, str):
+        return _RANDOM_NAME.sub("-<random>", _text(value)) if key == "name" else _text(value)
+    return value
+
+
+def _text(text: str) -> str:
+    text = _TIME.sub("<time>", _UUID.sub("<uid>", text))
+    return text if text == "10.96.0.1" else _CLUSTER_IP.sub("<cluster ip>", text)
