@@ -76,11 +76,11 @@ class Loader:
             Ct(self.words + 1, CtKey.PROTO_DST),
         )
 
-    def nodeport(self) -> Rule:
+    def node_port(self) -> Rule:
         """l4proto . dport from register 0."""
         return (Meta(0, MetaKey.L4PROTO), port(1))
 
-    def original_nodeport(self) -> Rule:
+    def original_node_port(self) -> Rule:
         """The same of the original tuple, if its destination is one where node ports answer."""
         return (
             self.original_destination(0),

@@ -147,7 +147,7 @@ def pick_chain(family: Family, pick: PickClass) -> Chain:
     """
     regs = Loader(family)
     words = regs.words
-    key = regs.nodeport() if pick.node_port else regs.frontend()
+    key = regs.node_port() if pick.node_port else regs.frontend()
     slot = 2 if pick.node_port else words + 2
     backends = schema.NODEPORT_BACKENDS if pick.node_port else schema.BACKENDS
     offset = CLUSTER_SCOPE_OFFSET if pick.cluster_scope else 0
@@ -190,7 +190,7 @@ def learn_chain(family: Family, options: ProgramOptions, seconds: int, *, node_p
     """
     regs = Loader(family)
     words = regs.words
-    key = regs.original_nodeport() if node_port else regs.original_frontend()
+    key = regs.original_node_port() if node_port else regs.original_frontend()
 
     def learn(ids: str) -> Rule:
         return (
@@ -270,7 +270,7 @@ def _learning(family: Family) -> tuple[Chain, ...]:
             "learn-affinity",
             (
                 follow(regs.original_frontend(), schema.STICKY_TIMEOUTS, schema.LEARN),
-                follow(regs.original_nodeport(), schema.NODEPORT_STICKY_TIMEOUTS, schema.NODEPORT_LEARN),
+                follow(regs.original_node_port(), schema.NODEPORT_STICKY_TIMEOUTS, schema.NODEPORT_LEARN),
             ),
         ),
     )
@@ -307,8 +307,8 @@ def _after_translation(family: Family, options: ProgramOptions) -> tuple[Chain, 
                 (to_original, Lookup(schema.CLUSTER_IPS, 0), Verdict(Code.GOTO, "from-cluster-ip")),
                 (*regs.original_frontend(), Lookup(schema.MASQUERADE_FRONTENDS, 0), masquerade),
                 (*scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE), keep_source),
-                (*regs.original_nodeport(), Lookup(schema.MASQUERADE_NODEPORTS, 0), masquerade),
-                (*scratch(regs.original_nodeport(), schema.NODEPORTS_CLUSTER_SCOPE), keep_source),
+                (*regs.original_node_port(), Lookup(schema.MASQUERADE_NODEPORTS, 0), masquerade),
+                (*scratch(regs.original_node_port(), schema.NODEPORTS_CLUSTER_SCOPE), keep_source),
             ),
         ),
         Chain("from-service-to-node", ((Verdict(Code.JUMP, "learn-affinity"),), CLEAR)),
@@ -360,7 +360,7 @@ def _services(family: Family) -> tuple[Chain, ...]:
         return follow(regs.frontend(), from_map, schema.DISPATCH)
 
     def dispatch_node_port(from_map: str) -> Rule:
-        return (*to_node, *follow(regs.nodeport(), from_map, schema.DISPATCH))
+        return (*to_node, *follow(regs.node_port(), from_map, schema.DISPATCH))
 
     return (
         Chain("services", (guard, dispatch(schema.FRONTENDS), *unclaimed, dispatch_node_port(schema.NODEPORTS))),
