@@ -73,8 +73,10 @@ class KernelTable:
                 found = parse_set(data)
                 contents.sets[found.name] = found
             for _, data in self._socket.dump(GETCHAIN, family, self._table):
-                name, hook = parse_chain(data)
-                contents.hooks[name] = hook
+                table, name, hook = parse_chain(data)
+                # The kernel dumps the chains of all tables of a family, whichever was asked for.
+                if table == schema.TABLE:
+                    contents.hooks[name] = hook
             for _, data in self._socket.dump(GETRULE, family, self._table):
                 rule = parse_rule(data)
                 contents.rules.setdefault(rule.chain, []).append(rule)

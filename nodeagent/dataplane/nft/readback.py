@@ -165,15 +165,15 @@ def _join_intervals(starts: list[bytes], ends: list[bytes]) -> Elements:
     return elements
 
 
-def parse_chain(data: memoryview) -> tuple[str, Hook | None]:
-    """Name and hook, of a GETCHAIN reply."""
+def parse_chain(data: memoryview) -> tuple[str, str, Hook | None]:
+    """Table, name and hook, of a GETCHAIN reply."""
     fields = nl.attribute_map(data)
-    name = nl.text_of(fields[3])
+    table, name = nl.text_of(fields[1]), nl.text_of(fields[3])
     if 4 not in fields:
-        return name, None
+        return table, name, None
     hook = nl.attribute_map(fields[4])
     priority = int.from_bytes(hook[2], "big", signed=True)
-    return name, Hook(int.from_bytes(hook[1], "big"), priority)
+    return table, name, Hook(int.from_bytes(hook[1], "big"), priority)
 
 
 @dataclass(frozen=True, slots=True)
