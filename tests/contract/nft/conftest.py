@@ -1,0 +1,168 @@
+"""A kernel of one's own for each test: an empty network namespace, entered by a thread; the test stays where it is."""
+
+import asyncio
+import ctypes
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import pytest
+
+from nodeagent.dataplane.nft.belief import Contents, Ownership
+from nodeagent.dataplane.nft.driver import TableDriver, TableReport
+from nodeagent.dataplane.nft.image import TableImage
+from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.schema import set_specs
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
+from nodeagent.model.names import ObjectKey, ServicePortName
+
+T = TypeVar("T")
+
+_CLONE_NEWNET = 0x40000000
+OPTIONS = ProgramOptions(PodDetection.CIDR)
+SPECS = {spec.name: spec for spec in set_specs(counters=True)}
+NODE = NodeState(
+    ("10.96.0.0/16", "fd00:10:96::/112"),
+    ("10.244.0.0/16", "fd00:244::/32"),
+    ("192.168.0.2/32", "192.168.1.0/24", "2001:db8::2/128"),
+)
+
+
+class Agent:
+    """A driver with its socket, as the agent holds them; `sync` is one pass."""
+
+    def __init__(self, kernel: "Kernel", family: Family, ownership: Ownership, options: ProgramOptions) -> None:
+        self._kernel = kernel
+        self._alive = True
+        self.socket = kernel.run(NetlinkSocket)
+        self.driver = TableDriver(family, self.socket, options, ownership)
+
+    def sync(self, *states: ServiceState, gone: tuple[ObjectKey, ...] = (), node: NodeState = NODE) -> TableReport:
+        changes: Mapping[ObjectKey, ServiceState | None] = {s.key: s for s in states} | dict.fromkeys(gone)
+        return self._kernel.run(lambda: asyncio.run(self.driver.sync(changes, node)))
+
+    def changed_by_others(self) -> bool:
+        return self._kernel.run(lambda: asyncio.run(self.driver.changed_by_others()))
+
+    def die(self) -> None:
+        """What the kernel sees of a process that ends, however it does: its socket closes."""
+        if self._alive:
+            self.socket.close()
+            self._alive = False
+
+
+class Kernel:
+    """The nf_tables of one network namespace."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1)
+        self.run(_enter_new_namespace)
+        self._reader = self.run(NetlinkSocket)
+        self._agents: list[Agent] = []
+
+    def run(self, work: Callable[[], T]) -> T:
+        """What `work` returns or raises, done inside."""
+        return self._thread.submit(work).result()
+
+    def start(
+        self, ownership: Ownership = Ownership.PLAIN, family: Family = Family.IPV4, options: ProgramOptions = OPTIONS
+    ) -> Agent:
+        """An agent's driver."""
+        agent = Agent(self, family, ownership, options)
+        self._agents.append(agent)
+        return agent
+
+    def command(self, *argv: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """A command to its end."""
+        return self.run(
+            lambda: subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+        )
+
+    def nft(self, text: str) -> str:
+        """What nft prints; it must succeed."""
+        done = self.command("nft", "-f", "-", stdin=text)
+        assert done.returncode == 0, f"{text}: {done.stderr}"
+        return done.stdout
+
+    def generation(self) -> int:
+        """Of the ruleset: every commit by anybody counts."""
+        return self.run(self._reader.generation)
+
+    def contents(self, family: Family = Family.IPV4) -> Contents:
+        """Our table as the kernel has it."""
+        found = self.run(KernelTable(self._reader, family, SPECS).read)
+        assert found is not None, "there is no table"
+        return found
+
+    def image(self, family: Family = Family.IPV4) -> TableImage:
+        """The elements of our table."""
+        return self.contents(family).image
+
+    def elements(self, name: str, family: Family = Family.IPV4) -> dict[bytes, bytes]:
+        """The elements of one set."""
+        return self.run(lambda: KernelTable(self._reader, family, SPECS).elements(name).elements)
+
+    def close(self) -> None:
+        """The namespace ends with its last thread and socket."""
+        for agent in self._agents:
+            agent.die()
+        self._reader.close()
+        self._thread.shutdown()
+
+
+def _enter_new_namespace() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"unshare: {os.strerror(number)}")
+
+
+@pytest.fixture
+def kernel() -> Iterator[Kernel]:
+    made = Kernel()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def service() -> Callable[..., ServiceState]:
+    """service("web", "10.96.0.10", "10.244.1.1", …): a ClusterIP with these endpoints (those in 10.244.1.* are local).
+
+    Keywords: `affinity` seconds, `allowed` CIDRs, `node_port`, `count` endpoints made up.
+    """
+
+    def build(
+        name: str,
+        address: str,
+        *endpoints: str,
+        affinity: int | None = None,
+        allowed: tuple[str, ...] | None = None,
+        node_port: int = 0,
+    ) -> ServiceState:
+        key = ObjectKey("default", name)
+        port = ServicePortName(key, "http", Protocol.TCP)
+        family = Family.IPV6 if ":" in address else Family.IPV4
+        backends = tuple(Backend(each, 8080, local=each.startswith(("10.244.1.", "fd00:244:1:"))) for each in endpoints)
+        route = Route(backends)
+
+        def frontend(kind: FrontendKind, at: str | None, number: int) -> Frontend:
+            masquerade = kind is not FrontendKind.CLUSTER_IP
+            return Frontend(
+                kind, family, at, Protocol.TCP, number, port, route, None, masquerade, affinity,
+                allowed if kind is FrontendKind.LOAD_BALANCER else None,
+            )  # fmt: skip
+
+        frontends = [frontend(FrontendKind.CLUSTER_IP, address, 80)]
+        if allowed is not None:
+            balancer = "198.51.100.1" if family is Family.IPV4 else "2001:db8:100::1"
+            frontends.append(frontend(FrontendKind.LOAD_BALANCER, balancer, 80))
+        if node_port:
+            frontends.append(frontend(FrontendKind.NODE_PORT, None, node_port))
+        return ServiceState(key, cluster_ips=(address,), frontends=tuple(frontends))
+
+    return build
