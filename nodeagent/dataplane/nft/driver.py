@@ -150,8 +150,11 @@ class TableDriver:
         self._desired.set_node(node)
 
     async def _commit_difference(self, started: float) -> TableReport:
-        """Commit; a service whose elements the kernel refuses is left out and reported, and the rest commits."""
-        for _ in range(QUARANTINE_ROUNDS):
+        """Commit; a service whose elements the kernel refuses is left out and reported, and the rest commits.
+
+        The first refusal may be due to somebody's change that we do not know of yet: read back before blaming anyone.
+        """
+        for attempt in range(QUARANTINE_ROUNDS):
             plan = self._plan()
             if plan.transaction.empty:
                 self._committed(plan)
@@ -160,6 +163,9 @@ class TableDriver:
             try:
                 await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction))
             except CommitRejected as error:
+                if attempt == 0:
+                    await in_thread(self._read_back)
+                    continue
                 self._raise_if_unsupported(error.rejections)
                 if not self._quarantine(error.rejections):
                     raise
