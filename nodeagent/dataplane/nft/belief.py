@@ -1,6 +1,6 @@
 """What we believe the kernel holds, made from a read-back (pure)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -122,11 +122,16 @@ def program_matches(contents: Contents, family: Family, options: ProgramOptions,
 def undisturbed(
     contents: Contents | None, specs: Mapping[str, SetSpec], family: Family, options: ProgramOptions, belief: Belief
 ) -> bool:
-    """Whether the table is still as believed, judged from an outline (element counts, not elements)."""
+    """Whether the table is still as believed, judged from an outline (mostly element counts, not elements)."""
     if contents is None or contents.header.handle != belief.handle or not contents.fits(specs, family):
         return False
-    for name, elements in belief.image.items():
+    wanted: dict[str, Sized] = {**belief.image, **verdict_elements(belief.classes, belief.timeouts)}
+    for name, elements in wanted.items():
+        if name in contents.image:
+            if contents.image[name] != elements:
+                return False
+            continue
         count = contents.sets[name].count
-        if count is not None and not specs[name].interval and count != len(elements):
+        if count is not None and count != len(elements):
             return False
     return program_matches(contents, family, options, belief)

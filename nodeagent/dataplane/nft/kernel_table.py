@@ -62,7 +62,10 @@ class KernelTable:
         return contents
 
     def outline(self) -> Contents | None:
-        """Table, sets, chains and rules without elements: what a foreign change of anything but elements shows in."""
+        """Table, sets, chains and rules: what most foreign changes show in.
+
+        Elements only of sets of ranges, which are few and cannot be counted (a range is one or two elements).
+        """
         header = self.header()
         if header is None:
             return None
@@ -80,6 +83,10 @@ class KernelTable:
             for _, data in self._socket.dump(GETRULE, family, self._table):
                 rule = parse_rule(data)
                 contents.rules.setdefault(rule.chain, []).append(rule)
+            if contents.fits(self._specs, self._family):
+                for name in schema.DATA_SETS:
+                    if self._specs[name].interval and len(self._specs[name].key) == 1:
+                        contents.image[name] = self.elements(name).elements
         except FileNotFoundError:
             return None
         return contents

@@ -52,8 +52,10 @@ class Planner:
         if not belief.usable:
             return self.plan_new_table(belief, wanted)
         delta = diff_images(wanted, belief.image) if dirty is None else diff_keys(dirty, wanted, belief.image)
-        classes = frozenset(classes_in(delta.puts) | belief.classes)
-        timeouts = frozenset(timeouts_in(delta.puts) | belief.timeouts)
+        # After a read-back even an element that is right may lead to a chain that somebody removed.
+        leading = wanted if dirty is None else delta.puts
+        classes = frozenset(classes_in(leading) | belief.classes)
+        timeouts = frozenset(timeouts_in(leading) | belief.timeouts)
         transaction = Transaction(self._family, self._specs)
         if self._owned and not belief.claimed:
             transaction.claim_table(owned=True)

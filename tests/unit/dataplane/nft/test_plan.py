@@ -143,6 +143,14 @@ def test_a_wrong_program_is_rewritten_in_place_and_the_elements_stay() -> None:
     assert not made.new_table
 
 
+def test_a_chain_that_somebody_removed_comes_back_although_no_element_changes() -> None:
+    belief = right(image({KEY: TWO}), program_right=False)
+    made = plan(belief, image({KEY: TWO}))
+    assert made.delta.empty
+    assert made.classes == {PickClass(1), PickClass(2)}
+    assert "chain pick-2" in [message.about for message in made.transaction.messages]
+
+
 @pytest.mark.parametrize(
     ("ownership", "exists", "start"),
     [
