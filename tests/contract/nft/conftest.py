@@ -133,7 +133,7 @@ def kernel() -> Iterator[Kernel]:
 def service() -> Callable[..., ServiceState]:
     """service("web", "10.96.0.10", "10.244.1.1", …): a ClusterIP with these endpoints (those in 10.244.1.* are local).
 
-    Keywords: `affinity` seconds, `allowed` CIDRs, `node_port`, `count` endpoints made up.
+    Keywords: `affinity` seconds, `node_port`, `allowed` CIDRs of a load-balancer address, which is `at`.
     """
 
     def build(
@@ -143,6 +143,7 @@ def service() -> Callable[..., ServiceState]:
         affinity: int | None = None,
         allowed: tuple[str, ...] | None = None,
         node_port: int = 0,
+        at: str = "",
     ) -> ServiceState:
         key = ObjectKey("default", name)
         port = ServicePortName(key, "http", Protocol.TCP)
@@ -160,7 +161,7 @@ def service() -> Callable[..., ServiceState]:
         frontends = [frontend(FrontendKind.CLUSTER_IP, address, 80)]
         if allowed is not None:
             balancer = "198.51.100.1" if family is Family.IPV4 else "2001:db8:100::1"
-            frontends.append(frontend(FrontendKind.LOAD_BALANCER, balancer, 80))
+            frontends.append(frontend(FrontendKind.LOAD_BALANCER, at or balancer, 80))
         if node_port:
             frontends.append(frontend(FrontendKind.NODE_PORT, None, node_port))
         return ServiceState(key, cluster_ips=(address,), frontends=tuple(frontends))
