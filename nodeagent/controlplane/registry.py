@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from nodeagent.controlplane import managed
-from nodeagent.controlplane.documents import Document, copy
+from nodeagent.controlplane.documents import Document, copy, decode, encode
 from nodeagent.controlplane.lifecycle import Lifecycle, Plan
 from nodeagent.controlplane.resources import Catalog, Resource
-from nodeagent.controlplane.schema.decoding import TypeMismatch, claims, normalise
+from nodeagent.controlplane.schema.decoding import TypeMismatch, claims, empty, normalise
 from nodeagent.controlplane.schema.shapes import Struct
 from nodeagent.controlplane.service_addresses import AllocationRefused
 from nodeagent.controlplane.status import (
@@ -137,11 +137,9 @@ class Registry:
         if not owned:
             # Whoever creates an object owns what it said, not what the server adds next, nor a status.
             said = {name: value for name, value in document.items() if not (name == "status" and resource.has_status)}
-            said = normalise(struct, said)
-            managed.track_update(struct, normalise(struct, {}), said, self._manager(resource, options), self._now())
-            document["metadata"] = said["metadata"]
+            managed.track_update(struct, empty(struct), said, self._manager(resource, options), self._now())
         lifecycle.prepare_create(document)
-        document = normalise(struct, document)
+        pristine = encode(document)
         prefix = document["metadata"].get("generateName", "") if not document["metadata"].get("name") else ""
         for _ in range(_RETRIES):
             if prefix:
@@ -150,11 +148,13 @@ class Registry:
                 resource.default(document)
             self._check(resource, document, resource.validate(document))
             try:
-                return await self._write(resource, copy(document), None, options)
+                return await self._write(resource, document, None, options)
             except Precondition as race:
                 taken = race.change.collection == resource.stored_in
                 if taken and not prefix:
                     raise already_exists(resource.plural, document["metadata"]["name"], resource.group) from None
+            # What was allocated for this attempt has been given back; the next one starts from what was asked for.
+            document = decode(pristine)
         raise internal_error("no free name or address was found")
 
     async def update(

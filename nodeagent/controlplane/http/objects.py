@@ -230,7 +230,7 @@ class Objects:
         media_type = request.content_type
         document = bodies.parse_object(body, media_type, resource)
         if options.validation != "Ignore" and media_type in ("", bodies.JSON):
-            options.repeated = duplicate_fields(body)
+            options.repeated = duplicate_fields(body, document)
         return document
 
     async def _create(self, resource: Resource, target: Target, request: Request) -> Reply:

@@ -11,14 +11,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
+from typing import TypeAlias
 
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct, go_name
 
 _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+))?\Z")
+_KEY = re.compile(rb'"\s*:')
+_CONTAINERS = (dict, list)
 _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
+
+
+Where: TypeAlias = tuple[()] | tuple["Where", str | int]
+"""A path, innermost step last; text is made of it only for messages."""
 
 
 class TypeMismatch(ValueError):
@@ -31,7 +39,7 @@ def normalise(struct: Struct, document: Mapping[str, Json], unknown: list[str] |
     The top level's `kind` and `apiVersion` are the caller's: they are neither reported nor copied.
     Raises TypeMismatch.
     """
-    return _struct(struct, document, "", _Pass([] if unknown is None else unknown, whole=True))
+    return _struct(struct, document, (), _Pass([] if unknown is None else unknown, whole=True))
 
 
 def claims(struct: Struct, document: Mapping[str, Json], unknown: list[str]) -> Document:
@@ -39,7 +47,13 @@ def claims(struct: Struct, document: Mapping[str, Json], unknown: list[str]) -> 
 
     Raises TypeMismatch.
     """
-    return _struct(struct, document, "", _Pass(unknown, whole=False))
+    return _struct(struct, document, (), _Pass(unknown, whole=False))
+
+
+@cache
+def empty(struct: Struct) -> Document:
+    """The canonical form of nothing; not to be changed."""
+    return normalise(struct, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,37 +64,51 @@ class _Pass:
     whole: bool
 
 
-def _struct(struct: Struct, value: Json, path: str, run: _Pass) -> Document:
+def _struct(struct: Struct, value: Json, path: Where, run: _Pass) -> Document:
+    """Converts what is there, then puts it in order if it is not: most documents are sparse and already ordered."""
     out: Document = {}
-    seen = 0
-    for name, field in struct.fields.items():
-        raw = value.get(name)
-        if raw is None:
-            seen += name in value
-            if field.always and run.whole:
-                out[name] = _zero(field, path, run)
+    fields = struct.fields
+    last = -1
+    ordered = True
+    for name, raw in value.items():
+        field = fields.get(name)
+        if field is None:
+            if path or name not in ("kind", "apiVersion"):
+                run.unknown.append(_dotted((path, name)))
             continue
-        seen += 1
+        if raw is None:
+            continue
         shape = field.shape
         if shape is Scalar.STRING and raw.__class__ is str:
             new: Json = raw
         else:
-            new = _convert(shape, raw, f"{path}.{name}" if path else name, struct, run)
+            new = _convert(shape, raw, (path, name), struct, run)
         if new or field.pointer or field.always or not run.whole:
             out[name] = new
-    if len(value) > seen:
-        known = struct.fields
-        prefix = f"{path}." if path else ""
-        run.unknown.extend(
-            f"{prefix}{name}" for name in value if name not in known and (path or name not in ("kind", "apiVersion"))
-        )
-    return out
+            if field.position < last:
+                ordered = False
+            last = field.position
+    if run.whole:
+        for field in struct.always:
+            if field.name not in out:
+                out[field.name] = _zero(field, path, run)
+                ordered = ordered and field.position > last
+                last = max(last, field.position)
+    return out if ordered else {name: out[name] for name in fields if name in out}
 
 
-def _zero(field: Field, path: str, run: _Pass) -> Json:
+def _dotted(path: Where) -> str:
+    steps: list[str] = []
+    while path:
+        path, step = path
+        steps.append(step if isinstance(step, str) else f"[{step}]")
+    return ".".join(reversed(steps)).replace(".[", "[")
+
+
+def _zero(field: Field, path: Where, run: _Pass) -> Json:
     shape = field.shape
     if isinstance(shape, Struct):
-        return _struct(shape, {}, f"{path}.{field.name}", run)
+        return _struct(shape, {}, (path, field.name), run)
     if isinstance(shape, Scalar):
         if shape is Scalar.STRING:
             return ""
@@ -89,19 +117,19 @@ def _zero(field: Field, path: str, run: _Pass) -> Json:
     return None
 
 
-def _convert(shape: Shape, raw: Json, path: str, owner: Struct, run: _Pass) -> Json:
+def _convert(shape: Shape, raw: Json, path: Where, owner: Struct, run: _Pass) -> Json:
+    if isinstance(shape, Scalar):
+        return _scalar(shape, raw, path, owner)
     if isinstance(shape, Struct):
         if not isinstance(raw, dict):
             raise _mismatch(raw, path, owner, shape)
         return _struct(shape, raw, path, run)
     if isinstance(shape, ListOf):
         return _list(shape, raw, path, owner, run)
-    if isinstance(shape, MapOf):
-        return _map(shape, raw, path, owner, run)
-    return _scalar(shape, raw, path, owner)
+    return _map(shape, raw, path, owner, run)
 
 
-def _list(shape: ListOf, raw: Json, path: str, owner: Struct, run: _Pass) -> list[Json]:
+def _list(shape: ListOf, raw: Json, path: Where, owner: Struct, run: _Pass) -> list[Json]:
     if not isinstance(raw, list):
         raise _mismatch(raw, path, owner, shape)
     element = shape.element
@@ -110,12 +138,12 @@ def _list(shape: ListOf, raw: Json, path: str, owner: Struct, run: _Pass) -> lis
         for index, item in enumerate(raw):
             if item is not None and not isinstance(item, dict):
                 raise _mismatch(item, path, owner, element)
-            items.append(_struct(element, item or {}, f"{path}[{index}]", run))
+            items.append(_struct(element, item or {}, (path, index), run))
         return items
     return [_convert(element, item, path, owner, run) for item in raw]
 
 
-def _map(shape: MapOf, raw: Json, path: str, owner: Struct, run: _Pass) -> dict[str, Json]:
+def _map(shape: MapOf, raw: Json, path: Where, owner: Struct, run: _Pass) -> dict[str, Json]:
     if not isinstance(raw, dict):
         raise _mismatch(raw, path, owner, shape)
     value = shape.value
@@ -127,27 +155,31 @@ def _map(shape: MapOf, raw: Json, path: str, owner: Struct, run: _Pass) -> dict[
     return {key: _convert(value, item, path, owner, run) for key, item in sorted(raw.items())}
 
 
-def _scalar(shape: Scalar, raw: Json, path: str, owner: Struct) -> Json:  # noqa: PLR0911 - one line per kind of leaf
-    match shape:
-        case Scalar.ANY:
-            return raw
-        case Scalar.STRING if isinstance(raw, str):
-            return raw
-        case Scalar.BOOL if isinstance(raw, bool):
-            return raw
-        case Scalar.INT32 | Scalar.INT64 if _is_integer(raw) and int(raw) in (
-            _INT32 if shape is Scalar.INT32 else _INT64
-        ):
+def _scalar(shape: Scalar, raw: Json, path: Where, owner: Struct) -> Json:
+    if shape is Scalar.ANY:
+        return raw
+    if shape is Scalar.INT32 or shape is Scalar.INT64:
+        if _is_integer(raw) and int(raw) in (_INT32 if shape is Scalar.INT32 else _INT64):
             return int(raw)
-        case Scalar.INT_OR_STRING if isinstance(raw, str) or (_is_integer(raw) and int(raw) in _INT32):
+    elif shape is Scalar.INT_OR_STRING:
+        if isinstance(raw, str) or (_is_integer(raw) and int(raw) in _INT32):
             return raw if isinstance(raw, str) else int(raw)
-        case Scalar.TIME | Scalar.MICRO_TIME if isinstance(raw, str):
-            return _time(raw, micro=shape is Scalar.MICRO_TIME)
-        case Scalar.QUANTITY:
-            return _quantity(raw)
-        case Scalar.BYTES if isinstance(raw, str):
-            return _bytes(raw)
+    elif shape is Scalar.BOOL:
+        if isinstance(raw, bool):
+            return raw
+    elif shape is Scalar.QUANTITY:
+        return _quantity(raw)
+    elif isinstance(raw, str):
+        return _text(shape, raw)
     raise _mismatch(raw, path, owner, shape)
+
+
+def _text(shape: Scalar, raw: str) -> str:
+    if shape is Scalar.BYTES:
+        return _bytes(raw)
+    if shape is Scalar.TIME or shape is Scalar.MICRO_TIME:
+        return _time(raw, micro=shape is Scalar.MICRO_TIME)
+    return raw
 
 
 def _is_integer(raw: Json) -> bool:
@@ -184,8 +216,8 @@ def _bytes(raw: str) -> str:
     return raw
 
 
-def _mismatch(raw: Json, path: str, owner: Struct, shape: Shape) -> TypeMismatch:
-    plain = re.sub(r"\[\d+\]", "", path)
+def _mismatch(raw: Json, path: Where, owner: Struct, shape: Shape) -> TypeMismatch:
+    plain = re.sub(r"\[\d+\]", "", _dotted(path))
     return TypeMismatch(
         f"json: cannot unmarshal {_json_type(raw)} into Go struct field {owner.published_as or owner.name}.{plain}"
         f" of type {go_name(shape)}"
@@ -203,11 +235,13 @@ def _json_type(raw: Json) -> str:
     return "array" if isinstance(raw, list) else "object"
 
 
-def duplicate_fields(text: bytes) -> list[str]:
-    """Paths of keys given twice in one object (`fieldValidation` reports them; decoders keep the last).
+def duplicate_fields(text: bytes, document: Json) -> list[str]:
+    """Keys given twice in one object (`fieldValidation` reports them; decoders keep the last).
 
-    `text` is JSON that has been decoded before; paths name the key only, without its parents' indexes.
+    `document` is `text` decoded. Counting is enough to see that there are none, which is nearly always.
     """
+    if len(_KEY.findall(text)) == _count_keys(document):
+        return []
     found: list[str] = []
 
     def notice(pairs: list[tuple[str, Json]]) -> None:
@@ -217,3 +251,11 @@ def duplicate_fields(text: bytes) -> list[str]:
 
     json.loads(text, object_pairs_hook=notice)
     return found
+
+
+def _count_keys(value: Json) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(_count_keys(item) for item in value.values() if item.__class__ in _CONTAINERS)
+    if isinstance(value, list):
+        return sum(_count_keys(item) for item in value if item.__class__ in _CONTAINERS)
+    return 0

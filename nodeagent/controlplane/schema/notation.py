@@ -51,8 +51,7 @@ def read(text: str, known: Mapping[str, Struct]) -> dict[str, Struct]:
             raise ValueError(f"field outside a struct: {line!r}")
     for struct, lines in bodies:
         for line in lines:
-            item = _field(line, structs)
-            struct.fields[item.name] = item
+            struct.add(_field(line, structs, len(struct.fields)))
     return structs
 
 
@@ -68,7 +67,7 @@ def _header(line: str) -> Struct:
     )
 
 
-def _field(line: str, structs: Mapping[str, Struct]) -> Field:
+def _field(line: str, structs: Mapping[str, Struct], position: int) -> Field:
     declaration, _, doc = line.partition(" : ")
     words = declaration.split()
     if len(words) < 2:
@@ -85,6 +84,7 @@ def _field(line: str, structs: Mapping[str, Struct]) -> Field:
         pointer=pointer,
         always=always or (by_value and "omitzero" not in flags),
         required="required" in flags,
+        position=position,
         default=next((flag.removeprefix("default=") for flag in flags if flag.startswith("default=")), ""),
     )
 

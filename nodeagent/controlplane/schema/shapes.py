@@ -65,6 +65,8 @@ class Field:
     required: bool = False
     default: str = ""
     """What an absent value counts as when it is part of a list item's identity."""
+    position: int = 0
+    """Its place in the wire order."""
 
 
 @dataclass(eq=False, slots=True)
@@ -78,6 +80,14 @@ class Struct:
     published_as: str = ""
     """Name within the package where it differs: two packages may use one name."""
     fields: dict[str, Field] = field(default_factory=dict)
+    always: list[Field] = field(default_factory=list)
+    """The fields that are written even when absent."""
+
+    def add(self, item: Field) -> None:
+        """Appends a field."""
+        self.fields[item.name] = item
+        if item.always:
+            self.always.append(item)
 
     @property
     def definition(self) -> str:

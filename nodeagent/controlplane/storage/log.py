@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Final
+from typing import Final, TypeAlias
 
 from nodeagent.controlplane.storage.records import (
     Change,
@@ -38,11 +38,17 @@ _BUSY_TIMEOUT_S: Final = 10.0
 _PAGE_BYTES: Final = 4096
 
 
+Settled: TypeAlias = "list[Revision] | Exception"
+"""How a transaction ended: its rows, or Precondition, StorageFull or StorageFailed."""
+
+
 @dataclass(slots=True)
-class _Write:
+class Write:
+    """One transaction. `token` is the caller's, to recognise it by when it is settled."""
+
     changes: Sequence[Change]
     at: int
-    done: "Future[list[Revision]]" = field(default_factory=Future)
+    token: object
 
 
 @dataclass(slots=True)
@@ -63,17 +69,21 @@ class Loaded:
 class Log:
     """One SQLite file (or `:memory:`) and the thread that owns its connection.
 
-    `on_revisions` is called from the thread, in order, with every revision written by anybody, before the
-    transactions they belong to are acknowledged.
+    `deliver` is called from the thread, in order: the revisions a commit brought (or found, of other processes), and how
+    each transaction of it ended. By then they are durable.
     """
 
     def __init__(
-        self, path: str, on_revisions: Callable[[Sequence[Revision]], None], *, limit_bytes: int | None = None
+        self,
+        path: str,
+        deliver: Callable[[Sequence[Revision], Sequence[tuple[object, Settled]]], None],
+        *,
+        limit_bytes: int | None = None,
     ) -> None:
         self._path = path
-        self._on_revisions = on_revisions
+        self._deliver = deliver
         self._limit_bytes = limit_bytes
-        self._queue: SimpleQueue[_Write | _Call | None] = SimpleQueue()
+        self._queue: SimpleQueue[Sequence[Write] | _Call | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="store", daemon=True)
         self._opened: Future[Loaded] = Future()
         self._versions: dict[tuple[str, str], int] = {}
@@ -89,11 +99,9 @@ class Log:
         self._queue.put(None)
         self._thread.join()
 
-    def write(self, changes: Sequence[Change], at: int) -> "Future[list[Revision]]":
-        """All changes or none. The future fails with Precondition, StorageFull or StorageFailed."""
-        request = _Write(changes, at)
-        self._queue.put(request)
-        return request.done
+    def write(self, writes: Sequence[Write]) -> None:
+        """Each transaction is carried out whole or not at all; `deliver` is told how it ended."""
+        self._queue.put(writes)
 
     def catch_up(self) -> "Future[object]":
         """Reads what other processes wrote to the file since the last look."""
@@ -122,31 +130,23 @@ class Log:
         self._opened.set_result(loaded)
         while True:
             request = self._queue.get()
-            stop = request is None
-            while request is not None:
-                if isinstance(request, _Call):
-                    _settle_call(request, connection)
+            writes: list[Write] = []
+            while isinstance(request, list | tuple):
+                # Everything queued up to the next call: one commit pays for all of it.
+                writes.extend(request)
+                try:
+                    request = self._queue.get_nowait() if len(writes) < _BATCH else ()
+                except Empty:
+                    request = ()
+                if not request:
                     break
-                writes, request, ended = self._gather(request)
-                stop = stop or ended
+            if writes:
                 self._commit(connection, writes)
-            if stop:
+            if isinstance(request, _Call):
+                _settle_call(request, connection)
+            elif request is None:
                 break
         connection.close()
-
-    def _gather(self, first: _Write) -> tuple[list[_Write], _Call | None, bool]:
-        """Everything queued up to the next call: one commit pays for all of it."""
-        writes = [first]
-        while len(writes) < _BATCH:
-            try:
-                request = self._queue.get_nowait()
-            except Empty:
-                break
-            if isinstance(request, _Write):
-                writes.append(request)
-            else:
-                return writes, request, request is None
-        return writes, None, False
 
     def _load(self, connection: sqlite3.Connection) -> Loaded:
         rows = [
@@ -175,12 +175,12 @@ class Log:
         ]
         if found:
             self._note(found)
-            self._on_revisions(found)
+            self._deliver(found, ())
         return len(found)
 
-    def _commit(self, connection: sqlite3.Connection, writes: Sequence[_Write]) -> None:
-        accepted: list[tuple[_Write, list[Revision]]] = []
-        refused: list[tuple[_Write, Precondition]] = []
+    def _commit(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
+        settled: list[tuple[object, Settled]] = []
+        rows: list[Revision] = []
         try:
             connection.execute("BEGIN IMMEDIATE")
             self._read_foreign(connection)
@@ -189,30 +189,21 @@ class Log:
             for write in writes:
                 broken = self._broken(write.changes, staged)
                 if broken is not None:
-                    refused.append((write, broken))
+                    settled.append((write.token, broken))
                     continue
-                rows = []
-                for change in write.changes:
-                    counter += 1
-                    row = _revision(change, counter, write.at)
-                    staged[(row.collection, row.path)] = 0 if row.deleted else row.number
-                    rows.append(row)
-                accepted.append((write, rows))
-            _insert(connection, [row for _, rows in accepted for row in rows], counter)
+                written = [_revision(change, counter + n, write.at) for n, change in enumerate(write.changes, 1)]
+                counter += len(written)
+                staged |= {(row.collection, row.path): 0 if row.deleted else row.number for row in written}
+                rows += written
+                settled.append((write.token, written))
+            _insert(connection, rows, counter)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             _roll_back(connection)
-            for write in writes:
-                write.done.set_exception(_failure(error))
+            self._deliver((), [(write.token, _failure(error)) for write in writes])
             return
-        everything = [row for _, rows in accepted for row in rows]
-        if everything:
-            self._note(everything)
-            self._on_revisions(everything)
-        for write, rows in accepted:
-            write.done.set_result(rows)
-        for write, broken in refused:
-            write.done.set_exception(broken)
+        self._note(rows)
+        self._deliver(rows, settled)
 
     def _broken(self, changes: Sequence[Change], staged: dict[tuple[str, str], int]) -> Precondition | None:
         for change in changes:

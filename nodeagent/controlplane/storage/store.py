@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from nodeagent.controlplane.storage.log import Loaded, Log
+from nodeagent.controlplane.storage.log import Loaded, Log, Settled, Write
 from nodeagent.controlplane.storage.records import (
     Change,
     Compacted,
@@ -121,6 +121,7 @@ class Store:
         self._collections: dict[str, Collection] = {}
         self._log = Log(path, self._from_thread, limit_bytes=limit_bytes)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._pending: list[Write] = []
         self._timeline: deque[tuple[int, int, int]] = deque()
         self._superseded_bytes = 0
         self.revision = 0
@@ -165,7 +166,13 @@ class Store:
 
         Raises Precondition, StorageFull or StorageFailed. Cancelling the caller does not undo the write.
         """
-        rows = await asyncio.wrap_future(self._log.write(changes, int(self._clock())))
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[list[Revision]] = loop.create_future()
+        if not self._pending:
+            # Whatever else this turn of the loop commits goes to the thread in the same batch.
+            loop.call_soon(self._submit)
+        self._pending.append(Write(changes, int(self._clock()), done))
+        rows = await done
         return [Record(row.path, row.number, row.body) for row in rows]
 
     async def catch_up(self) -> None:
@@ -201,9 +208,25 @@ class Store:
                 state[event.record.path] = event.before
         return state
 
-    def _from_thread(self, rows: Sequence[Revision]) -> None:
+    def _submit(self) -> None:
+        writes, self._pending = self._pending, []
+        self._log.write(writes)
+
+    def _from_thread(self, rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._take, rows)
+        self._loop.call_soon_threadsafe(self._settle, rows, settled)
+
+    def _settle(self, rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
+        """Shows the new state to readers and watchers, then to those who wrote it."""
+        self._take(rows)
+        for token, outcome in settled:
+            assert isinstance(token, asyncio.Future)
+            if token.done():
+                continue
+            if isinstance(outcome, Exception):
+                token.set_exception(outcome)
+            else:
+                token.set_result(outcome)
 
     def _install(self, loaded: Loaded) -> None:
         self._take(loaded.rows)
