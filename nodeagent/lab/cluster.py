@@ -8,8 +8,9 @@ from pathlib import Path
 from nodeagent.lab.namespaces import LabError
 from nodeagent.lab.objects import ManifestDirectory, make_node, make_service, make_slices, service_port
 from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.topology import POD_CIDRS
+from nodeagent.lab.topology import POD_CIDRS, first_of
 from nodeagent.lab.world import World
+from nodeagent.model.addresses import Family
 from nodeagent.model.objects import Service, ServicePort, ServiceSpec
 
 NODE = "node-a"
@@ -18,10 +19,26 @@ AGENT = (sys.executable, "-m", "nodeagent")
 WITH_POD_CIDRS = ("--cluster-cidr", ",".join(POD_CIDRS))
 HTTP = (service_port(80, name="http"),)
 
+UNTHROTTLED = {
+    "net/ipv4/icmp_ratelimit": "0",
+    "net/ipv4/icmp_msgs_per_sec": "100000",
+    "net/ipv4/icmp_msgs_burst": "100000",
+    "net/ipv6/icmp/ratelimit": "0",
+}
+"""Sysctls for tests that see many refusals: a kernel sends a host only about one ICMP error a second."""
+
 
 def cluster_ips(number: int) -> tuple[str, str]:
     """The IPv4 and the IPv6 ClusterIP of this number (1 to 9999), in the service CIDRs of the standard topology."""
     return f"10.96.{number >> 8}.{number & 255}", f"fd00:10:96::{number:x}"
+
+
+def of_family(family: Family, addresses: Sequence[str]) -> str:
+    """The first address of a family. Raises LabError when there is none."""
+    found = first_of(family, tuple(addresses))
+    if found is None:
+        raise LabError(f"no {family.value} address among {addresses}")
+    return found
 
 
 class Cluster:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from nodeagent.lab.objects import service_port
 from nodeagent.lab.world import World
-from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.model.addresses import Family, Protocol
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
@@ -124,10 +124,6 @@ def foreign_tables(cluster: Cluster) -> str:
     return "".join(cluster.world.run(NODE, ["nft", "-a", "list", "table", *name.split()]).stdout for name in FOREIGN)
 
 
-def of(family: Family, addresses: tuple[str, ...]) -> str:
-    return next(address for address in addresses if family_of(address) is family)
-
-
 def counted(cluster: Cluster, table: str) -> dict[str, int]:
     """Packets by the comment of the rule that counted them, rules of the same comment together."""
     text = cluster.world.nft(NODE, f"list table inet {table}")
@@ -172,8 +168,8 @@ def test_marks_pass_unchanged(watching: Cluster, family: Family, protocol: Proto
     """All ways through the rules: pods, hairpins, hosts outside and the node, which sets the mark itself."""
     world = watching.world
     for client in ("caller", "web-0", "outside"):
-        assert world[client].ask(of(family, PAIR), 80, protocol, count=20, timeout=1).names.total() == 20
-    assert world[NODE].ask(of(family, PAIR), 80, protocol, count=20, timeout=1, mark=MARK).names.total() == 20
+        assert world[client].ask(of_family(family, PAIR), 80, protocol, count=20, timeout=1).names.total() == 20
+    assert world[NODE].ask(of_family(family, PAIR), 80, protocol, count=20, timeout=1, mark=MARK).names.total() == 20
 
     counts = counted(watching, "watcher")
     assert counts["seen"] >= 80
@@ -186,7 +182,7 @@ def test_no_scratch_value_leaves_the_rules(watching: Cluster, family: Family, pr
     """The rules keep a number in skb->priority; queueing disciplines of the operator must not see it."""
     world = watching.world
     for client in ("caller", "web-0", "outside", NODE):
-        assert world[client].ask(of(family, PAIR), 80, protocol, count=20, timeout=1).names.total() == 20
+        assert world[client].ask(of_family(family, PAIR), 80, protocol, count=20, timeout=1).names.total() == 20
 
     counts = counted(watching, "priorities")
     assert counts["of a service, clear"] >= 60, "some source ports may still be known from an earlier test"
@@ -216,4 +212,4 @@ def test_a_priority_that_looks_like_a_scratch_value_misleads_nobody(
     for priority in range(7):
         there = world[NODE].ask(world["web-0"].address(family), 8080, protocol, timeout=1, priority=priority)
         assert there.names == {"web-0": 1}
-        assert not world[NODE].ask(of(family, PAIR), 80, protocol, timeout=1, priority=priority).failures
+        assert not world[NODE].ask(of_family(family, PAIR), 80, protocol, timeout=1, priority=priority).failures

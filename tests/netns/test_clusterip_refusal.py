@@ -2,11 +2,11 @@
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from nodeagent.lab.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from nodeagent.lab.messages import Failure
 from nodeagent.lab.objects import service_port
 from nodeagent.lab.topology import SERVICE_CIDRS
-from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
@@ -29,14 +29,6 @@ AT_ONCE = 0.2
 PATIENCE = 0.25
 """Seconds after which a packet counts as dropped."""
 
-UNTHROTTLED = {
-    "net/ipv4/icmp_ratelimit": "0",
-    "net/ipv4/icmp_msgs_per_sec": "100000",
-    "net/ipv4/icmp_msgs_burst": "100000",
-    "net/ipv6/icmp/ratelimit": "0",
-}
-"""The kernel sends a host only about one ICMP error a second; these tests ask for many."""
-
 
 @pytest.fixture(scope="module")
 def served(cluster: Cluster) -> Cluster:
@@ -54,10 +46,6 @@ def served(cluster: Cluster) -> Cluster:
     cluster.expose("tcp-only", *TCP_ONLY, pods=["web-0"], ports=PORTS[:1])
     cluster.start_agent(*WITH_POD_CIDRS, "--service-cidr", ",".join(SERVICE_CIDRS))
     return cluster
-
-
-def of(family: Family, addresses: tuple[str, ...]) -> str:
-    return next(address for address in addresses if family_of(address) is family)
 
 
 def refusals(client: str, protocol: Protocol) -> set[Failure]:
@@ -80,7 +68,7 @@ def refusals(client: str, protocol: Protocol) -> set[Failure]:
 def test_what_nobody_serves_is_refused_at_once(
     served: Cluster, addresses: tuple[str, str], port: int, client: str, family: Family, protocol: Protocol
 ) -> None:
-    answer = served.world[client].ask(of(family, addresses), port, protocol, timeout=PATIENCE).only
+    answer = served.world[client].ask(of_family(family, addresses), port, protocol, timeout=PATIENCE).only
 
     assert answer.failure in refusals(client, protocol)
     assert answer.seconds < AT_ONCE
@@ -92,8 +80,8 @@ def test_what_nobody_serves_is_refused_at_once(
 def test_another_protocol_on_a_defined_port_is_an_undefined_port(
     served: Cluster, client: str, family: Family, protocol: Protocol
 ) -> None:
-    assert served.world[client].ask(of(family, TCP_ONLY), 80).names == {"web-0": 1}
-    answer = served.world[client].ask(of(family, TCP_ONLY), 80, protocol, timeout=PATIENCE).only
+    assert served.world[client].ask(of_family(family, TCP_ONLY), 80).names == {"web-0": 1}
+    answer = served.world[client].ask(of_family(family, TCP_ONLY), 80, protocol, timeout=PATIENCE).only
 
     assert answer.failure in refusals(client, protocol)
     assert answer.seconds < AT_ONCE
@@ -102,7 +90,7 @@ def test_another_protocol_on_a_defined_port_is_an_undefined_port(
 @FAMILIES
 @CLIENTS
 def test_many_refusals_in_a_row_are_as_fast(served: Cluster, client: str, family: Family) -> None:
-    survey = served.world[client].ask(of(family, EMPTY), 80, count=300, timeout=PATIENCE)
+    survey = served.world[client].ask(of_family(family, EMPTY), 80, count=300, timeout=PATIENCE)
 
     assert survey.failures == {Failure.REFUSED: 300}
     assert survey.slowest < AT_ONCE
@@ -121,7 +109,7 @@ def test_many_refusals_in_a_row_are_as_fast(served: Cluster, client: str, family
 def test_what_must_wait_is_dropped(
     served: Cluster, addresses: tuple[str, str], client: str, family: Family, protocol: Protocol
 ) -> None:
-    answer = served.world[client].ask(of(family, addresses), 80, protocol, timeout=PATIENCE).only
+    answer = served.world[client].ask(of_family(family, addresses), 80, protocol, timeout=PATIENCE).only
 
     if client == NODE and protocol is not Protocol.TCP:
         assert answer.failure is Failure.DENIED
@@ -136,10 +124,10 @@ def test_a_daemon_of_the_host_does_not_answer_for_a_service(
     served: Cluster, client: str, family: Family, protocol: Protocol
 ) -> None:
     """It listens on the service's port and on all addresses, the ClusterIP being one of them."""
-    gateway = of(family, served.world.topology.nodes[0].pod_gateways)
+    gateway = of_family(family, served.world.topology.nodes[0].pod_gateways)
     near = gateway if client == "caller" else served.world[NODE].address(family)
 
-    assert served.world[client].ask(of(family, SERVED), 80, protocol, count=10).names == {"web-0": 10}
+    assert served.world[client].ask(of_family(family, SERVED), 80, protocol, count=10).names == {"web-0": 10}
     assert served.world[client].ask(near, 80, protocol).names == {"daemon": 1}
 
 
@@ -154,7 +142,7 @@ def test_a_daemon_of_the_host_does_not_answer_for_a_service(
     ],
 )
 def test_a_cluster_ip_answers_ping(served: Cluster, addresses: tuple[str, str], client: str, family: Family) -> None:
-    address = of(family, addresses)
+    address = of_family(family, addresses)
 
     assert [answer.local for answer in served.world[client].ping(address, count=2)] == [address] * 2
 
@@ -162,7 +150,7 @@ def test_a_cluster_ip_answers_ping(served: Cluster, addresses: tuple[str, str], 
 @FAMILIES
 @CLIENTS
 def test_an_unallocated_address_does_not_answer_ping(served: Cluster, client: str, family: Family) -> None:
-    answer = served.world[client].ping(of(family, NOBODYS), timeout=PATIENCE).only
+    answer = served.world[client].ping(of_family(family, NOBODYS), timeout=PATIENCE).only
 
     assert answer.failure in ({Failure.DENIED, Failure.TIMEOUT} if client == NODE else {Failure.TIMEOUT})
 
@@ -170,7 +158,7 @@ def test_an_unallocated_address_does_not_answer_ping(served: Cluster, client: st
 @FAMILIES
 def test_the_node_pings_from_the_cluster_ip_itself(served: Cluster, family: Family) -> None:
     """Which is how a person sees that the address is one of this node."""
-    address = of(family, SERVED)
+    address = of_family(family, SERVED)
     with served.world[NODE].sniff("lo") as sniffing:
         assert not served.world[NODE].ping(address).failures
         packets = sniffing.stop()

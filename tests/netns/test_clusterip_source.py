@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from nodeagent.lab.objects import make_node, service_port
 from nodeagent.lab.process import AgentProcess
 from nodeagent.lab.topology import POD_CIDRS
-from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import NodeSpec
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
@@ -78,14 +78,10 @@ def agent(served: Cluster) -> Running:
     return Running(served)
 
 
-def of(family: Family, addresses: Sequence[str]) -> str:
-    return next(address for address in addresses if family_of(address) is family)
-
-
 def towards(cluster: Cluster, family: Family, service: tuple[str, str]) -> str:
     """The node's address that a masqueraded connection to the service's endpoint comes from."""
     gateways = cluster.world.topology.nodes[0].pod_gateways
-    return of(family, cluster.world[NODE].addresses if service == THERE else gateways)
+    return of_family(family, cluster.world[NODE].addresses if service == THERE else gateways)
 
 
 @FAMILIES
@@ -143,7 +139,7 @@ def test_who_keeps_the_source_address(
     elsewhere = {"far-0", "outside"} if service == THERE else set()
     clients = [client for client, source in sources.items() if client not in elsewhere or source == NODES]
 
-    seen = {client: served.world[client].ask(of(family, service), 80, timeout=1).peers for client in clients}
+    seen = {client: served.world[client].ask(of_family(family, service), 80, timeout=1).peers for client in clients}
 
     node = towards(served, family, service)
     assert seen == {c: {served.world[c].address(family) if sources[c] == KEPT else node} for c in clients}
@@ -162,7 +158,7 @@ def test_a_cluster_cidr_of_one_family_is_no_detection_in_the_other(
     served: Cluster, agent: Running, cidr: str, family: Family, outside: str
 ) -> None:
     agent.with_flags(("--cluster-cidr", cidr))
-    seen = {c: served.world[c].ask(of(family, HERE), 80, timeout=1).peers for c in ("caller", "outside", NODE)}
+    seen = {c: served.world[c].ask(of_family(family, HERE), 80, timeout=1).peers for c in ("caller", "outside", NODE)}
 
     node = towards(served, family, HERE)
     assert seen == {
@@ -186,7 +182,7 @@ def test_a_pod_that_gets_itself_sees_the_node(
     served: Cluster, agent: Running, flags: tuple[str, ...], family: Family, protocol: Protocol
 ) -> None:
     agent.with_flags(flags)
-    survey = served.world["web-0"].ask(of(family, HERE), 80, protocol, count=5, timeout=1)
+    survey = served.world["web-0"].ask(of_family(family, HERE), 80, protocol, count=5, timeout=1)
 
     assert survey.names == {"web-0": 5}
     assert survey.peers == {towards(served, family, HERE)}
@@ -197,7 +193,7 @@ def test_a_pod_that_gets_itself_sees_the_node(
 def test_only_the_hairpin_is_masqueraded(served: Cluster, agent: Running, family: Family, protocol: Protocol) -> None:
     agent.with_flags(WITH_POD_CIDRS)
     pod = served.world["web-0"]
-    survey = pod.ask(of(family, PAIR), 80, protocol, count=60, timeout=1)
+    survey = pod.ask(of_family(family, PAIR), 80, protocol, count=60, timeout=1)
 
     sources = {name: {answer.peer for answer in survey if answer.name == name} for name in ("web-0", "web-1")}
     assert not survey.failures
@@ -213,7 +209,8 @@ def test_other_protocols_are_masqueraded_alike(
     node = towards(served, family, HERE)
 
     seen = {
-        c: served.world[c].ask(of(family, HERE), 80, protocol, timeout=1).peers for c in ("caller", "outside", NODE)
+        c: served.world[c].ask(of_family(family, HERE), 80, protocol, timeout=1).peers
+        for c in ("caller", "outside", NODE)
     }
 
     assert seen == {"caller": {served.world["caller"].address(family)}, "outside": {node}, NODE: {node}}

@@ -3,9 +3,9 @@
 import pytest
 
 from nodeagent.lab.answers import evenness
-from nodeagent.lab.cluster import WITH_POD_CIDRS, Cluster, cluster_ips
+from nodeagent.lab.cluster import WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from nodeagent.lab.objects import service_port
-from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.model.addresses import Family, Protocol
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
@@ -40,15 +40,11 @@ def served(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def of(family: Family, addresses: tuple[str, str]) -> str:
-    return next(address for address in addresses if family_of(address) is family)
-
-
 @PROTOCOLS
 @FAMILIES
 @CLIENTS
 def test_every_endpoint_gets_its_share(served: Cluster, client: str, family: Family, protocol: Protocol) -> None:
-    survey = served.world[client].ask(of(family, FOUR), 80, protocol, count=CONNECTIONS)
+    survey = served.world[client].ask(of_family(family, FOUR), 80, protocol, count=CONNECTIONS)
 
     assert not survey.failures
     assert evenness(survey.names, EVERYWHERE) > FALSE_ALARM, survey.names
@@ -62,7 +58,7 @@ def test_every_endpoint_gets_its_share(served: Cluster, client: str, family: Fam
 def test_services_of_other_sizes_are_as_even(
     served: Cluster, addresses: tuple[str, str], pods: tuple[str, ...], family: Family
 ) -> None:
-    survey = served.world["caller"].ask(of(family, addresses), 80, count=CONNECTIONS)
+    survey = served.world["caller"].ask(of_family(family, addresses), 80, count=CONNECTIONS)
 
     assert not survey.failures
     assert evenness(survey.names, pods) > FALSE_ALARM, survey.names
@@ -71,7 +67,7 @@ def test_services_of_other_sizes_are_as_even(
 @PROTOCOLS
 @FAMILIES
 def test_a_conversation_stays_with_its_endpoint(served: Cluster, protocol: Protocol, family: Family) -> None:
-    with served.world["caller"].hold(of(family, FOUR), 80, protocol, count=10) as held:
+    with served.world["caller"].hold(of_family(family, FOUR), 80, protocol, count=10) as held:
         chosen = [answer.name for answer in held.opened]
         later = [[answer.name for answer in held.ask()] for _ in range(5)]
 
@@ -85,7 +81,7 @@ def test_a_conversation_stays_with_its_endpoint(served: Cluster, protocol: Proto
 def test_the_endpoint_is_reached_at_its_own_address_and_port(
     served: Cluster, family: Family, protocol: Protocol
 ) -> None:
-    answer = served.world["caller"].ask(of(family, ONE), 80, protocol, source_port=45678).only
+    answer = served.world["caller"].ask(of_family(family, ONE), 80, protocol, source_port=45678).only
 
     assert (answer.local, answer.local_port) == (served.world["web-0"].address(family), 8080)
     assert (answer.peer, answer.peer_port) == (served.world["caller"].address(family), 45678)
