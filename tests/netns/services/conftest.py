@@ -1,0 +1,14 @@
+"""A node with an agent for the tests of a module."""
+
+import pytest
+
+from nodeagent.lab.cluster import Cluster
+from nodeagent.lab.served import ServedNode
+
+
+@pytest.fixture(scope="module")
+def served(cluster: Cluster) -> ServedNode:
+    """`web-0`, `web-1`, `web-2` and `far-0` answer on port 8080, TCP and UDP; no agent runs yet."""
+    node = ServedNode(cluster)
+    node.serve("web-0", "web-1", "web-2", "far-0")
+    return node

@@ -1,0 +1,118 @@
+"""External addresses and load-balancer addresses lead to the endpoints; who may have an address, and who is told no."""
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, cluster_ips
+from nodeagent.lab.messages import Failure
+from nodeagent.lab.objects import make_service, service_port
+from nodeagent.lab.served import ServedNode
+from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.model.objects import (
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Service,
+    ServiceSpec,
+    ServiceStatus,
+)
+
+FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
+CLIENTS = ("outside", "caller", "far-0", NODE)
+
+PORTS = (service_port(80, name="http"), service_port(80, Protocol.UDP, name="dns"))
+VIPS = ("198.51.100.1", "2001:db8:100::1")
+PROXIED = ("198.51.100.2", "2001:db8:100::2")
+EXTERNAL = ("198.51.100.3", "2001:db8:100::3")
+OF_NODE = ("192.168.0.2", "2001:db8::2")
+CONTESTED = ("198.51.100.9", "2001:db8:100::9")
+
+
+@pytest.fixture(scope="module")
+def exposed(served: ServedNode) -> ServedNode:
+    """A service with every kind of address: of a load balancer (one that it keeps to itself), external, the node's."""
+    served.run_agent(*WITH_POD_CIDRS)
+    spec = ServiceSpec(external_ips=(*EXTERNAL, *OF_NODE))
+    service = make_service("web", *cluster_ips(1), ports=PORTS, load_balancer_ips=VIPS, spec=spec)
+    ingress = [LoadBalancerIngress(vip, ip_mode="VIP") for vip in VIPS]
+    ingress += [LoadBalancerIngress(vip, ip_mode="Proxy") for vip in PROXIED]
+    service = replace(service, status=ServiceStatus(LoadBalancerStatus(tuple(ingress))))
+    served.expose(service, "web-0", "far-0")
+    return served
+
+
+def of(family: Family, addresses: Sequence[str]) -> str:
+    return next(address for address in addresses if family_of(address) is family)
+
+
+@PROTOCOLS
+@FAMILIES
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        pytest.param(VIPS, id="load balancer"),
+        pytest.param(EXTERNAL, id="external"),
+        pytest.param(OF_NODE, id="external, an address of the node"),
+    ],
+)
+def test_everybody_reaches_all_endpoints_with_the_source_rewritten(
+    exposed: ServedNode, addresses: Sequence[str], family: Family, protocol: Protocol
+) -> None:
+    for client in CLIENTS:
+        survey = exposed.world[client].ask(of(family, addresses), 80, protocol, count=40, timeout=1)
+
+        assert set(survey.names) == {"web-0", "far-0"}, client
+        assert not survey.failures
+        assert survey.peers == {of(family, OF_NODE), of(family, ("10.244.1.1", "fd00:244:1::1"))}, client
+
+
+@PROTOCOLS
+@FAMILIES
+def test_an_address_the_load_balancer_keeps_is_not_captured(
+    exposed: ServedNode, family: Family, protocol: Protocol
+) -> None:
+    for client in ("outside", "caller", NODE):
+        failure = exposed.world[client].ask(of(family, PROXIED), 80, protocol, timeout=0.2).only.failure
+        assert failure in (Failure.UNREACHABLE, Failure.TIMEOUT), client
+
+
+@PROTOCOLS
+@FAMILIES
+def test_other_ports_of_a_node_address_stay_the_nodes(exposed: ServedNode, family: Family, protocol: Protocol) -> None:
+    address = of(family, OF_NODE)
+    with exposed.world[NODE].serve(81, protocol, addresses=(address,)):
+        for client in CLIENTS:
+            assert exposed.world[client].ask(address, 81, protocol, timeout=1).names == {NODE: 1}, client
+
+
+def claimant(name: str, number: int, created: str) -> Service:
+    service = make_service(name, *cluster_ips(number), ports=PORTS, spec=ServiceSpec(external_ips=CONTESTED))
+    return replace(service, metadata=replace(service.metadata, creation_timestamp=created))
+
+
+def test_the_older_of_two_claimants_is_served_the_other_told_and_served_when_it_is_gone(exposed: ServedNode) -> None:
+    older = claimant("older", 20, "2026-01-01T00:00:00Z")
+    younger = claimant("a-younger", 21, "2026-01-02T00:00:00Z")
+    outside = exposed.world["outside"]
+
+    def served_by(addresses: Sequence[str]) -> set[str]:
+        asked = [outside.ask(a, 80, protocol, count=5) for a in addresses for protocol in (Protocol.TCP, Protocol.UDP)]
+        assert not any(survey.failures for survey in asked)
+        return {name for survey in asked for name in survey.names}
+
+    exposed.expose(younger, "web-2")
+    assert served_by(CONTESTED) == {"web-2"}
+
+    seen = len(exposed.agent.lines)
+    exposed.expose(older, "web-1")
+    told = exposed.agent.wait_for_line("problem: .*a-younger.*AddressConflict", after=seen)
+    assert "older" in told.replace("a-younger", "")
+    assert served_by(CONTESTED) == {"web-1"}
+    assert served_by(cluster_ips(21)) == {"web-2"}, "the loser keeps its other addresses"
+
+    seen = len(exposed.agent.lines)
+    exposed.remove(older, *exposed.slices(older))
+    exposed.agent.wait_for_line("solved: .*a-younger.*AddressConflict", after=seen)
+    assert served_by(CONTESTED) == {"web-2"}
