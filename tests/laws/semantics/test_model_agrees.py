@@ -40,7 +40,7 @@ UNCLAIMED = {"IPv4": "10.96.0.200", "IPv6": "fd00:96::200"}
 NODE = {"IPv4": ("192.168.0.2", "172.16.0.2"), "IPv6": ("2001:db8::2", "2001:db8:f::2")}
 GATEWAY = {"IPv4": "10.244.1.1", "IPv6": "fd00:244:1::1"}
 LOOPBACK = {"IPv4": "127.0.0.1", "IPv6": "::1"}
-OUTSIDE = {"IPv4": ("203.0.113.2", "198.51.100.130"), "IPv6": ("2001:db8:ffff::2", "2001:db8:100::82")}
+OUTSIDE = {"IPv4": ("203.0.113.2", "198.51.100.130", "10.9.9.9"), "IPv6": ("2001:db8:ffff::2", "2001:db8:100::82")}
 VIPS = {"IPv4": ("198.51.100.1", "198.51.100.002"), "IPv6": ("2001:db8:100::1", "2001:db8:100::2")}
 ENDPOINTS = {
     "IPv4": {
@@ -65,9 +65,12 @@ ENDPOINTS = {
 """Address → node. An address lives in one place, whatever slices name it."""
 
 RANGES = (
-    "203.0.113.0/25", " 198.51.100.0/24", "192.168.0.2/32", "10.244.1.0/24", "0.0.0.0/0", "2001:db8:ffff::/64",
-    "2001:db8::/64 ", "fd00:244::/32", "203.0.113.2", "10.244.0.0/33", "", "10.244.1.77/16",
+    "203.0.113.0/25", " 198.51.100.128/25", "192.168.0.2/32", "172.16.0.2/32", "10.244.1.0/24", "0.0.0.0/0",
+    "2001:db8:ffff::/64", "2001:db8::/64 ", "fd00:244::/32", "203.0.113.2", "10.244.0.0/33", "", "10.244.1.77/16",
 )  # fmt: skip
+SOURCE_RANGES = st.sampled_from([[], ["192.168.0.0/24", "2001:db8::/64"], ["203.0.113.0/24"]]) | st.lists(
+    st.sampled_from(RANGES), max_size=3, unique=True
+)
 NODE_PORT_ADDRESSES = st.sampled_from([(), ("primary",), ("all",)]) | st.lists(
     st.sampled_from(
         [
@@ -97,7 +100,14 @@ def sublists(*members: Any, most: int = 2) -> st.SearchStrategy[list[Any]]:
 THREE_VALUED = st.sampled_from([True, False, None])
 POLICY = st.sampled_from(["Cluster", "Local"])
 PROTOCOL = st.sampled_from(["TCP", "TCP", "UDP", "SCTP", None])
-CONDITIONS = st.none() | st.just({"ready": True}) | optional(ready=THREE_VALUED, serving=THREE_VALUED)
+ALIVE = st.none() | st.just({"ready": True}) | optional(ready=THREE_VALUED, serving=THREE_VALUED)
+UNREADY = st.sampled_from([{"ready": False}, {"ready": False, "serving": False}])
+DYING = st.sampled_from(
+    [{"ready": False, "serving": True}, {"ready": False}, {"ready": False, "serving": False}, {"serving": False}, {}]
+)
+HEALTH = ((ALIVE, DYING), (ALIVE, DYING), (ALIVE, DYING), (UNREADY, DYING), (UNREADY | ALIVE, DYING))
+"""Conditions of the endpoints of one service, those that are not terminating and those that are."""
+
 ZONE_HINTS = st.sampled_from([["zone-a"], ["zone-b"], ["zone-a", "zone-b"]])
 NODE_HINTS = st.sampled_from([[HERE], ["there"], [HERE, "there"]])
 NO_HINTS: st.SearchStrategy[Any] = st.sampled_from([[], None])
@@ -162,7 +172,7 @@ def services(draw: st.DrawFn, name: str) -> Json:
             internalTrafficPolicy=POLICY,
             externalTrafficPolicy=POLICY,
             externalIPs=sublists(*EXTERNAL_IPS),
-            loadBalancerSourceRanges=sublists(*RANGES),
+            loadBalancerSourceRanges=SOURCE_RANGES,
             sessionAffinity=st.sampled_from(["None", "ClientIP"]),
             sessionAffinityConfig=AFFINITY_CONFIG,
         )
@@ -187,11 +197,13 @@ def slices(draw: st.DrawFn, service: Json) -> list[Json]:
     listed: list[Json] = []
     name = service["metadata"]["name"]
     hinting = draw(st.sampled_from(HINTING))
+    living, leaving = draw(st.sampled_from(HEALTH))
     wanted = [(port.get("name") or "", port.get("protocol")) for port in service["spec"]["ports"]]
     for family in BOTH:
-        homes = ENDPOINTS[family]
-        alive = {address: draw(endpoint_details(hinting, terminating=False)) for address in homes}
-        dying = {address: draw(endpoint_details(hinting, terminating=True)) for address in homes}
+        some = draw(st.lists(st.sampled_from([*ENDPOINTS[family]]), min_size=2, max_size=5, unique=True))
+        homes = {address: ENDPOINTS[family][address] for address in some}
+        alive = {address: draw(endpoint_details(living, hinting)) for address in homes}
+        dying = {address: draw(endpoint_details(leaving, hinting, terminating=True)) for address in homes}
         for number in range(draw(st.sampled_from([0, 1, 1, 2, 2]))):
             member = st.tuples(st.sampled_from([*homes]), st.sampled_from([False, False, True]))
             label = {"kubernetes.io/service-name": name} if draw(st.integers(0, 19)) else draw(UNLABELLED)
@@ -212,7 +224,7 @@ def slices(draw: st.DrawFn, service: Json) -> list[Json]:
                             **(dying if terminating else alive)[address],
                         }
                         for address, terminating in draw(
-                            st.lists(member, min_size=draw(st.sampled_from([0, 1, 2, 3, 3])), max_size=4)
+                            st.lists(member, min_size=draw(st.sampled_from([0, 2, 3, 4])), max_size=5)
                         )
                     ],
                 }
@@ -231,11 +243,13 @@ odd_slice_ports = st.lists(
 
 
 @st.composite
-def endpoint_details(draw: st.DrawFn, hinting: st.SearchStrategy[Any], *, terminating: bool) -> Json:
-    conditions = draw(CONDITIONS)
+def endpoint_details(
+    draw: st.DrawFn, conditions: st.SearchStrategy[Any], hinting: st.SearchStrategy[Any], *, terminating: bool = False
+) -> Json:
+    details = {"conditions": draw(conditions), "hints": draw(hinting)}
     if terminating:
-        conditions = {**(conditions or {}), "terminating": True}
-    return {"conditions": conditions, "hints": draw(hinting)}
+        details["conditions"] = details["conditions"] | {"terminating": True}
+    return details
 
 
 NODES = st.none() | st.builds(
