@@ -86,8 +86,6 @@ def listening_addresses(
     served = (
         address
         for address in own
-        if not (address.version == 6 and address.is_link_local)
-        and not address.is_loopback
-        and any(address in network for network in networks)
+        if not (address.version == 6 and address.is_link_local) and any(address in network for network in networks)
     )
     return tuple(str(address) for address in sorted(served, key=lambda address: address.packed))

@@ -10,7 +10,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from weakref import WeakSet
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
@@ -28,6 +27,7 @@ KEEPALIVE_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 """Between attempts to bind (kube-proxy's wait.Until)."""
 _BACKLOG = 64
+_SHUTDOWN_SECONDS = 1.0  # for aiohttp's tasks to notice that their connection is gone; 0 would mean without end
 _WILDCARDS = {"0.0.0.0": Family.IPV4, "::": Family.IPV6}  # noqa: S104 - what to compare with
 
 logger = logging.getLogger(__name__)
@@ -74,8 +74,7 @@ class HttpListeners:
         self._answer = answer
         self._connections = connections
         self._request_seconds = request_seconds
-        self._answered: WeakSet[RequestHandler] = WeakSet()
-        self._server = web.Server(self._handle, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)
+        self._server = web.Server(self._handle)
         self._listeners: set[asyncio.Server] = set()
 
     async def listen(self, listener: socket.socket) -> asyncio.Server:
@@ -99,25 +98,40 @@ class HttpListeners:
         for listener in self._listeners:
             listener.close()
         self._listeners.clear()
-        await self._server.shutdown(timeout=0)
+        for connection in self._server.connections:
+            connection.force_close()
+        await self._server.shutdown(timeout=_SHUTDOWN_SECONDS)
 
     def _accept(self) -> asyncio.Protocol:
         if len(self._server.connections) >= self._connections:
             return _Refusal()
-        connection = self._server()
-        asyncio.get_running_loop().call_later(self._request_seconds, self._close_if_silent, connection)
-        return connection
-
-    def _close_if_silent(self, connection: RequestHandler) -> None:
-        if connection not in self._answered:
-            connection.force_close()
+        return _Connection(self._server, self._request_seconds)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._answered.add(request.protocol)
+        if isinstance(request.protocol, _Connection):
+            request.protocol.has_asked()
         address, port = _local_address(request.protocol)
         page = self._answer(Question(request.path, family_of(address), port))
         # Without a name of our own aiohttp would tell the network its version and Python's.
         return web.Response(status=page.status, body=page.body, headers={**page.headers, "Server": "nodeagent"})
+
+
+class _Connection(RequestHandler):
+    """A connection that is closed unless its first request is complete in time."""
+
+    def __init__(self, server: web.Server, request_seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        # None turns the access log off (aiohttp's AppRunner passes it on like this), its annotation forgets that.
+        super().__init__(server, loop=loop, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)  # type: ignore[arg-type]
+        self._deadline = loop.call_later(request_seconds, self.force_close)
+
+    def has_asked(self) -> None:
+        """The first request is here."""
+        self._deadline.cancel()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._deadline.cancel()
+        super().connection_lost(exc)
 
 
 class _Refusal(asyncio.Protocol):

@@ -1,0 +1,296 @@
+"""The healthz server over real connections: answers, addresses, a port that is taken, bad clients, the end."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+from nodeagent.observe.health_monitor import HealthMonitor
+from nodeagent.observe.http import BindFailed, HttpListeners, HttpServer, listening_socket
+from nodeagent.observe.page import Page, Question
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+GREETING = Page(200, {"Content-Type": "text/plain"}, b"hello")
+
+
+class Queue:
+    """A change queue that nobody empties."""
+
+    oldest: float | None = None
+
+    def service_changed(self, key: ObjectKey) -> None: ...
+
+    def node_changed(self) -> None: ...
+
+    def service_cidrs_changed(self) -> None: ...
+
+    def synced(self) -> None: ...
+
+
+class Result:
+    error: str | None = None
+
+
+class Pass:
+    """A pass that succeeded at time 100."""
+
+    started = 99.0
+    finished = 100.0
+    families = {Family.IPV4: Result()}  # noqa: RUF012
+
+
+class Node:
+    """Time and node as a test says."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.eligible = True
+        self.monitor = HealthMonitor(
+            Queue(),
+            [Family.IPV4],
+            timeout=60,
+            clock=lambda: self.now,
+            wall=lambda: NOON,
+            node_eligible=lambda: self.eligible,
+        )
+        self.problems: list[tuple[Problem, ...]] = []
+
+    def server(self, port: int, host: str = "127.0.0.1", *, hard_fail: bool = False) -> HttpServer:
+        return HttpServer(
+            host,
+            port,
+            self.monitor.answer,
+            name="healthz server",
+            failure="FailedToStartProxierHealthcheck",
+            report=self.problems.append,
+            hard_fail=hard_fail,
+            retry_seconds=0.02,
+        )
+
+
+def test_healthz_and_livez_follow_changes_and_node(get: Any, until: Any, running: Any, free_ports: Any) -> None:
+    async def scenario() -> None:
+        node = Node()
+        (port,) = free_ports(1)
+        async with running(node.server(port).run()):
+            await until(lambda: bool(node.problems))
+            assert (await get(port, "/healthz")).status == 200, "before the first pass"
+
+            node.monitor.passed(Pass())
+            node.monitor.service_changed(ObjectKey("default", "web"))
+            assert (await get(port, "/healthz?verbose")).status == 200
+            node.now = 160
+            late = await get(port, "/healthz")
+            assert late.status == 503
+            assert late.body == (
+                b'{"lastUpdated":"2026-03-01T11:59:00Z","currentTime":"2026-03-01T12:00:00Z","nodeEligible":true,'
+                b'"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-03-01T11:59:00Z","healthy":false}}}'
+            )
+            assert (await get(port, "/livez")).status == 503
+
+            node.monitor.passed(Pass())
+            node.eligible = False
+            assert (await get(port, "/healthz")).status == 503
+            assert (await get(port, "/livez")).status == 200
+            assert (await get(port, "/other")).status == 404
+        assert node.monitor.answers == {
+            ("/healthz", 200): 2,
+            ("/healthz", 503): 2,
+            ("/livez", 503): 1,
+            ("/livez", 200): 1,
+            ("", 404): 1,
+        }
+
+    asyncio.run(scenario())
+
+
+def test_the_headers_are_these(get: Any, until: Any, running: Any, free_ports: Any) -> None:
+    async def scenario() -> None:
+        node = Node()
+        (port,) = free_ports(1)
+        async with running(node.server(port).run()):
+            await until(lambda: bool(node.problems))
+            reply = await get(port, "/livez")
+            assert reply.headers.pop("Date")
+            assert reply.headers == {
+                "Content-Type": "application/json",
+                "X-Content-Type-Options": "nosniff",
+                "Server": "nodeagent",
+                "Content-Length": str(len(reply.body)),
+                "Connection": "close",
+            }
+            head = await get(port, "/livez", method="HEAD")
+            assert (head.status, head.body) == (200, b"")
+            assert (await get(port, "/livez", method="POST")).status == 200
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_the_wildcard_answers_in_both_families(host: str, get: Any, until: Any, running: Any, free_ports: Any) -> None:
+    async def scenario() -> None:
+        node = Node()
+        (port,) = free_ports(1)
+        async with running(node.server(port, host).run()):
+            await until(lambda: bool(node.problems))
+            assert (await get(port, "/livez", host="127.0.0.1")).status == 200
+            assert (await get(port, "/livez", host="::1")).status == 200
+
+    asyncio.run(scenario())
+
+
+def test_a_port_that_is_taken_is_told_and_tried_again(get: Any, until: Any, running: Any, free_ports: Any) -> None:
+    async def scenario() -> None:
+        node = Node()
+        (port,) = free_ports(1)
+        with listening_socket("127.0.0.1", port):
+            async with running(node.server(port).run()):
+                await until(lambda: len(node.problems) >= 2)
+        detail = f"cannot listen on 127.0.0.1:{port}: Address already in use; tried again every 0.02 seconds"
+        assert node.problems[0] == (Problem("healthz server", "FailedToStartProxierHealthcheck", detail),)
+
+        node.problems.clear()
+        blocker = listening_socket("127.0.0.1", port)
+        async with running(node.server(port).run()):
+            await until(lambda: bool(node.problems))
+            blocker.close()
+            await until(lambda: node.problems[-1] == ())
+            assert (await get(port, "/livez")).status == 200
+
+    asyncio.run(scenario())
+
+
+def test_a_port_that_is_taken_is_fatal_when_it_shall_be(free_ports: Any) -> None:
+    async def scenario() -> None:
+        node = Node()
+        (port,) = free_ports(1)
+        with listening_socket("127.0.0.1", port), pytest.raises(BindFailed, match=r"Address already in use$"):
+            await node.server(port, hard_fail=True).run()
+        assert len(node.problems) == 1
+
+    asyncio.run(scenario())
+
+
+def test_the_end_closes_the_port_and_every_connection(until: Any, running: Any, free_ports: Any) -> None:
+    async def scenario() -> None:
+        node = Node()
+        (port,) = free_ports(1)
+        async with running(node.server(port).run()):
+            await until(lambda: bool(node.problems))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET /livez HTTP/1.1\r\nHost: probe\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+        with suppress(ConnectionError):
+            async with asyncio.timeout(5):
+                await reader.read()
+        writer.close()
+        listening_socket("127.0.0.1", port).close()
+
+    asyncio.run(scenario())
+
+
+async def listening(listeners: HttpListeners) -> int:
+    opened = await listeners.listen(listening_socket("127.0.0.1", 0))
+    port: int = opened.sockets[0].getsockname()[1]
+    return port
+
+
+def test_a_client_that_says_nothing_is_hung_up_on() -> None:
+    async def scenario() -> None:
+        listeners = HttpListeners(lambda _: GREETING, request_seconds=0.05)
+        port = await listening(listeners)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HT")
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
+        await listeners.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_client_that_has_asked_may_stay() -> None:
+    async def scenario() -> None:
+        listeners = HttpListeners(lambda _: GREETING, request_seconds=0.05)
+        port = await listening(listeners)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for _ in range(3):
+            writer.write(b"GET / HTTP/1.1\r\nHost: probe\r\n\r\n")
+            assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200")
+            await asyncio.sleep(0.06)  # beyond the deadline of the first request
+        writer.close()
+        await listeners.close()
+
+    asyncio.run(scenario())
+
+
+def test_too_many_connections_are_refused_and_room_is_used_again(get: Any, until: Any) -> None:
+    async def scenario() -> None:
+        listeners = HttpListeners(lambda _: GREETING, connections=2)
+        port = await listening(listeners)
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        for _, other in (*idle, (reader, writer)):
+            other.close()
+        for _ in range(100):
+            with suppress(ConnectionError, IndexError, ValueError):
+                if (await get(port)).status == 200:
+                    break
+            await asyncio.sleep(0.02)
+        else:
+            pytest.fail("nobody gets in any more")
+        await listeners.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "bytes_sent", [b"\r\n\r\n", b"GET\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\nA: " + b"x" * 20_000 + b"\r\n\r\n"]
+)  # fmt: skip
+def test_nonsense_does_not_disturb_others(bytes_sent: bytes, get: Callable[..., Awaitable[Any]]) -> None:
+    async def scenario() -> None:
+        listeners = HttpListeners(lambda _: GREETING, request_seconds=0.05)
+        port = await listening(listeners)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(bytes_sent)
+        with suppress(ConnectionError):
+            async with asyncio.timeout(5):
+                await reader.read()
+        writer.close()
+        assert (await get(port)).body == b"hello"
+        await listeners.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_answer_knows_where_it_was_asked() -> None:
+    async def scenario() -> None:
+        asked: list[Question] = []
+
+        def answer(question: Question) -> Page:
+            asked.append(question)
+            return GREETING
+
+        listeners = HttpListeners(answer)
+        opened = [await listeners.listen(listening_socket(address, 0)) for address in ("127.0.0.1", "::1")]
+        ports = [listener.sockets[0].getsockname()[1] for listener in opened]
+        for host, port in zip(("127.0.0.1", "::1"), ports, strict=True):
+            with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as client:
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(client, (host, port))
+                await loop.sock_sendall(client, b"GET /x?y=z HTTP/1.1\r\nHost: probe\r\n\r\n")
+                await loop.sock_recv(client, 1000)
+        await listeners.close()
+        assert asked == [Question("/x", Family.IPV4, ports[0]), Question("/x", Family.IPV6, ports[1])]
+
+    asyncio.run(scenario())
