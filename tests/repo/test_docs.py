@@ -1,0 +1,241 @@
+"""The documents are true where a program can tell: links, files, commands, options, manifests, decisions."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from nodeagent.cli.main import main
+from nodeagent.config.keys import KEYS
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions, build_program
+from nodeagent.kube.manifests import Manifest, parse_manifest
+from nodeagent.model.addresses import Family
+
+ROOT = Path(__file__).parents[2]
+DECISIONS = ROOT / "docs" / "decisions"
+DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+EXAMPLES = sorted((ROOT / "docs" / "examples").iterdir())
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE = re.compile(r"`([^`\n]+)`")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SOURCE_FILE = re.compile(r"(?:nodeagent|tests|docs)/[\w./-]*\w\.(?:py|md|yaml|json)|[a-z_]+(?:/[a-z_]+)*\.py")
+INVOCATION = re.compile(r"\bnodeagent((?: +(?!…)[\w./,:=*\[\]{}|<>-]+)*)")
+TYPED = re.compile(r"(?:[$#] )?(?:\.venv/bin/)?nodeagent ")
+OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def each_document(*, generated: bool = True) -> pytest.MarkDecorator:
+    documents = [path for path in DOCUMENTS if generated or path.name != "config.md"]
+    return pytest.mark.parametrize("document", documents, ids=name_of)
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub makes of headings."""
+    headings = re.findall(r"^#+ +(.*)$", FENCE.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def code_of(text: str) -> Iterator[str]:
+    """Everything set as code: spans, and lines of indented blocks."""
+    text = FENCE.sub("", text)
+    for line in text.splitlines():
+        if line.startswith("    "):
+            yield line.strip()
+        else:
+            yield from CODE.findall(line)
+
+
+@each_document()
+def test_links_lead_somewhere(document: Path) -> None:
+    text = FENCE.sub("", document.read_text())
+    for link in LINK.findall(text):
+        if "://" in link:
+            continue
+        target, _, anchor = link.partition("#")
+        path = (document.parent / target).resolve() if target else document
+        assert path.exists(), f"{link}: there is no {path}"
+        assert path.is_relative_to(ROOT), f"{link} leaves the repository"
+        if anchor:
+            assert anchor in anchors(path.read_text()), f"{link}: no such heading"
+
+
+@each_document()
+def test_files_that_are_named_exist(document: Path) -> None:
+    known = {path.name for place in ("nodeagent", "tests") for path in (ROOT / place).rglob("*.py")}
+    for code in code_of(document.read_text()):
+        for named in SOURCE_FILE.findall(code):
+            if named.startswith(("nodeagent/", "tests/", "docs/")):
+                assert (ROOT / named).exists(), f"there is no {named}"
+            elif "/" in named:
+                assert list((ROOT / "nodeagent").rglob(named)), f"there is no {named} below nodeagent/"
+            else:
+                assert named in known, f"there is no {named}"
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:
+    """Every command by its words."""
+    found = {path: command}
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            child = command.get_command(context, name)
+            assert child is not None, name
+            found |= commands(child, (*path, name))
+    return found
+
+
+COMMANDS = commands(main)
+
+
+def options_of(command: click.Command) -> set[str]:
+    context = click.Context(command, help_option_names=["-h", "--help"])
+    return {spelling for parameter in command.get_params(context) for spelling in parameter.opts} | {"-h", "--help"}
+
+
+EVERY_OPTION = set().union(*map(options_of, COMMANDS.values()))
+
+
+def test_the_command_tree_was_read() -> None:
+    assert {("run",), ("show",), ("cleanup",), ("config", "check")} <= set(COMMANDS)
+    assert {"--once", "--manifests", "--kubeconfig"} <= options_of(COMMANDS["run",])
+
+
+@each_document()
+def test_commands_and_their_options_exist(document: Path) -> None:
+    for code in code_of(document.read_text()):
+        for words in INVOCATION.findall(code):
+            check_invocation(words.split(), code)
+
+
+def check_invocation(words: list[str], code: str) -> None:
+    """`nodeagent WORDS`: the longest command it begins with exists and has these options."""
+    length = max(size for size in range(len(words) + 1) if tuple(words[:size]) in COMMANDS)
+    command = COMMANDS[tuple(words[:length])]
+    rest = words[length:]
+    if isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z]+", rest[0]) and TYPED.match(code):
+        assert rest[0] in command.list_commands(click.Context(command)), f"`{code}`: no command {rest[0]}"
+    for option in OPTION.findall(" ".join(rest)):
+        assert option in options_of(command), f"`{code}`: {'nodeagent ' + ' '.join(words[:length])} has no {option}"
+
+
+@each_document(generated=False)
+def test_lone_options_are_options_of_some_command(document: Path) -> None:
+    for code in CODE.findall(FENCE.sub("", document.read_text())):
+        if code.startswith("--") and code.split()[0].partition("=")[0] not in EVERY_OPTION:
+            pytest.fail(f"no command has `{code}`")
+
+
+def test_the_document_of_commands_has_every_command_and_its_own_options() -> None:
+    text = (ROOT / "docs" / "commands.md").read_text()
+    for words, command in COMMANDS.items():
+        assert " ".join(("nodeagent", *words)) in text
+        if words != ("run",) and words[:1] != ("config",):
+            for option in options_of(command) - {"-h", "--help"}:
+                assert option in text, f"docs/commands.md says nothing of {' '.join(words)} {option}"
+
+
+@each_document(generated=False)
+def test_configuration_keys_exist(document: Path) -> None:
+    sections = {path.partition(".")[0] for path in KEYS}
+    for code in CODE.findall(document.read_text()):
+        key = re.fullmatch(r"([a-z]+)\.([a-zA-Z]+)(?:: .*)?", code)
+        if key and key[1] in sections and key[2] not in ("md", "py", "yaml"):
+            assert f"{key[1]}.{key[2]}" in KEYS, f"there is no option {code}"
+
+
+def test_where_each_thing_is_decided_names_files() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    section = text.partition("## Where is X decided?")[2].partition("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 30
+    for row in rows:
+        files = CODE.findall(row.split("|")[2])
+        assert files, f"no file in {row}"
+        for file in files:
+            assert (ROOT / file).is_file(), f"there is no {file}"
+
+
+def test_every_directory_is_on_the_map() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for path in (ROOT / "nodeagent").iterdir():
+        if (path / "__init__.py").exists():
+            assert f"[nodeagent/{path.name}/]" in text, f"the map has no {path.name}"
+
+
+def test_every_decision_is_in_the_index_with_its_title() -> None:
+    index = (DECISIONS / "README.md").read_text()
+    files = sorted(path for path in DECISIONS.glob("*.md") if path.name != "README.md")
+    for path in files:
+        number = path.name.partition("-")[0]
+        title = path.read_text().partition("\n")[0]
+        assert re.fullmatch(r"\d{4}", number), f"{path.name} has no number"
+        assert f"[{number}]({path.name})" in index, f"{path.name} is not in the index"
+        assert int(re.findall(r"\d+", title)[0]) == int(number), f"{path.name} calls itself {title}"
+    numbers = [path.name[:4] for path in files]
+    assert len(set(numbers)) == len(numbers)
+
+
+@each_document()
+def test_no_path_outside_the_repository(document: Path) -> None:
+    assert not re.search(r"(?<![\w.])/(work|home|root)/", document.read_text())
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
+def test_examples_load(path: Path) -> None:
+    manifest = parse_manifest(path.name, path.read_bytes())
+    assert manifest.objects
+    assert manifest == Manifest(objects=manifest.objects)
+
+
+def yaml_blocks() -> Iterator[Any]:
+    for document in DOCUMENTS:
+        for number, (language, text) in enumerate(FENCE.findall(document.read_text()), 1):
+            if language == "yaml":
+                yield pytest.param(text, id=f"{name_of(document)}-{number}")
+
+
+@pytest.mark.parametrize("text", list(yaml_blocks()))
+def test_yaml_in_documents_is_what_it_claims_to_be(text: str) -> None:
+    """Manifests are read by the parser of the agent; everything else at least has a kind."""
+    for document in yaml.safe_load_all(text):
+        assert document["apiVersion"], document
+        assert document["kind"], document
+    manifest = parse_manifest("block.yaml", text.encode())
+    assert not manifest.faults
+    assert not manifest.advice
+
+
+def test_the_cluster_role_covers_what_is_asked_for() -> None:
+    asked = set(re.findall(r"/(\w+)\"", (ROOT / "nodeagent" / "kube" / "api_source.py").read_text()))
+    asked &= {"services", "endpointslices", "endpoints", "nodes", "servicecidrs"}
+    assert len(asked) >= 4
+    text = (ROOT / "docs" / "kubernetes.md").read_text()
+    blocks = [block for language, block in FENCE.findall(text) if language == "yaml"]
+    roles = [doc for block in blocks for doc in yaml.safe_load_all(block) if doc["kind"] == "ClusterRole"]
+    granted = {
+        resource
+        for role in roles
+        for rule in role["rules"]
+        if {"list", "watch"} <= set(rule["verbs"])
+        for resource in rule["resources"]
+    }
+    assert asked <= granted
+
+
+def test_the_dataplane_document_has_every_set_and_chain() -> None:
+    text = (ROOT / "docs" / "dataplane.md").read_text()
+    program = build_program(Family.IPV4, ProgramOptions(PodDetection.CIDR), (), ())
+    names = [spec.name for spec in schema.set_specs(counters=True)] + [chain.name for chain in program.chains]
+    for name in names:
+        assert f"`{name}`" in text, f"docs/dataplane.md says nothing of {name}"
+    assert f"schema {schema.SCHEMA}:" in text
