@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from nodeagent.lab.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from nodeagent.lab.member import Holding
 from nodeagent.lab.objects import service_port
 from nodeagent.lab.topology import POD_CIDRS, SERVICE_CIDRS
@@ -330,10 +330,12 @@ def expose(cluster: Cluster, pods: tuple[str, ...]) -> None:
     cluster.expose("web", *CLUSTER_IPS, pods=pods, ports=ports, spec=ServiceSpec(external_ips=EXTERNAL_IPS))
 
 
-def hold_all(world: World, stack: ExitStack) -> list[Holding]:
-    """Open connections of every client, until the stack is closed."""
+def hold_all(world: World, stack: ExitStack, *, timeout: float = 3.0) -> list[Holding]:
+    """Open connections of every client, until the stack is closed. timeout: of each question, in seconds."""
     return [
-        stack.enter_context(world[client.member].hold(client.address, client.port, client.protocol, count=HELD))
+        stack.enter_context(
+            world[client.member].hold(client.address, client.port, client.protocol, count=HELD, timeout=timeout)
+        )
         for client in CLIENTS
     ]
 
@@ -441,3 +443,52 @@ def test_what_the_kubelet_made_stays(world: World, tmp_path: Path, mode: str) ->
 
     left = set(re.findall(r"KUBE-[A-Z-]+", rules_of_node(world)))
     assert left == {"KUBE-FIREWALL", "KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"}
+
+
+def test_without_an_agent_the_same_removal_ends_connections_and_is_warned_of(cluster: Cluster) -> None:
+    """What keeps them alive in the other tests is the agent's table: without a NAT chain nothing is translated."""
+    world = cluster.world
+    install(world, "nftables")
+    with world["caller"].hold(CLUSTER_IPS[0], 80, timeout=0.5) as held:
+        result = world.run(NODE, [*AGENT, "cleanup", "--of", "kube-proxy"])
+
+        assert held.ask().failures
+    assert "there is no table nodeagent: without kube-proxy's rules no service is reachable" in result.stderr
+
+
+def test_addresses_of_kube_ipvs0_stay_local_when_it_goes(cluster: Cluster) -> None:
+    """The ipvs mode keeps ClusterIPs on an interface of its own; the agent's has them too, and takes over."""
+    world = cluster.world
+    world.run(NODE, ["ip", "link", "add", "kube-ipvs0", "type", "bridge"])
+    for address, length in zip(CLUSTER_IPS, (32, 128), strict=True):
+        world.run(NODE, ["ip", "addr", "add", f"{address}/{length}", "dev", "kube-ipvs0", "nodad"])
+    world.run(NODE, ["ip", "link", "set", "kube-ipvs0", "up"])
+    cluster.start_agent(*WITH_POD_CIDRS)
+    with ExitStack() as stack:
+        held = hold_all(world, stack)
+        opened = [who_answers(holding) for holding in held]
+
+        removed = cluster.call("cleanup", "--of", "kube-proxy")
+
+        assert [who_answers(holding) for holding in held] == opened
+    assert removed == "removed ipvs interface kube-ipvs0\n"
+    assert set(new_connections(world)) == set(PODS)
+    for address in CLUSTER_IPS:
+        assert not world["caller"].ping(address).failures
+
+
+def test_the_way_back_loses_only_what_the_node_itself_connected(cluster: Cluster) -> None:
+    """A node that reaches a ClusterIP on its own interface has it as its source, and that interface goes."""
+    world = cluster.world
+    agent = cluster.start_agent(*WITH_POD_CIDRS)
+    with ExitStack() as stack:
+        held = hold_all(world, stack, timeout=0.5)
+        opened = [who_answers(holding) for holding in held]
+        install(world, "nftables")
+        agent.stop()
+        cluster.call("cleanup")
+        after = [who_answers(holding) for holding in held]
+
+    lost = [client for client, before, now in zip(CLIENTS, opened, after, strict=True) if before != now]
+    assert [client.member for client in lost] == [NODE, NODE]
+    assert set(new_connections(world)) == set(OLD_PODS)
