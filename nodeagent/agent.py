@@ -27,6 +27,7 @@ from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
 from nodeagent.dataplane.node_addresses import LocalAddress, NodeAddresses
 from nodeagent.dataplane.sysctl import ConntrackSettings, SysctlOutcome, apply_sysctls, required_sysctls
+from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, PassReport, Timing
 from nodeagent.kube.api_source import ApiServerSource
@@ -125,7 +126,9 @@ class Agent:
                 observer=self,
                 timing=Timing(
                     min_period=config.dataplane.min_sync_period.seconds,
-                    resync_period=config.dataplane.full_sync_period.seconds,
+                    resync_period=config.source.resync_period.seconds,
+                    full_sync_period=config.dataplane.full_sync_period.seconds,
+                    backoff=Backoff(longest=config.dataplane.sync_period.seconds),
                 ),
             )
             logger.info(

@@ -70,7 +70,6 @@ _FLAGS: tuple[Flag, ...] = (
     Flag("--logging-format", "logging.format"),
     Flag("--oom-score-adj", "process.oomScoreAdj"),
     Flag("--manage-sysctls", "process.manageSysctls"),
-    Flag("--state-directory", "process.stateDirectory"),
 )
 
 _NO_IPTABLES = "iptables is not used"

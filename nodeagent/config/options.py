@@ -4,7 +4,6 @@ Python names are snake_case, file keys camelCase; docs/config.md is generated fr
 exists is usable: values are checked one by one by their types, and against each other by `contradictions`.
 """
 
-from pathlib import Path
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -38,7 +37,6 @@ from nodeagent.config.values import (
     OomScore,
     Pause,
     Period,
-    SomePath,
     Switch,
     TableOwnership,
 )
@@ -91,7 +89,7 @@ class SourceConfig(Group):
         "Which API endpoints are read from. `auto`: EndpointSlices where the server has them, Endpoints otherwise.",
     )
     resync_period: Period = option(
-        _seconds(900), "duration", "How often unchanged objects are looked at again (kube-proxy's configSyncPeriod)."
+        _seconds(900), "duration", "How often all objects are looked at again, changed or not (kube-proxy's configSyncPeriod)."
     )
 
 
@@ -232,9 +230,6 @@ class ProcessConfig(Group):
     )
     manage_sysctls: Switch = option(
         True, "true or false", "Set the sysctls the agent needs and those of `conntrack`; false: check and report only."
-    )
-    state_directory: SomePath = option(
-        Path("/var/lib/nodeagent"), "path", "Directory for what must survive a restart of the agent."
     )
 
 

@@ -36,11 +36,13 @@ FATAL_FAILURES = 8
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. min_period: from the end of a pass to the next. resync_period: between full comparisons with the
-    kernel (0: never). guard_period: between looks whether others changed our tables."""
+    """Seconds, 0 for never. min_period: from the end of a pass to the next. resync_period: between translations of
+    all objects, changed or not. full_sync_period: between comparisons with all that the kernel holds. guard_period:
+    between looks whether others changed our tables."""
 
     min_period: float = 0.0
-    resync_period: float = 3600.0
+    resync_period: float = 900.0
+    full_sync_period: float = 3600.0
     guard_period: float = 0.5
     backoff: Backoff = field(default_factory=Backoff)
 
@@ -111,6 +113,21 @@ class _Belief:
     interface_problems: tuple[Problem, ...] = ()
 
 
+class _Periodic:
+    """Something that is due again a period after it was last done; never, with a period of 0."""
+
+    def __init__(self, period: float, now: float) -> None:
+        self._period = period
+        self.next = now + period if period > 0 else None
+
+    def take(self, now: float) -> bool:
+        """Whether it is due, in which case the next period begins."""
+        if self.next is None or now < self.next:
+            return False
+        self.next = now + self._period
+        return True
+
+
 class Engine:
     """Runs passes until cancelled. One at a time; nobody else calls the drivers."""
 
@@ -150,12 +167,15 @@ class Engine:
         """
         loop = asyncio.get_running_loop()
         await self.first_pass()
-        next_resync = self._deadline(loop.time(), self._timing.resync_period)
+        now = loop.time()
+        resync = _Periodic(self._timing.resync_period, now)
+        full_sync = _Periodic(self._timing.full_sync_period, now)
         while True:
-            due = await self._wait_for_work(next_resync)
-            if due:
-                next_resync = self._deadline(loop.time(), self._timing.resync_period)
-            await self._run_pass(self._changes.take(), full=due)
+            await self._wait_for_work(resync, full_sync)
+            now = loop.time()
+            if compare := full_sync.take(now):
+                self._forget_kernel()
+            await self._run_pass(self._changes.take(), full=resync.take(now) or compare)
             self._give_up_if_hopeless()
             await asyncio.sleep(self._timing.min_period)
 
@@ -173,24 +193,23 @@ class Engine:
             self._give_up_if_hopeless(enough=any if every_family else all)
             await asyncio.sleep(self._timing.backoff.delay(max(self._failures.values())))
 
-    async def _wait_for_work(self, next_resync: float | None) -> bool:
-        """Until there is a reason for a pass: True when all must be compared, False for changes and retries."""
+    async def _wait_for_work(self, *periods: "_Periodic") -> None:
+        """Until there is a reason for a pass: a change, a period, a retry, or somebody else's hand in our tables."""
         loop = asyncio.get_running_loop()
         while True:
-            now = loop.time()
-            deadlines = [now + self._timing.guard_period, next_resync, self._retry_at]
-            if await self._changes.wait_until(min(at for at in deadlines if at is not None)):
-                return False
-            now = loop.time()
-            if next_resync is not None and now >= next_resync:
-                for table in self._tables:
-                    table.forget()
-                self._belief.interface_right = False
-                return True
-            if self._retry_at is not None and now >= self._retry_at:
-                return False
-            if await self._others_interfered():
-                return False
+            due = [period.next for period in periods if period.next is not None]
+            if self._retry_at is not None:
+                due.append(self._retry_at)
+            if await self._changes.wait_until(min(loop.time() + self._timing.guard_period, *due)):
+                return
+            if any(loop.time() >= at for at in due) or await self._others_interfered():
+                return
+
+    def _forget_kernel(self) -> None:
+        """Make the next pass compare with the kernel instead of with what is believed."""
+        for table in self._tables:
+            table.forget()
+        self._belief.interface_right = False
 
     async def _others_interfered(self) -> bool:
         interfered = False
@@ -329,7 +348,3 @@ class Engine:
         if enough(failures >= FATAL_FAILURES for failures in self._failures.values()):
             last = next(error for error in errors if error is not None)
             raise SyncFailedError(f"programming failed {FATAL_FAILURES} times in a row, last: {last}")
-
-    @staticmethod
-    def _deadline(now: float, period: float) -> float | None:
-        return now + period if period > 0 else None

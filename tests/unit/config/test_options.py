@@ -41,7 +41,6 @@ def test_the_defaults() -> None:
     assert config.logging.level is LogLevel.INFO
     assert config.logging.format is LogFormat.TEXT
     assert config.process.oom_score_adj == -999
-    assert config.process.state_directory == Path("/var/lib/nodeagent")
 
 
 def test_every_default_is_a_value_a_file_could_hold() -> None:

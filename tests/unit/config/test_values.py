@@ -51,7 +51,6 @@ Refuse = Callable[..., list[str]]
         pytest.param("reporting.healthzBindAddress", '""', "", id="off"),
         pytest.param("logging.level", "debug", "debug", id="level"),
         pytest.param("process.oomScoreAdj", "-1000", -1000, id="lowest score"),
-        pytest.param("process.stateDirectory", "/run/x", "/run/x", id="directory"),
     ],
 )
 def test_taken(own: Load, path: str, written: str, value: object) -> None:
@@ -179,7 +178,6 @@ def test_taken(own: Load, path: str, written: str, value: object) -> None:
             id="IPv6 without brackets",
         ),
         pytest.param("process.oomScoreAdj", "1001", "must be less than or equal to 1000, not 1001", id="score"),
-        pytest.param("process.stateDirectory", '""', "must not be empty", id="no directory"),
     ],
 )
 def test_refused(own: Load, refused: Refuse, path: str, written: str, reason: str | None) -> None:
