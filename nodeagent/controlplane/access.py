@@ -14,7 +14,7 @@ from nodeagent.controlplane.status import ApiError, unauthorized
 
 ADMINS: Final = "system:masters"
 READERS: Final = "nodeagent:readers"
-PUBLIC_PATHS: Final = ("/livez", "/readyz", "/version")
+PUBLIC: Final = ("livez", "readyz", "version")
 _LOOKING: Final = ("get", "list", "watch")
 
 
@@ -77,7 +77,7 @@ def authorize(
     user: User, verb: str, path: str, resource: str, namespace: str = "", name: str = "", group: str = ""
 ) -> None:
     """Raises ApiError 401 (nobody) or 403 (not allowed). `resource` is empty for paths that are none."""
-    if user.role is Role.ADMIN or path.partition("?")[0].rstrip("/").startswith(PUBLIC_PATHS):
+    if user.role is Role.ADMIN or path.lstrip("/").partition("/")[0] in PUBLIC:
         return
     if user.role is Role.NOBODY and user == ANONYMOUS:
         raise unauthorized()

@@ -6,6 +6,7 @@ import json
 import re
 import ssl
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,7 +83,10 @@ class Api:
         try:
             connection.request(method, path, payload, sent)
             response = connection.getresponse()
-            return Answer(response.status, dict(response.getheaders()), response.read())
+            received: dict[str, str] = {}
+            for name, value in response.getheaders():
+                received[name] = f"{received[name]}, {value}" if name in received else value
+            return Answer(response.status, received, response.read())
         finally:
             connection.close()
 
@@ -138,7 +142,7 @@ def run_server(directory: Path, **settings: Any) -> Iterator[Api]:
     def main() -> None:
         try:
             asyncio.run(serve())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever ended the thread is the test's to see
             failures.append(error)
             started.set()
 
@@ -166,7 +170,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 @pytest.fixture
 def demo(api: Api, request: pytest.FixtureRequest) -> str:
     """A namespace of the test's own."""
-    name = re.sub("[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:50]
+    name = f"demo-{zlib.crc32(request.node.name.encode()):08x}"
     assert api.call("POST", "/api/v1/namespaces", {"metadata": {"name": name}}).status == 201
     return name
 
