@@ -79,7 +79,8 @@ class HttpListeners:
 
     async def listen(self, listener: socket.socket) -> asyncio.Server:
         """Answer at this socket, which now belongs to the listener that is returned."""
-        server = await asyncio.get_running_loop().create_server(self._accept, sock=listener, start_serving=False)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(self._accept, sock=listener, backlog=_BACKLOG, start_serving=False)
         self._listeners.add(server)  # before the first suspension: whoever is cancelled in it leaves nothing open
         await server.start_serving()
         return server

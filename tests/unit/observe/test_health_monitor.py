@@ -1,0 +1,83 @@
+"""The monitor between store and change queue: what it notices that the queue cannot tell."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from nodeagent.engine.changes import ChangeQueue
+from nodeagent.engine.sync import FamilyResult, PassReport
+from nodeagent.model.addresses import Family
+from nodeagent.model.names import ObjectKey
+from nodeagent.observe.health_monitor import HealthMonitor
+
+WEB = ObjectKey("default", "web")
+
+
+class Node:
+    """A monitor over a real queue, and the time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.queue = ChangeQueue(lambda: self.now)
+        self.monitor = HealthMonitor(
+            self.queue,
+            [Family.IPV4],
+            timeout=60,
+            clock=lambda: self.now,
+            wall=lambda: datetime(2026, 3, 1, tzinfo=UTC),
+            node_eligible=lambda: True,
+        )
+
+    def finish_pass(self) -> None:
+        """A pass that was begun with `queue.take()` succeeds now."""
+        result = {Family.IPV4: FamilyResult()}
+        self.monitor.passed(PassReport(self.now, self.now, {}, 0, False, 0.0, result, ()))
+
+
+@pytest.fixture
+def node() -> Node:
+    node = Node()
+    node.queue.take()
+    node.finish_pass()
+    return node
+
+
+def test_changes_are_passed_on(node: Node) -> None:
+    node.monitor.service_changed(WEB)
+    node.monitor.service_cidrs_changed()
+    node.monitor.node_changed()
+    taken = node.queue.take()
+    assert (taken.services, taken.node) == ({WEB}, True)
+
+
+def test_that_lists_are_complete_is_passed_on(node: Node) -> None:
+    async def scenario() -> None:
+        node.monitor.synced()
+        async with asyncio.timeout(1):
+            await node.queue.wait_synced()
+
+    asyncio.run(scenario())
+
+
+def test_a_pass_that_hangs_over_a_change_makes_unhealthy(node: Node) -> None:
+    node.monitor.service_changed(WEB)
+    node.queue.take()
+    assert node.queue.oldest is None, "the queue knows of nothing that waits"
+    node.now = 60
+    assert not node.monitor.is_healthy()
+    node.finish_pass()
+    assert node.monitor.is_healthy()
+
+
+def test_what_comes_during_a_pass_waits_from_then_on(node: Node) -> None:
+    node.monitor.service_changed(WEB)
+    node.queue.take()
+    node.now = 30
+    node.monitor.service_changed(WEB)
+    node.now = 40
+    node.finish_pass()
+    node.now = 89
+    assert node.monitor.is_healthy()
+    node.now = 90
+    assert not node.monitor.is_healthy()
