@@ -48,7 +48,7 @@ def test_changes_are_passed_on(node: Node) -> None:
     node.monitor.service_cidrs_changed()
     node.monitor.node_changed()
     taken = node.queue.take()
-    assert (taken.services, taken.node) == ({WEB}, True)
+    assert (taken.services, taken.node) == (frozenset({WEB}), True)
 
 
 def test_that_lists_are_complete_is_passed_on(node: Node) -> None:
