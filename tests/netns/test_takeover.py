@@ -8,6 +8,7 @@ whose word counts for a new connection.
 import base64
 import hashlib
 import re
+import shutil
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -400,6 +401,19 @@ def test_the_agent_decides_for_new_connections_as_soon_as_it_runs(cluster: Clust
 
 
 @MODES
+def test_a_udp_flow_to_an_endpoint_that_is_gone_finds_another(cluster: Cluster, mode: str) -> None:
+    install(cluster.world, mode, PODS[:1])
+    expose(cluster, PODS[1:])
+    with cluster.world["caller"].hold(CLUSTER_IPS[0], 53, Protocol.UDP) as held:
+        assert set(held.opened.names) == set(PODS[:1])
+
+        agent = cluster.start_agent(*WITH_POD_CIDRS)
+        agent.wait_for_line(r"conntrack IPv4: ended \d+ UDP flow")
+
+        assert set(held.ask().names) <= set(PODS[1:])
+
+
+@MODES
 def test_a_kube_proxy_that_comes_later_decides_until_it_is_removed(cluster: Cluster, mode: str) -> None:
     """Neither of the two breaks a connection, in whichever order they come."""
     world = cluster.world
@@ -432,6 +446,38 @@ def test_a_dry_run_names_what_would_go_and_changes_nothing(world: World, tmp_pat
 
     assert would.replace("would remove ", "removed ") == did
     assert again == "nothing of kube-proxy was here\n"
+
+
+def test_beside_a_running_kube_proxy_there_is_only_a_dry_run(world: World, tmp_path: Path) -> None:
+    """It would write its rules again. Any program of that name will do."""
+    install(world, "nftables")
+    program = tmp_path / "kube-proxy"
+    shutil.copy("/bin/sleep", program)
+    kube_proxy = world.start(NODE, [str(program), "60"])
+    command = [*AGENT, "cleanup", "--of", "kube-proxy"]
+
+    refused = world.run(NODE, command, check=False)
+    told = world.run(NODE, [*command, "--dry-run"])
+    left = rules_of_node(world)
+    kube_proxy.kill()
+    world.run(NODE, command)
+
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == (
+        f"nodeagent: kube-proxy runs here (process {kube_proxy.pid}) and would write its rules again: stop it\n"
+    )
+    assert told.stdout.count("would remove") == 2
+    assert left.count("table ip") == 2
+    assert "table ip" not in rules_of_node(world)
+
+
+def test_without_capability_the_command_says_so(world: World) -> None:
+    result = world.run(
+        NODE, ["setpriv", "--bounding-set=-all", *AGENT, "cleanup", "--of", "kube-proxy", "--dry-run"], check=False
+    )
+
+    assert (result.returncode, result.stdout) == (3, "")
+    assert result.stderr == "nodeagent: nf_tables: not permitted: run as root or with CAP_NET_ADMIN\n"
 
 
 @pytest.mark.parametrize("mode", ["iptables-nft", "iptables-legacy"])

@@ -7,6 +7,7 @@
     iptables_nft   tables of iptables-nft, through nf_tables netlink: no tool needed
     own_tables     the tables `kube-proxy` of its nftables mode
     ipset, ipvs    sets, virtual servers and `kube-ipvs0` of its ipvs mode
+    ipvs_messages  virtual servers as bytes                                   (pure)
     process        whether it still runs here
     leftovers      all of it: look, and remove what was found
 

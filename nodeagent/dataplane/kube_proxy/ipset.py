@@ -4,6 +4,7 @@ Message layout: linux/netfilter/ipset/ip_set.h and net/netfilter/ipset/ip_set_co
 still uses cannot be destroyed, so rules go first.
 """
 
+import errno
 import os
 from collections.abc import Iterable, Sequence
 
@@ -58,10 +59,10 @@ class Sets:
         with NetlinkSocket(NETLINK_NETFILTER) as netlink:
             try:
                 present = set_names(netlink.dump(list_request()))
-            except PermissionError:
+            except OSError as error:
+                if error.errno == errno.EINVAL:  # nfnetlink knows no such subsystem: no ipset, and no module for it
+                    return Finding()
                 raise
-            except OSError:  # EINVAL where the kernel has no ipset and no module for it
-                return Finding()
         ours = sorted(name for name in present if names.is_set(name))
         return Finding(tuple(f"set {name}" for name in ours), remove=lambda: _destroy(ours))
 
