@@ -1,0 +1,163 @@
+"""The agent comes and goes, its rules stay: no connection is lost, open or new."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
+from nodeagent.lab.member import Holding, Loading
+from nodeagent.model.addresses import Protocol
+
+OWNERSHIPS = pytest.mark.parametrize("ownership", ["owned", "plain"])
+CLIENTS = ("caller", "outside", NODE)
+SHOP = cluster_ips(1)
+PODS = ("web-0", "web-1", "web-2")
+LOAD = 20
+"""Connections of each load before and after what is done to the agent."""
+
+
+@pytest.fixture(scope="module")
+def served(cluster: Cluster) -> Cluster:
+    for pod in PODS:
+        for protocol in (Protocol.TCP, Protocol.UDP):
+            cluster.world[pod].serve(8080, protocol)
+    cluster.expose("shop", *SHOP, pods=PODS)
+    return cluster
+
+
+@pytest.fixture
+def flags(served: Cluster, ownership: str) -> Iterator[tuple[str, ...]]:
+    """How the agent is run; what it programmed is removed in the end."""
+    yield (*WITH_POD_CIDRS, "--table-ownership", ownership)
+    served.call("cleanup")
+
+
+@dataclass
+class Traffic:
+    """New connections all the time from everywhere, and some that are open."""
+
+    loads: list[Loading]
+    held: list[Holding]
+
+    def flow(self) -> None:
+        """Wait until a good number of connections more were made by every load."""
+        before = [load.report().attempts for load in self.loads]
+        deadline = time.monotonic() + 10
+        for load, attempts in zip(self.loads, before, strict=True):
+            while load.report().attempts < attempts + LOAD:
+                assert time.monotonic() < deadline
+                time.sleep(0.005)
+
+
+@contextmanager
+def uninterrupted(cluster: Cluster) -> Iterator[Traffic]:
+    """Traffic of which nothing is lost until the block ends."""
+    with ExitStack() as stack:
+        members = [cluster.world[client] for client in CLIENTS]
+        held = [stack.enter_context(m.hold(address, 80, count=5)) for m in members for address in SHOP]
+        opened = [[answer.name for answer in holding.opened] for holding in held]
+        loads = [stack.enter_context(m.load(a, 80, interval=0.01, timeout=1)) for m in members for a in SHOP]
+        traffic = Traffic(loads, held)
+        traffic.flow()
+        yield traffic
+        traffic.flow()
+        reports = [load.stop() for load in loads]
+        assert [report.failures for report in reports] == [{}] * len(loads)
+        assert all(set(report.names) == set(PODS) for report in reports)
+        assert [[answer.name for answer in holding.ask()] for holding in held] == opened
+        assert all(set(names) <= set(PODS) for names in opened)
+
+
+@OWNERSHIPS
+@pytest.mark.parametrize("killed", [pytest.param(False, id="SIGTERM"), pytest.param(True, id="kill -9")])
+def test_a_restart_loses_nothing_and_writes_nothing(served: Cluster, flags: tuple[str, ...], killed: bool) -> None:
+    agent = served.start_agent(*flags)
+    with uninterrupted(served) as traffic:
+        for _ in range(2):
+            if killed:
+                agent.kill()
+            else:
+                assert agent.stop() == 0
+            traffic.flow()
+            printed = len(agent.lines)
+            agent.restart()
+            agent.wait_for_line(" ready: ", after=printed)
+            assert elements_written(agent, after=printed) == 0
+            assert "new" not in agent.wait_for_line("sync done", after=printed)
+    agent.stop()
+
+
+@OWNERSHIPS
+def test_once_then_run(served: Cluster, flags: tuple[str, ...]) -> None:
+    served.program_once(*flags)
+    with uninterrupted(served):
+        agent = served.start_agent(*flags)
+        assert elements_written(agent) == 0
+        agent.stop()
+        served.program_once(*flags)
+
+
+@pytest.mark.parametrize("ownership", ["owned"])
+def test_a_change_of_table_ownership_loses_nothing(served: Cluster, flags: tuple[str, ...]) -> None:
+    """The table is replaced in one transaction."""
+    agent = served.start_agent(*flags)
+    with uninterrupted(served):
+        agent.stop()
+        for ownership in ("plain", "owned"):
+            agent = served.start_agent(*WITH_POD_CIDRS, "--table-ownership", ownership)
+            assert "new" in agent.wait_for_line("sync done")
+            agent.stop()
+
+
+@pytest.mark.parametrize("ownership", ["owned"])
+def test_a_change_of_options_loses_nothing(served: Cluster, flags: tuple[str, ...]) -> None:
+    """The rules are replaced in place, and no element with them."""
+    agent = served.start_agent(*flags)
+    with uninterrupted(served):
+        agent.stop()
+        agent = served.start_agent("--masquerade-all")
+        agent.stop()
+        agent = served.start_agent(*flags)
+        agent.stop()
+
+
+@OWNERSHIPS
+def test_what_changed_while_nobody_looked_is_made_up_for(served: Cluster, flags: tuple[str, ...]) -> None:
+    agent = served.start_agent(*flags)
+    gone = served.expose("gone", *cluster_ips(2), pods=["web-0"])
+    caller = served.world["caller"]
+    agent.wait_until(lambda: not caller.ask(cluster_ips(2)[0], 80, timeout=0.2).failures, "the second service")
+    with uninterrupted(served):
+        agent.kill()
+        served.withdraw(gone)
+        new = served.expose("new", *cluster_ips(3), pods=["web-1"])
+        printed = len(agent.lines)
+        agent.restart()
+        agent.wait_for_line(" ready: ", after=printed)
+
+        assert caller.ask(cluster_ips(3)[1], 80, timeout=0.5).names == {"web-1": 1}
+        assert caller.ask(cluster_ips(2)[1], 80, timeout=0.2).failures.total() == 1
+    served.withdraw(new)
+    agent.stop()
+
+
+@OWNERSHIPS
+def test_cleanup_removes_all_and_a_fresh_start_brings_it_back(served: Cluster, flags: tuple[str, ...]) -> None:
+    agent = served.start_agent(*flags)
+    agent.stop()
+    assert served.world["caller"].ask(SHOP[0], 80).names.total() == 1
+
+    served.call("cleanup")
+    assert "nodeagent" not in served.world.nft(NODE, "list ruleset")
+    assert "nodeagent0" not in served.world.run(NODE, ["ip", "link"]).stdout
+    assert served.world["caller"].ask(SHOP[0], 80, timeout=0.2).failures.total() == 1
+    assert "nothing of ours" in served.call("cleanup")
+
+    printed = len(agent.lines)
+    agent.restart()
+    agent.wait_for_line(" ready: ", after=printed)
+    assert served.world["caller"].ask(SHOP[0], 80).names.total() == 1
+    agent.stop()
