@@ -26,7 +26,7 @@ from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
 from nodeagent.dataplane.node_addresses import LocalAddress, NodeAddresses
-from nodeagent.dataplane.sysctl import ConntrackSettings, SysctlOutcome, apply_sysctls, required_sysctls
+from nodeagent.dataplane.sysctl import ConntrackSettings, SysctlOutcome, apply_sysctls, check_sysctls, required_sysctls
 from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, PassReport, Timing
@@ -102,7 +102,7 @@ class Agent:
                 wall=_utc_now,
                 node_eligible=self._is_node_eligible,
             )
-            self._store = store = ClusterStore(self._health)
+            self._store = store = ClusterStore(self._health, on_problems=self._reporter("sources"))
             client = await self._open_client(stack)
             source = self._source(client, store)
             recorder = None if once or client is None else self._event_recorder(client, clock)
@@ -156,7 +156,6 @@ class Agent:
         """Tell everyone who wants to know of a pass."""
         self._log.passed(report)
         self._board.replace("sync", report.problems)
-        self._board.replace("sources", self._store.problems)
         self._health.passed(report)
         self._service_health.passed(report)
         status = f"{report.services} services on {self._config.node.name}"
@@ -250,8 +249,6 @@ class Agent:
 
     def _check_sysctls(self, families: Sequence[Family]) -> None:
         conntrack = self._config.conntrack
-        if not self._config.process.manage_sysctls:
-            return
         settings = ConntrackSettings(
             max_per_core=conntrack.max_per_core,
             min=conntrack.min,
@@ -261,7 +258,9 @@ class Agent:
             udp_seconds=int(conntrack.udp_timeout.seconds),
             udp_stream_seconds=int(conntrack.udp_stream_timeout.seconds),
         )
-        for result in apply_sysctls(required_sysctls(families, conntrack=settings, cores=os.cpu_count() or 1)):
+        required = required_sysctls(families, conntrack=settings, cores=os.cpu_count() or 1)
+        manage = apply_sysctls if self._config.process.manage_sysctls else check_sysctls
+        for result in manage(required):
             if result.problem is not None:
                 logger.warning("problem: %s", result.problem)
             elif result.outcome is SysctlOutcome.WRITTEN:

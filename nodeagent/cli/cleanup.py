@@ -9,7 +9,7 @@ from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
-from nodeagent.dataplane.nft.removal import remove_tables
+from nodeagent.dataplane.nft.removal import remove_tables, require_removable
 from nodeagent.model.problem import Retryable
 
 
@@ -33,10 +33,10 @@ def cleanup_command(interface: str, other: str | None, *, dry_run: bool) -> None
         raise click.UsageError("--dry-run needs --of")
     netlink = NetlinkSocket()
     try:
-        removed = [f"table {family.value}" for family in remove_tables(netlink)]
-        driver = ServiceInterface(interface)
-        if asyncio.run(_remove_interface(driver)):
-            removed.append(f"interface {interface}")
+        require_removable(netlink)
+        # The interface goes first: a ClusterIP that is local without rules would lead to the host's own daemons.
+        removed = [f"interface {interface}"] if asyncio.run(_remove_interface(ServiceInterface(interface))) else []
+        removed += [f"table {family.value}" for family in remove_tables(netlink)]
     except NotPermitted as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     except PermissionError as error:

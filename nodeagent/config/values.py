@@ -218,13 +218,6 @@ def _path(value: object) -> Path | None:
     return value if isinstance(value, Path) else Path(_text(value, "a path"))
 
 
-def _some_path(value: object) -> Path:
-    path = _path(value)
-    if path is None:
-        raise ValueError("must not be empty")
-    return path
-
-
 def _empty_is_none(value: object) -> object:
     return None if value == "" else value
 
@@ -257,6 +250,5 @@ AnyInterfacePrefix = Annotated[
 AnyText = Annotated[Annotated[str, Strict()] | None, BeforeValidator(_empty_is_none)]
 AnyUrl = Annotated[Annotated[str, Strict(), AfterValidator(_url)] | None, BeforeValidator(_empty_is_none)]
 AnyPath = Annotated[Path | None, PlainValidator(_path)]
-SomePath = Annotated[Path, PlainValidator(_some_path)]
 HealthzAddress = Annotated[BindAddress | None, PlainValidator(bind_address(10256))]
 MetricsAddress = Annotated[BindAddress | None, PlainValidator(bind_address(10249))]

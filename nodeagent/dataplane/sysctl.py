@@ -115,6 +115,15 @@ def _conntrack_sysctls(settings: ConntrackSettings, cores: int) -> Iterator[Sysc
         yield Sysctl(f"{_CONNTRACK}tcp_be_liberal", 1, "packets outside the TCP window are translated all the same")
 
 
+def check_sysctls(required: Iterable[Sysctl], *, root: Path = Path("/")) -> list[SysctlResult]:
+    """What differs, as failures; nothing is written."""
+    return [
+        _failed(sysctl, found, f"it is {found}; {_advice(sysctl)}")
+        for sysctl in required
+        if (found := _read(sysctl, root)) is not None and not sysctl.met_by(found)
+    ]
+
+
 def apply_sysctls(required: Iterable[Sysctl], *, root: Path = Path("/")) -> list[SysctlResult]:
     """Writes what differs; one result per setting, those of `accept_ra` that IPv6 forwarding made necessary included.
 

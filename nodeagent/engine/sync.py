@@ -16,7 +16,7 @@ from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue, ChangeSet
 from nodeagent.engine.ports import FlowCleaner, Interface, Table
 from nodeagent.engine.udp_changes import UdpChanges
-from nodeagent.model.addresses import Family
+from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem, Retryable, Unusable
@@ -109,6 +109,7 @@ class _Belief:
     vips_by_service: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     vip_counts: Counter[str] = field(default_factory=Counter)
     service_problems: dict[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
+    unprotected_vips: frozenset[str] = NONE
     interface_right: bool = False
     interface_problems: tuple[Problem, ...] = ()
 
@@ -238,8 +239,9 @@ class Engine:
         gone, new = self._take_in(changed)
         await self._sync_interface(remove=gone)
         families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
-        self._flows.submit(self._udp.take([family for family, result in families.items() if result.error is None]))
-        await self._sync_interface(add=new)
+        programmed = frozenset(family for family, result in families.items() if result.error is None)
+        self._flows.submit(self._udp.take(programmed))
+        await self._sync_interface(add=self._admit(new, programmed))
         finished = loop.time()
         failures = max(*self._failures.values(), self._interface_failures)
         self._retry_at = finished + self._timing.backoff.delay(failures) if failures else None
@@ -305,6 +307,14 @@ class Engine:
         new = frozenset(vip for vip, had in touched.items() if not had and vip in belief.vip_counts)
         return gone, new
 
+    def _admit(self, new: frozenset[str], programmed: frozenset[Family]) -> frozenset[str]:
+        """New ClusterIPs that may become local: not before the table of their family keeps the host's daemons off."""
+        belief = self._belief
+        candidates = {vip for vip in new | belief.unprotected_vips if vip in belief.vip_counts}
+        admitted = frozenset(vip for vip in candidates if family_of(vip) in programmed)
+        belief.unprotected_vips = frozenset(candidates - admitted)
+        return admitted
+
     async def _sync_interface(self, add: frozenset[str] = NONE, remove: frozenset[str] = NONE) -> None:
         """Bring the interface to the ClusterIPs. A failure is a Problem: traffic of pods does not depend on it."""
         belief, interface = self._belief, self._interface
@@ -317,7 +327,7 @@ class Engine:
             if belief.interface_right:
                 report = await interface.apply(add, remove)
             elif remove is NONE:
-                report = await interface.sync(frozenset(belief.vip_counts))
+                report = await interface.sync(frozenset(belief.vip_counts.keys() - belief.unprotected_vips))
             else:
                 return
         except (Retryable, OSError) as error:

@@ -5,7 +5,7 @@ manifests have none), and what is a change. Not decided here: what a change lead
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar, cast
 
 from nodeagent.kube.retention import Retention, StoredObject, T, unchanged
@@ -45,10 +45,18 @@ class ClusterStore:
     """Implements `nodeagent.model.snapshot.Snapshot` over what sources deliver.
 
     keep_headless: also hold headless Services and their slices. Only cluster DNS reads them.
+    on_problems: told all problems after each report, for what is wrong with a source may change no object.
     """
 
-    def __init__(self, listener: ChangeListener, *, keep_headless: bool = False) -> None:
+    def __init__(
+        self,
+        listener: ChangeListener,
+        *,
+        keep_headless: bool = False,
+        on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
+    ) -> None:
         self._listener = listener
+        self._on_problems = on_problems
         self._keep_headless = keep_headless
         self._retention = Retention()
         self._services: dict[ObjectKey, Service] = {}
@@ -99,6 +107,7 @@ class ClusterStore:
             self._problems_by_source[source] = reported
         else:
             self._problems_by_source.pop(source, None)
+        self._on_problems(self.problems)
 
     def listing(self, kind: type[T]) -> "Listing[T]":
         """Start collecting a full list page by page; nothing changes before its `commit`."""

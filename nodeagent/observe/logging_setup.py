@@ -51,4 +51,6 @@ def set_up_logging(level: int, *, as_json: bool, journald: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    # It counts changed paths at INFO; what they lead to is told by the pass.
+    logging.getLogger("watchfiles").setLevel(max(level, logging.WARNING))
     logging.captureWarnings(capture=True)

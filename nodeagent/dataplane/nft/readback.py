@@ -20,11 +20,13 @@ _BROAD_REGISTERS = {1: 8, 2: 12, 3: 16, 4: 20}
 
 @dataclass(frozen=True, slots=True)
 class TableHeader:
-    """The table object itself: its flags, its comment, and the handle that changes when it is made anew."""
+    """The table object itself: its flags, its comment, the handle that changes when it is made anew, and the netlink
+    port of the living process that owns it (0: nobody does)."""
 
     flags: int
     comment: str
     handle: int
+    owner: int = 0
 
 
 def parse_table(data: memoryview) -> TableHeader:
@@ -34,9 +36,11 @@ def parse_table(data: memoryview) -> TableHeader:
     user_data = bytes(fields.get(6, b""))
     if len(user_data) > 2 and user_data[0] == 0:
         comment = user_data[2 : 2 + user_data[1]].rstrip(b"\0").decode(errors="replace")
-    return TableHeader(
-        int.from_bytes(fields.get(2, b"\0"), "big"), comment, int.from_bytes(fields.get(4, b"\0"), "big")
-    )
+
+    def number(kind: int) -> int:
+        return int.from_bytes(fields.get(kind, b"\0"), "big")
+
+    return TableHeader(number(2), comment, number(4), number(7))
 
 
 @dataclass(frozen=True, slots=True)

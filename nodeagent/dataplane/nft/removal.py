@@ -1,9 +1,18 @@
 """Remove our tables."""
 
+from nodeagent.dataplane.errors import NotPermitted
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
+
+
+def require_removable(socket: NetlinkSocket) -> None:
+    """Raises NotPermitted when a living process owns one of the tables."""
+    for family in Family:
+        header = KernelTable(socket, family, {}).header()
+        if header is not None and header.owner:
+            raise NotPermitted(f"table nodeagent ({family.value}) is owned by a running nodeagent: stop it first")
 
 
 def remove_tables(socket: NetlinkSocket) -> tuple[Family, ...]:

@@ -97,3 +97,17 @@ def test_an_interface_that_fails_is_a_problem_and_tried_again(with_engine: RunEn
         await bench.until(lambda: not bench.recorder.reports[-1].problems)
 
     with_engine(scenario)
+
+
+def test_a_cluster_ip_is_not_local_before_its_family_is_programmed(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.tables[1].fail_with = [Retryable("busy")] * 3
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        bench.cluster.put("web6", "fd00:96::1", "fd00:244::1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 3)
+        assert bench.interface.vips == {"10.96.0.1"}
+        await bench.until(lambda: bench.recorder.reports[-1].ok)
+        assert bench.interface.vips == {"10.96.0.1", "fd00:96::1"}
+
+    with_engine(scenario, families=BOTH)
