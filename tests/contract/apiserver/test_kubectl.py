@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-
 MANIFEST = """
 apiVersion: v1
 kind: Service
