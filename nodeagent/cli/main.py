@@ -10,6 +10,7 @@ COMMANDS = {
     "run": ("nodeagent.cli.run", "run_command", "Program services until stopped."),
     "show": ("nodeagent.cli.show", "show_command", "Print what is programmed, read from the kernel."),
     "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything of ours from this node."),
+    "apiserver": ("nodeagent.cli.apiserver", "apiserver_command", "Serve the Kubernetes API for services."),
     "config": ("nodeagent.cli.config", "config_command", "Show and check the configuration."),
 }
 

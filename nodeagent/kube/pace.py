@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class Timing(Struct, frozen=True):
-    """Seconds; the figures of client-go's reflector where it has them.
+    """Seconds; the figures of client-go's reflector where it has them, but a shorter first wait: a restart takes a second.
 
     watch_min, watch_max: how long a watch is asked to last (random, so that nodes do not come back all at once).
     grace: what it may last longer before it is given up as dead.
@@ -20,7 +20,7 @@ class Timing(Struct, frozen=True):
     watch_max: float = 600.0
     grace: float = 30.0
     initial_silence: float = 30.0
-    backoff_first: float = 0.8
+    backoff_first: float = 0.25
     backoff_limit: float = 30.0
     healthy: float = 3.0
     absent: float = 300.0

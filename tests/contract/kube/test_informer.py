@@ -270,7 +270,7 @@ def test_a_server_that_expires_every_watch_is_met_with_ever_longer_waits(fake_ap
         await follower.until_watching(8, names=["web"])
 
     follower = follow(fake_api_server, prepare, scenario)
-    assert follower.waits == [0.4, 0.8, 1.6, 3.2, 6.4, 12.8]
+    assert follower.waits == [0.125, 0.25, 0.5, 1.0, 2.0, 4.0]
     assert follower.changes.services == ["web"]
 
 
@@ -304,7 +304,7 @@ def test_an_overloaded_server_is_left_alone_as_long_as_it_asks(fake_api_server: 
         await follower.until_watching(3, names=["web"])
 
     follower = follow(fake_api_server, prepare, scenario)
-    assert follower.waits == [7.4, 0.8]
+    assert follower.waits == [7.125, 0.25]
     assert follower.store.problems == ()
 
 
@@ -332,7 +332,7 @@ def test_watches_that_are_closed_at_once_are_no_busy_loop(fake_api_server: Serve
         await follower.until_watching(10, names=["web"])
 
     follower = follow(fake_api_server, prepare, scenario)
-    assert follower.waits == [0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 15.0, 15.0]
+    assert follower.waits == [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0]
     assert len(follower.server.lists(SERVICES)) == 1
 
 
@@ -501,5 +501,5 @@ def test_an_answer_that_is_not_the_kubernetes_api_is_reported_and_tried_again(fa
         await follower.until_watching(2, names=["web"])
 
     follower = follow(fake_api_server, prepare, scenario)
-    assert follower.waits == [0.4, 0.8]
+    assert follower.waits == [0.125, 0.25]
     assert follower.store.problems == ()
