@@ -8,14 +8,13 @@ import ssl
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodeagent.controlplane.server import ApiServer, ServerSettings
-from nodeagent.controlplane.storage.store import Window
 from nodeagent.kube.mirror import mirror_endpoints
 
 RECORDINGS = Path(__file__).parent / "recordings"
@@ -45,13 +44,12 @@ class Answer:
         return json.loads(self.body)
 
 
-@dataclass
 class Api:
-    """A running server and requests to it. No User-Agent is sent unless a test says so."""
+    """Requests to a running server. No User-Agent is sent unless a test says so."""
 
-    server: ApiServer
-    directory: Path
-    extra: dict[str, str] = field(default_factory=dict)
+    def __init__(self, running: "ServerThread") -> None:
+        self.server = running.server
+        self.stop = running.stop
 
     @property
     def token(self) -> str:
@@ -116,55 +114,69 @@ class Api:
         raise AssertionError(f"{path} never became as wanted: {last}")
 
 
-def run_server(directory: Path, **settings: Any) -> Iterator[Api]:
-    server = ApiServer(
-        ServerSettings(
-            **{"port": 0, "data_dir": directory, "advertise_address": ADVERTISED, "window": Window(), **settings}
-        ),
-        mirror=mirror_endpoints,
-        notifier=_Quiet(),
-    )
-    started = threading.Event()
-    failures: list[BaseException] = []
-    loops: list[asyncio.AbstractEventLoop] = []
+class ServerThread:
+    """A server in a thread of its own."""
 
-    async def serve() -> None:
-        loops.append(asyncio.get_running_loop())
-        running = asyncio.ensure_future(server.run())
-        ready = asyncio.ensure_future(server.ready.wait())
+    def __init__(self, directory: Path, **settings: Any) -> None:
+        everything = {"port": 0, "data_dir": directory, "advertise_address": ADVERTISED, **settings}
+        self.server = ApiServer(ServerSettings(**everything), mirror=mirror_endpoints, notifier=_Quiet())
+        self._started = threading.Event()
+        self._failures: list[BaseException] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._main)
+        self._thread.start()
+        assert self._started.wait(DEADLINE_S)
+        if self._failures:
+            self._thread.join()
+            raise self._failures[0]
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - whatever ended the thread is the test's to see
+            self._failures.append(error)
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        running = asyncio.ensure_future(self.server.run())
+        ready = asyncio.ensure_future(self.server.ready.wait())
         await asyncio.wait({running, ready}, return_when=asyncio.FIRST_COMPLETED)
         ready.cancel()
         if running.done():
             running.result()
-        started.set()
+        self._started.set()
         await running
 
-    def main() -> None:
-        try:
-            asyncio.run(serve())
-        except BaseException as error:  # noqa: BLE001 - whatever ended the thread is the test's to see
-            failures.append(error)
-            started.set()
-
-    thread = threading.Thread(target=main)
-    thread.start()
-    assert started.wait(DEADLINE_S)
-    if failures:
-        thread.join()
-        raise failures[0]
-    try:
-        yield Api(server, directory)
-    finally:
-        loops[0].call_soon_threadsafe(server.stop)
-        thread.join(DEADLINE_S)
-        assert not thread.is_alive()
-        assert not failures
+    def stop(self) -> None:
+        assert self._loop is not None
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self.server.stop)
+            self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        assert not self._failures
 
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     """A server with an empty store on disk."""
-    yield from run_server(tmp_path_factory.mktemp("server"))
+    running = ServerThread(tmp_path_factory.mktemp("server"))
+    yield Api(running)
+    running.stop()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Api]]:
+    """Starts servers on one directory with settings of the test's choosing."""
+    running: list[ServerThread] = []
+
+    def begin(**settings: Any) -> Api:
+        running.append(ServerThread(tmp_path, **settings))
+        return Api(running[-1])
+
+    yield begin
+    for one in reversed(running):
+        one.stop()
 
 
 @pytest.fixture

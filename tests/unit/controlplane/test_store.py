@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -174,10 +175,15 @@ def test_a_full_store_says_so_and_stays_whole(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Store(path, clock=Clock(), limit_bytes=256 * 1024) as store:
             stored = 0
-            with pytest.raises(StorageFull):
+
+            async def fill() -> None:
+                nonlocal stored
                 for number in range(1000):
                     await store.commit([put(f"n{number}", 0, padding=10_000)])
                     stored += 1
+
+            with pytest.raises(StorageFull):
+                await fill()
             assert len(store.collection(THINGS).records) == stored
         async with Store(path, clock=Clock()) as store:
             assert len(store.collection(THINGS).records) == stored
@@ -188,7 +194,7 @@ def test_a_full_store_says_so_and_stays_whole(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.db"
-    connection = __import__("sqlite3").connect(other)
+    connection = sqlite3.connect(other)
     connection.execute("CREATE TABLE mine (a)")
     connection.close()
     text = tmp_path / "text.db"

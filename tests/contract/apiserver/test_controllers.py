@@ -1,0 +1,82 @@
+"""The loops beside endpoints: load-balancer addresses, silent nodes, several servers on one store, allocation repair."""
+
+import time
+from typing import Any
+
+SERVICES = "/api/v1/namespaces/default/services"
+KUBERNETES = "/api/v1/namespaces/default/endpoints/kubernetes"
+
+
+def balancer(name: str, **spec: Any) -> Any:
+    return {"metadata": {"name": name}, "spec": {"type": "LoadBalancer", "ports": [{"port": 80}], **spec}}
+
+
+def ingress(found: Any) -> list[str]:
+    return [entry["ip"] for entry in found["status"]["loadBalancer"].get("ingress", [])]
+
+
+def test_load_balancers_get_addresses_from_their_range_and_give_them_back(start: Any) -> None:
+    api = start(load_balancer_cidr="198.51.100.0/30")
+    for name in ("a", "b", "c"):
+        api.call("POST", SERVICES, balancer(name))
+    first = ingress(api.until(f"{SERVICES}/a", ingress))
+    second = ingress(api.until(f"{SERVICES}/b", ingress))
+    assert sorted(first + second) == ["198.51.100.1", "198.51.100.2"]
+    api.call("DELETE", f"{SERVICES}/a")
+    asked = balancer("d", loadBalancerIP=first[0])
+    api.call("POST", SERVICES, asked)
+    assert ingress(api.until(f"{SERVICES}/d", ingress)) == first
+    api.call("POST", SERVICES, balancer("foreign", loadBalancerClass="example.com/theirs"))
+    assert ingress(api.get(f"{SERVICES}/foreign")) == []
+
+
+def test_a_node_that_falls_silent_is_unknown_and_one_that_never_spoke_is_left_alone(start: Any) -> None:
+    api = start()
+    for name, seen in (("quiet", "2026-01-01T00:00:00Z"), ("declared", None)):
+        condition = {"type": "Ready", "status": "True", **({"lastHeartbeatTime": seen} if seen else {})}
+        api.call("POST", "/api/v1/nodes", {"metadata": {"name": name}, "status": {"conditions": [condition]}})
+
+    def readiness(found: Any) -> str:
+        return str(found["status"]["conditions"][0]["status"])
+
+    api.until("/api/v1/nodes/quiet", lambda found: readiness(found) == "Unknown")
+    assert readiness(api.get("/api/v1/nodes/declared")) == "True"
+    renewed = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
+    lease = {"metadata": {"name": "alive"}, "spec": {"renewTime": renewed}}
+    assert api.call("POST", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease).status == 201
+    old = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+    api.call("POST", "/api/v1/nodes", {"metadata": {"name": "alive"}, "status": {"conditions": [old]}})
+    api.call("POST", "/api/v1/nodes", {"metadata": {"name": "silent"}, "status": {"conditions": [old]}})
+    api.until("/api/v1/nodes/silent", lambda found: readiness(found) == "Unknown")
+    assert readiness(api.get("/api/v1/nodes/alive")) == "True"
+
+
+def test_every_server_on_a_store_is_an_endpoint_of_kubernetes_until_it_stops(start: Any) -> None:
+    def addresses(found: Any) -> set[str]:
+        return {entry["ip"] for subset in found.get("subsets", []) for entry in subset["addresses"]}
+
+    one = start(advertise_address="192.0.2.1")
+    two = start(advertise_address="192.0.2.2")
+    for api in (one, two):
+        api.until(KUBERNETES, lambda found: addresses(found) == {"192.0.2.1", "192.0.2.2"})
+    created = two.call("POST", SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
+    assert one.until(f"{SERVICES}/web", lambda found: found.get("kind") == "Service") == created.json
+    assert one.get(f"{SERVICES}/kubernetes")["spec"]["clusterIP"] == "10.96.0.1"
+    two.stop()
+    one.until(KUBERNETES, lambda found: addresses(found) == {"192.0.2.1"})
+
+
+def test_endpoints_prefer_their_zone_when_the_service_says_so(start: Any) -> None:
+    api = start()
+    zone = {"topology.kubernetes.io/zone": "z1"}
+    api.call("POST", "/api/v1/nodes", {"metadata": {"name": "n1", "labels": zone}})
+    spec = {"selector": {"a": "b"}, "ports": [{"port": 80}], "trafficDistribution": "PreferSameNode"}
+    api.call("POST", SERVICES, {"metadata": {"name": "near"}, "spec": spec})
+    container = {"name": "c", "image": "registry.example/app:1"}
+    pod = {"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"nodeName": "n1", "containers": [container]}}
+    created = api.call("POST", "/api/v1/namespaces/default/pods", pod).json
+    status = {"phase": "Running", "podIP": "10.244.1.9", "conditions": [{"type": "Ready", "status": "True"}]}
+    api.call("PUT", "/api/v1/namespaces/default/pods/p/status", {**created, "status": status})
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name=near"
+    found = api.until(slices, lambda found: found["items"] and found["items"][0]["endpoints"])
+    assert found["items"][0]["endpoints"][0]["hints"] == {"forZones": [{"name": "z1"}], "forNodes": [{"name": "n1"}]}

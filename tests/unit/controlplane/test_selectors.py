@@ -1,0 +1,146 @@
+"""Label and field selectors, pages and tokens."""
+
+import asyncio
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.controlplane.access import (
+    ADMINS,
+    ANONYMOUS,
+    READERS,
+    Role,
+    Tokens,
+    User,
+    authenticate,
+    authorize,
+    role_of,
+)
+from nodeagent.controlplane.reading import ListRequest, Selection, list_page
+from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.selectors import parse_fields, parse_labels
+from nodeagent.controlplane.status import ApiError
+from nodeagent.controlplane.storage.records import Change, draft
+from nodeagent.controlplane.storage.store import Store
+from nodeagent.controlplane.tables import age
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "expected"),
+    [
+        ("a=b", {"a": "b"}, True),
+        ("a==b,c!=d", {"a": "b"}, True),
+        ("a==b,c!=d", {"a": "b", "c": "d"}, False),
+        ("a in (b, c)", {"a": "c"}, True),
+        ("a notin (b,c)", {}, True),
+        ("a notin (b,c)", {"a": "b"}, False),
+        ("!example.com/a", {"a": "b"}, True),
+        ("a", {"a": ""}, True),
+        ("a", {}, False),
+        ("n>5", {"n": "6"}, True),
+        ("n<5", {"n": "x"}, False),
+        ("a=", {"a": ""}, True),
+        ("in=notin", {"in": "notin"}, True),
+    ],
+)
+def test_label_selectors(selector: str, labels: dict[str, str], expected: bool) -> None:
+    assert parse_labels(selector).matches(labels) is expected
+
+
+@pytest.mark.parametrize("selector", ["a b", "a in b", "a in (b", "=", ",", "a=b,", "a=b=c", "!", "a!", "-a=b"])
+def test_a_label_selector_that_is_none_is_a_bad_request(selector: str) -> None:
+    with pytest.raises(ApiError) as found:
+        parse_labels(selector)
+    assert found.value.code == 400
+
+
+@given(text=st.text(max_size=20))
+def test_any_text_is_a_selector_or_a_bad_request(text: str) -> None:
+    outcomes = set()
+    for parse in (parse_labels, lambda text: parse_fields(text, ("a",), str)):
+        try:
+            parse(text)
+        except ApiError as error:
+            outcomes.add(error.code)
+    assert outcomes <= {400}
+
+
+def test_field_selectors_escape_commas_and_know_their_fields() -> None:
+    selector = parse_fields(r"a=x\,y,b!=z", ("a", "b"), str)
+    assert selector.matches({"a": "x,y", "b": ""})
+    assert not selector.matches({"a": "x,y", "b": "z"})
+    with pytest.raises(ApiError, match="who is c"):
+        parse_fields("c=1", ("a",), lambda name: f"who is {name}")
+
+
+@given(count=st.integers(0, 25), limit=st.integers(1, 7), changes=st.integers(0, 5))
+def test_pages_make_up_the_list_as_it_was_when_it_began(count: int, limit: int, changes: int) -> None:
+    async def scenario() -> None:
+        configmaps = Catalog().named("configmaps")
+        async with Store(":memory:", clock=time.time) as store:
+
+            async def put(name: str) -> None:
+                body = draft({"metadata": {"name": name, "resourceVersion": "0"}})
+                await store.commit([Change("configmaps", f"demo/{name}", None, body)])
+
+            for number in range(count):
+                await put(f"n{number:02}")
+            names, token = [], ""
+            while True:
+                request = ListRequest(Selection("demo"), limit=limit, token=token)
+                page = list_page(store, configmaps, request)
+                names += [record.name for record in page.records]
+                assert page.revision == count
+                token = page.token
+                if not token:
+                    break
+                assert page.remaining == count - len(names)
+                for number in range(changes):
+                    await put(f"late{number}")
+            assert names == [f"n{number:02}" for number in range(count)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0s"),
+        (119, "119s"),
+        (125, "2m5s"),
+        (600, "10m"),
+        (3 * 3600, "3h"),
+        (5 * 3600 + 60, "5h1m"),
+        (50 * 3600, "2d2h"),
+        (400 * 86400, "400d"),
+        (800 * 86400, "2y70d"),
+    ],
+)
+def test_ages_read_as_kubectl_writes_them(seconds: int, text: str) -> None:
+    assert age("2026-01-01T00:00:00Z", 1767225600 + seconds) == text
+
+
+def test_who_may_do_what() -> None:
+    tokens = Tokens({"t1": User("root", role_of([ADMINS])), "t2": User("guest", role_of(["x", READERS]))})
+    root, guest = authenticate("Bearer t1", tokens, None), authenticate("Bearer t2", tokens, None)
+    assert (root.role, guest.role) == (Role.ADMIN, Role.READER)
+    assert authenticate("", tokens, None) == ANONYMOUS
+    assert authenticate("", tokens, guest) == guest
+    authorize(root, "delete", "/api/v1/nodes/n", "nodes")
+    authorize(guest, "list", "/api/v1/nodes", "nodes")
+    authorize(ANONYMOUS, "get", "/readyz/ping", "")
+    for user, verb, path, resource, code in (
+        (guest, "create", "/api/v1/nodes", "nodes", 403),
+        (guest, "get", "/api/v1/namespaces/d/secrets/s", "secrets", 403),
+        (ANONYMOUS, "get", "/api/v1/nodes", "nodes", 401),
+        (ANONYMOUS, "get", "/livezz", "", 401),
+        (User("other", Role.NOBODY), "get", "/api/v1/nodes", "nodes", 403),
+    ):
+        with pytest.raises(ApiError) as found:
+            authorize(user, verb, path, resource)
+        assert found.value.code == code
+    for header in ("Bearer wrong", "Basic eDp5"):
+        with pytest.raises(ApiError):
+            authenticate(header, tokens, guest)
