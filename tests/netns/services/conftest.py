@@ -2,13 +2,17 @@
 
 import pytest
 
-from nodeagent.lab.cluster import Cluster
+from nodeagent.lab.cluster import NODE, Cluster
 from nodeagent.lab.served import ServedNode
 
 
 @pytest.fixture(scope="module")
 def served(cluster: Cluster) -> ServedNode:
-    """`web-0`, `web-1`, `web-2` and `far-0` answer on port 8080, TCP and UDP; no agent runs yet."""
+    """`web-0`, `web-1`, `web-2` and `far-0` answer on port 8080, TCP and UDP; no agent runs yet.
+
+    The node's kernel does not ration ICMP errors, so every refusal is told.
+    """
     node = ServedNode(cluster)
+    node.world.write_sysctls(NODE, {"net/ipv4/icmp_ratelimit": "0", "net/ipv6/icmp/ratelimit": "0"})
     node.serve("web-0", "web-1", "web-2", "far-0")
     return node

@@ -1,0 +1,197 @@
+"""Traffic policies: who gets which endpoints, whose source address the endpoint sees, and who gets nothing."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from nodeagent.lab.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, cluster_ips
+from nodeagent.lab.messages import Failure
+from nodeagent.lab.objects import make_endpoint, make_service, make_slice, service_port
+from nodeagent.lab.served import ServedNode
+from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.model.objects import Service, ServiceSpec
+
+FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
+KINDS = pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer", "ExternalIP"])
+
+NODE_ADDRESSES = ("192.168.0.2", "2001:db8::2")
+GATEWAYS = ("10.244.1.1", "fd00:244:1::1")
+LOCAL_HERE, LOCAL_NONE, CLUSTER, DYING_HERE, DYING, EMPTY = range(1, 7)
+"""Numbers of the services: their ClusterIPs, addresses and node ports follow from them."""
+
+
+def node_port(number: int) -> int:
+    return 30000 + number
+
+
+def vips(number: int) -> tuple[str, str]:
+    return f"198.51.100.{number}", f"2001:db8:100::{number}"
+
+
+def external_ips(number: int) -> tuple[str, str]:
+    return f"198.51.100.{100 + number}", f"2001:db8:100::{100 + number}"
+
+
+def build(name: str, number: int, *, external: str = "Cluster", internal: str = "Cluster") -> Service:
+    ports = (
+        service_port(80, name="http", node_port=node_port(number)),
+        service_port(80, Protocol.UDP, name="dns", node_port=node_port(number)),
+    )
+    spec = ServiceSpec(
+        external_ips=external_ips(number), external_traffic_policy=external, internal_traffic_policy=internal
+    )
+    return make_service(name, *cluster_ips(number), ports=ports, load_balancer_ips=vips(number), spec=spec)
+
+
+def of(family: Family, addresses: Sequence[str]) -> str:
+    return next(address for address in addresses if family_of(address) is family)
+
+
+def place(kind: str, number: int, family: Family) -> tuple[str, int]:
+    """Where a service is reached in this way."""
+    if kind == "NodePort":
+        return of(family, NODE_ADDRESSES), node_port(number)
+    addresses = {"LoadBalancer": vips, "ExternalIP": external_ips, "ClusterIP": cluster_ips}[kind](number)
+    return of(family, addresses), 80
+
+
+@pytest.fixture(scope="module")
+def exposed(served: ServedNode) -> ServedNode:
+    """All the services of this module."""
+    served.run_agent(*WITH_POD_CIDRS)
+    served.expose(build("local-here", LOCAL_HERE, external="Local", internal="Local"), "web-0", "web-1", "far-0")
+    served.expose(build("local-none", LOCAL_NONE, external="Local", internal="Local"), "far-0")
+    served.expose(build("cluster", CLUSTER), "web-0", "far-0")
+    served.expose(build("empty", EMPTY, external="Local", internal="Local"))
+    apply_dying(served, build("dying-here", DYING_HERE, external="Local", internal="Local"), ready=["far-0"])
+    apply_dying(served, build("dying", DYING), ready=[])
+    return served
+
+
+def apply_dying(served: ServedNode, service: Service, *, ready: Sequence[str]) -> None:
+    """Pod web-0 of the service terminates but still serves, web-1 terminates and does not."""
+    for family in Family:
+        web, gone = served.world["web-0"].address(family), served.world["web-1"].address(family)
+        endpoints = [
+            make_endpoint(web, NODE, ready=False, serving=True, terminating=True),
+            make_endpoint(gone, NODE, ready=False, serving=False, terminating=True),
+            *(make_endpoint(served.world[pod].address(family), "node-b") for pod in ready),
+        ]
+        served.apply(make_slice(service, endpoints, family, target_port=TARGET_PORT), service)
+
+
+def served_to(
+    exposed: ServedNode, client: str, where: tuple[str, int], protocol: Protocol
+) -> tuple[set[str], set[str]]:
+    """(who answers, as whom they see the client)."""
+    survey = exposed.world[client].ask(*where, protocol, count=40, timeout=1)
+    assert not survey.failures, (client, where)
+    return set(survey.names), survey.peers
+
+
+@PROTOCOLS
+@FAMILIES
+@KINDS
+def test_external_policy_local_keeps_the_source_and_stays_on_the_node(
+    exposed: ServedNode, kind: str, family: Family, protocol: Protocol
+) -> None:
+    where = place(kind, LOCAL_HERE, family)
+    outside = exposed.world["outside"].address(family)
+
+    assert served_to(exposed, "outside", where, protocol) == ({"web-0", "web-1"}, {outside})
+
+
+@PROTOCOLS
+@FAMILIES
+@KINDS
+@pytest.mark.parametrize(
+    ("service", "pods"),
+    [
+        pytest.param(LOCAL_HERE, {"web-0", "web-1", "far-0"}, id="endpoints here and there"),
+        pytest.param(LOCAL_NONE, {"far-0"}, id="endpoints there only"),
+    ],
+)
+def test_pods_and_the_node_take_the_short_circuit_to_all_endpoints(
+    exposed: ServedNode, service: int, pods: set[str], kind: str, family: Family, protocol: Protocol
+) -> None:
+    where = place(kind, service, family)
+    caller = exposed.world["caller"].address(family)
+    node = {of(family, GATEWAYS) if pod.startswith("web") else of(family, NODE_ADDRESSES) for pod in pods}
+
+    assert served_to(exposed, "caller", where, protocol) == (pods, {caller})
+    assert served_to(exposed, NODE, where, protocol) == (pods, node)
+
+
+@PROTOCOLS
+@FAMILIES
+@KINDS
+def test_external_policy_cluster_rewrites_every_source(
+    exposed: ServedNode, kind: str, family: Family, protocol: Protocol
+) -> None:
+    node = {of(family, GATEWAYS), of(family, NODE_ADDRESSES)}
+    for client in ("outside", "caller", "far-0", NODE):
+        assert served_to(exposed, client, place(kind, CLUSTER, family), protocol) == ({"web-0", "far-0"}, node), client
+
+
+@PROTOCOLS
+@FAMILIES
+@KINDS
+def test_with_endpoints_elsewhere_only_the_outside_hears_nothing(
+    exposed: ServedNode, kind: str, family: Family, protocol: Protocol
+) -> None:
+    answer = exposed.world["outside"].ask(*place(kind, LOCAL_NONE, family), protocol, timeout=0.2).only
+
+    assert answer.failure is Failure.TIMEOUT
+
+
+@PROTOCOLS
+@FAMILIES
+def test_internal_policy_local_stays_on_the_node(exposed: ServedNode, family: Family, protocol: Protocol) -> None:
+    for client in ("outside", "caller", NODE):
+        assert served_to(exposed, client, place("ClusterIP", LOCAL_HERE, family), protocol)[0] == {"web-0", "web-1"}
+
+
+@PROTOCOLS
+@FAMILIES
+def test_internal_policy_local_drops_when_all_endpoints_are_elsewhere(
+    exposed: ServedNode, family: Family, protocol: Protocol
+) -> None:
+    for client in ("outside", "caller", NODE):
+        answer = exposed.world[client].ask(*place("ClusterIP", LOCAL_NONE, family), protocol, timeout=0.2).only
+        # The kernel tells a process of the node that sends a datagram at once that it was dropped.
+        told = Failure.DENIED if client == NODE and protocol is Protocol.UDP else Failure.TIMEOUT
+        assert answer.failure is told, client
+
+
+@PROTOCOLS
+@FAMILIES
+@pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer", "ExternalIP", "ClusterIP"])
+def test_without_any_endpoint_everybody_is_refused_at_once(
+    exposed: ServedNode, kind: str, family: Family, protocol: Protocol
+) -> None:
+    for client in ("outside", "caller", NODE):
+        answer = exposed.world[client].ask(*place(kind, EMPTY, family), protocol, timeout=1).only
+        told = Failure.DENIED if client == NODE and protocol is Protocol.UDP else Failure.REFUSED
+        assert answer.failure is told, client
+        assert answer.seconds < 0.5
+
+
+@PROTOCOLS
+@FAMILIES
+def test_terminating_pods_serve_while_nobody_else_can(exposed: ServedNode, family: Family, protocol: Protocol) -> None:
+    for kind in ("NodePort", "LoadBalancer", "ExternalIP", "ClusterIP"):
+        for client in ("outside", "caller", NODE):
+            assert served_to(exposed, client, place(kind, DYING, family), protocol)[0] == {"web-0"}, (kind, client)
+
+
+@PROTOCOLS
+@FAMILIES
+def test_a_local_list_falls_back_to_terminating_pods_while_the_cluster_wide_one_does_not(
+    exposed: ServedNode, family: Family, protocol: Protocol
+) -> None:
+    for kind in ("NodePort", "LoadBalancer", "ExternalIP"):
+        where = place(kind, DYING_HERE, family)
+        assert served_to(exposed, "outside", where, protocol)[0] == {"web-0"}, kind
+        assert served_to(exposed, "caller", where, protocol)[0] == {"far-0"}, kind
+    assert served_to(exposed, "caller", place("ClusterIP", DYING_HERE, family), protocol)[0] == {"web-0"}
