@@ -1,0 +1,170 @@
+"""Somebody else flushes the ruleset: owned tables do not notice, plain ones are repaired within a second.
+
+What the second costs in plain mode: without NAT chains the kernel stops translating connections that exist, too. A
+ClusterIP is an address of the node, so until the repair the node answers for it itself. Open connections that send in
+that time are reset (those that are silent live on), new ones are refused or, where a daemon of the host listens on the
+port at every address, answered by that daemon.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import pytest
+
+from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from nodeagent.lab.member import Loading
+from nodeagent.lab.messages import LoadReport
+from nodeagent.lab.namespaces import LabError
+from nodeagent.lab.process import AgentProcess
+
+SHOP, MEDDLED = cluster_ips(1), cluster_ips(2)
+PODS = ("web-0", "web-1")
+CLIENTS = ("caller", "outside", NODE)
+QUIET = 0.3
+"""Seconds of load without a wrong answer that show the repair is done."""
+WITHIN = 1.0
+
+
+@pytest.fixture(scope="module")
+def served(cluster: Cluster) -> Cluster:
+    """A service, a daemon of the node at the same port of every address, and a table of somebody else."""
+    for pod in PODS:
+        cluster.world[pod].serve(8080)
+    cluster.world[NODE].serve(80, addresses=("0.0.0.0", "::"), name="daemon")
+    cluster.expose("shop", *SHOP, pods=PODS)
+    return cluster
+
+
+@pytest.fixture
+def loads(served: Cluster) -> Iterator[list[Loading]]:
+    """New connections all the time, from everywhere, in both families."""
+    members = [served.world[client] for client in CLIENTS]
+    running = [member.load(address, 80, interval=0.01, timeout=0.5) for member in members for address in SHOP]
+    yield running
+    for load in running:
+        load.stop()
+
+
+@pytest.fixture
+def owned(served: Cluster) -> Iterator[AgentProcess]:
+    agent = served.start_agent(*WITH_POD_CIDRS, "--table-ownership", "owned")
+    yield agent
+    agent.stop()
+    served.call("cleanup")
+
+
+@pytest.fixture
+def plain(served: Cluster) -> Iterator[AgentProcess]:
+    agent = served.start_agent(*WITH_POD_CIDRS, "--table-ownership", "plain")
+    yield agent
+    agent.stop()
+    served.call("cleanup")
+
+
+def wrong(report: LoadReport) -> int:
+    """Connections that no endpoint answered."""
+    return report.attempts - sum(report.names.get(pod, 0) for pod in PODS)
+
+
+def last_wrong(reports: Iterable[LoadReport], since: float) -> float:
+    """When the last connection began that no endpoint answered."""
+    moments = [answer.started for report in reports for answer in report.failed]
+    return max([since, *moments, *(report.last.get("daemon", 0.0) for report in reports)])
+
+
+def test_flushing_the_ruleset_does_not_touch_owned_tables(
+    served: Cluster, owned: AgentProcess, loads: list[Loading]
+) -> None:
+    with served.world["caller"].hold(SHOP[0], 80, count=10) as held:
+        for _ in range(30):
+            served.world.nft(NODE, "add table inet another")
+            served.world.nft(NODE, "flush ruleset")
+            assert not held.ask().failures
+        owned.wait_until(lambda: all(load.report().attempts > 30 for load in loads), "some load")
+
+    assert "another" not in served.world.nft(NODE, "list ruleset")
+    assert [wrong(load.report()) for load in loads] == [0] * len(loads)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "delete table ip nodeagent",
+        "flush table ip6 nodeagent",
+        "flush chain ip nodeagent services",
+        "flush map ip nodeagent backends",
+        "add element ip nodeagent cluster-ips { 10.96.0.9 }",
+    ],
+)
+def test_nobody_else_may_change_an_owned_table(served: Cluster, owned: AgentProcess, command: str) -> None:
+    with pytest.raises(LabError, match="Operation not permitted"):
+        served.world.nft(NODE, command)
+
+    assert served.world["caller"].ask(SHOP[0], 80, count=10).names.keys() <= set(PODS)
+    assert owned.running
+
+
+@pytest.mark.parametrize(
+    ("damage", "harmless"),
+    [
+        pytest.param("flush ruleset", False, id="flush ruleset"),
+        pytest.param("delete table ip nodeagent", False, id="IPv4 table deleted"),
+        pytest.param("delete table ip6 nodeagent", False, id="IPv6 table deleted"),
+        pytest.param("flush table ip6 nodeagent", False, id="all rules deleted"),
+        pytest.param("flush chain ip nodeagent prerouting", False, id="the rules of a chain deleted"),
+        pytest.param("flush map ip nodeagent backends", False, id="all endpoints deleted"),
+        pytest.param("delete element ip nodeagent frontends { 10.96.0.1 . tcp . 80 }", False, id="a frontend deleted"),
+        pytest.param("flush set ip6 nodeagent cluster-ips", True, id="ClusterIPs deleted from the set"),
+        pytest.param("insert rule ip nodeagent services drop", False, id="a rule inserted"),
+    ],
+)
+def test_a_plain_table_is_repaired_within_a_second(
+    served: Cluster, plain: AgentProcess, loads: list[Loading], damage: str, harmless: bool
+) -> None:
+    plain.wait_until(lambda: all(load.report().attempts > 5 for load in loads), "some load")
+    intact = served.world.nft(NODE, "list ruleset")
+    with served.world["caller"].hold(SHOP[0], 80, count=5) as held:
+        printed, began = len(plain.lines), time.monotonic()
+        served.world.nft(NODE, damage)
+        plain.wait_for_line("was changed by another process", after=printed)
+        plain.wait_until(
+            lambda: time.monotonic() > QUIET + last_wrong([load.report() for load in loads], began + QUIET),
+            "right answers only",
+        )
+        reports = [load.report() for load in loads]
+        assert not held.ask().failures
+
+    assert any(map(wrong, reports)) is not harmless
+    assert last_wrong(reports, began) < began + WITHIN
+    assert rules_of(served.world.nft(NODE, "list ruleset")) == rules_of(intact)
+
+
+def rules_of(listing: str) -> list[str]:
+    """A listing without what counts packets and without the order of elements, which a table made anew changes."""
+    return sorted(word for word in listing.replace(",", " ").split() if not word.isdigit())
+
+
+def test_a_service_that_comes_while_others_meddle_is_served(served: Cluster, plain: AgentProcess) -> None:
+    """The commit fails on the missing table; the pass begins again from what the kernel has."""
+    for pod in (*PODS, *PODS):
+        served.world.nft(NODE, "flush ruleset")
+        service = served.expose("meddled", *MEDDLED, pods=[pod])
+        plain.wait_until(partial(answers, served, pod), "the service")
+        served.withdraw(service)
+
+
+def answers(cluster: Cluster, pod: str) -> bool:
+    return cluster.world["caller"].ask(MEDDLED[1], 80, timeout=0.2).names == {pod: 1}
+
+
+def test_changes_to_other_tables_cost_nothing(served: Cluster, plain: AgentProcess, loads: list[Loading]) -> None:
+    """Their generation is looked at, our table found in order; no pass, no warning."""
+    printed = len(plain.lines)
+    for _ in range(5):
+        served.world.nft(NODE, "add table inet another")
+        served.world.nft(NODE, "delete table inet another")
+    plain.wait_until(lambda: all(load.report().attempts > 50 for load in loads), "some load")
+
+    assert plain.lines[printed:] == ()
+    assert [wrong(load.report()) for load in loads] == [0] * len(loads)
