@@ -1,0 +1,202 @@
+"""Every recorded flow as a real connection through a node that runs the agent.
+
+Who sends is who was recorded to send: pods, hosts outside, the node itself, each with that very address. Scenarios in
+which addresses have the same places share a world; the agent runs once per scenario and finds the table of the one
+before.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from nodeagent.lab.messages import Answer, Failure
+from nodeagent.lab.world import World
+from nodeagent.model.addresses import Protocol
+
+pytestmark = pytest.mark.kernel
+
+CANNOT_HOLD: dict[str, str] = {}
+"""Scenarios that cannot hold with real packets: name → why."""
+
+NODE, ELSEWHERE = "test-node", "elsewhere"
+AGENT = (sys.executable, "-m", "nodeagent", "run", "--once", "--node-name", NODE, "--conntrack-max-per-core", "0")
+VIA_NODE = 100
+DROPPED_AFTER = 0.25
+REFUSED_WITHIN = 0.2
+CHANCE_TO_MISS = 1e-7
+
+
+class Stage:
+    """The world of one plan, the servers in it, and the agent on its node."""
+
+    def __init__(self, plan: Any, world: World, manifests: Path) -> None:
+        self.plan = plan
+        self._world = world
+        self._manifests = manifests
+        self._served: set[tuple[Protocol, str, int]] = set()
+        self._lead_through_node()
+
+    def _lead_through_node(self) -> None:
+        """Whoever wants an address elsewhere passes the node, as if the node announced it; the node gets out."""
+        for address in self.plan.addresses(ELSEWHERE):
+            node = next(mine for mine in self.plan.addresses(NODE) if (":" in mine) == (":" in address))
+            for command in (
+                f"route add {address} via {node} dev {NODE} onlink table {VIA_NODE}",
+                f"rule add pref 1 to {address} iif {NODE} lookup main",
+                f"rule add pref 2 to {address} lookup {VIA_NODE}",
+            ):
+                self._world.run("underlay", ["ip", "-6" if ":" in address else "-4", *command.split()])
+
+    def perform(self, scenario: Any) -> None:
+        """Let everybody serve, write the manifests, run the agent to its end."""
+        for flow in scenario.flows:
+            for address, port in flow.endpoints:
+                self._serve(flow.protocol, address, port)
+            self._serve_on_node(flow)
+            if flow.expect == "NONE" and self.plan.roles[flow.destination] != NODE:
+                self._serve(flow.protocol, flow.destination, flow.port)
+        for old in self._manifests.iterdir():
+            old.unlink()
+        for number, document in enumerate(documents(scenario)):
+            (self._manifests / f"{number}.yaml").write_text(yaml.safe_dump(document))
+        options = [
+            *("--manifests", str(self._manifests)),
+            *("--cluster-cidr", ",".join(scenario.cluster_cidrs)),
+            *("--nodeport-addresses", ",".join(scenario.node_port_addresses)),
+            *("--masquerade-all", str(scenario.masquerade_all).lower()),
+        ]
+        self._world.run(NODE, [*AGENT, *options])
+
+    def _serve(self, protocol: Protocol, address: str, port: int) -> None:
+        """Once per world."""
+        if (protocol, address, port) not in self._served:
+            self._served.add((protocol, address, port))
+            self._world[self.plan.roles[address]].serve(port, protocol, addresses=(address,))
+
+    def _serve_on_node(self, flow: Any) -> None:
+        """A daemon of the host that listens on all its addresses: nothing of a service may ever end there."""
+        anywhere = "::" if ":" in flow.destination else "0.0.0.0"
+        if (flow.protocol, anywhere, flow.port) not in self._served:
+            self._served.add((flow.protocol, anywhere, flow.port))
+            self._world[NODE].serve(flow.port, flow.protocol, addresses=(anywhere,))
+
+    def ask(self, flow: Any, *, count: int, timeout: float) -> list[Answer]:
+        client = self._world[self.plan.roles[flow.source]]
+        asked = client.ask(
+            flow.destination, flow.port, flow.protocol, count=count, timeout=timeout, source_address=flow.source
+        )
+        return list(asked)
+
+    @property
+    def node_addresses(self) -> set[str]:
+        return {*self.plan.addresses(NODE), *self.plan.gateways}
+
+
+def documents(scenario: Any) -> Iterator[dict[str, Any]]:
+    """The scenario's objects, its Node and its service CIDRs as manifests."""
+    for item in scenario.raw["services"]:
+        yield {"apiVersion": "v1", "kind": "Service", **item}
+    for item in scenario.raw["endpointSlices"]:
+        yield {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", **item}
+    addresses = [{"type": "InternalIP", "address": scenario.node_address}]
+    metadata = {"name": NODE, "labels": scenario.labels}
+    yield {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"addresses": addresses}}
+    spec = {"cidrs": list(scenario.service_cidr_texts)}
+    yield {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "all"}, "spec": spec}
+
+
+def connections_for(choices: int) -> int:
+    """So many that missing one of the choices is less likely than CHANCE_TO_MISS."""
+    return 2 if choices == 1 else math.ceil(math.log(CHANCE_TO_MISS / choices) / math.log(1 - 1 / choices))
+
+
+@pytest.fixture(scope="session")
+def stage_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Any], Stage]]:
+    """The stage of a plan; the one before is taken down when another is wanted."""
+    standing: list[tuple[Stage, World]] = []
+
+    def build(plan: Any) -> Stage:
+        if not standing or standing[0][0].plan is not plan:
+            take_down()
+            world = World(plan.topology()).__enter__()
+            standing.append((Stage(plan, world, tmp_path_factory.mktemp("manifests")), world))
+        return standing[0][0]
+
+    def take_down() -> None:
+        while standing:
+            standing.pop()[1].close()
+
+    yield build
+    take_down()
+
+
+def test_every_connection_ends_as_recorded(
+    placed: Any, stage_of: Callable[[Any], Stage], request: pytest.FixtureRequest
+) -> None:
+    plan, scenario = placed
+    if reason := CANNOT_HOLD.get(scenario.name):
+        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+    stage = stage_of(plan)
+    stage.perform(scenario)
+    for flow in scenario.flows:
+        match flow.expect:
+            case "ENDPOINTS":
+                reaches_its_endpoints(stage, flow)
+            case "REJECT":
+                is_refused_at_once(stage, flow)
+            case "DROP":
+                is_dropped(stage, flow)
+            case "NONE":
+                reaches_whom_it_was_sent_to(stage, flow)
+
+
+def reaches_its_endpoints(stage: Stage, flow: Any) -> None:
+    answers = stage.ask(flow, count=connections_for(len(flow.endpoints)), timeout=2.0)
+    assert [answer.detail for answer in answers if answer.failure] == [], flow
+    assert {(answer.local, answer.local_port) for answer in answers} == flow.endpoints, flow
+    for answer in answers:
+        masqueraded = flow.masquerades(answer.local)
+        seen = stage.node_addresses if masqueraded else {flow.source}
+        assert answer.peer in seen, (flow, answer)
+        assert not masqueraded or answer.peer != flow.source or flow.source in stage.node_addresses, (flow, answer)
+
+
+def is_refused_at_once(stage: Stage, flow: Any) -> None:
+    (answer,) = stage.ask(flow, count=1, timeout=2.0)
+    assert answer.failure is Failure.REFUSED, (flow, answer)
+    assert answer.seconds < REFUSED_WITHIN, (flow, answer)
+
+
+def is_dropped(stage: Stage, flow: Any) -> None:
+    (answer,) = stage.ask(flow, count=1, timeout=DROPPED_AFTER)
+    assert answer.failure is Failure.TIMEOUT, (flow, answer)
+
+
+def reaches_whom_it_was_sent_to(stage: Stage, flow: Any) -> None:
+    (answer,) = stage.ask(flow, count=1, timeout=2.0)
+    found = (answer.name, answer.local, answer.local_port, answer.peer)
+    assert found == (stage.plan.roles[flow.destination], flow.destination, flow.port, flow.source), (flow, answer)
+
+
+def test_no_scenario_is_left_out(worlds: list[Any], all_scenarios: list[Any]) -> None:
+    names = [scenario.name for scenario in all_scenarios]
+    assert len(names) == len(set(names)) == 64
+    assert sorted(scenario.name for plan in worlds for scenario in plan.scenarios) == sorted(names)
+    assert set(CANNOT_HOLD) <= set(names)
+    assert {flow.expect for scenario in all_scenarios for flow in scenario.flows} == {
+        "ENDPOINTS",
+        "REJECT",
+        "DROP",
+        "NONE",
+    }
+
+
+def test_scenarios_share_a_handful_of_worlds(worlds: list[Any]) -> None:
+    assert len(worlds) <= 8
+    for plan in worlds:
+        plan.topology().check()
