@@ -1,0 +1,100 @@
+"""The whole agent, killed: its table stays in force, and the next agent goes on where it was."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.image import frontend_key
+from nodeagent.model.addresses import Protocol
+
+pytestmark = pytest.mark.kernel
+
+KEY = frontend_key("10.96.0.10", Protocol.TCP, 80)
+MANIFEST = """
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec: {clusterIP: 10.96.0.10, ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: default, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+endpoints: [{addresses: [10.244.1.1]}, {addresses: [10.244.1.2]}]
+ports: [{port: 8080}]
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    (tmp_path / "web.yaml").write_text(MANIFEST)
+    run = [sys.executable, "-m", "nodeagent", "run", "--manifests", str(tmp_path), "--node-name", "here"]
+    return [*run, "--manage-sysctls", "false", "--table-ownership"]
+
+
+@pytest.fixture
+def running(kernel: Any, command: list[str], request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    """An agent with the ownership of the test's parameter, that has programmed the service."""
+    agent = kernel.run(
+        lambda: subprocess.Popen([*command, request.param], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    )
+    deadline = time.monotonic() + 20
+    while b"web" not in kernel.command("nft", "list", "ruleset").stdout.encode():
+        assert agent.poll() is None, "the agent ended"
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    yield agent
+    if agent.poll() is None:
+        agent.kill()
+    agent.wait()
+
+
+@pytest.mark.parametrize("running", ["owned", "plain"], indirect=True)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
+def test_its_table_stays_in_force_and_the_next_one_adopts_it(
+    kernel: Any, command: list[str], running: subprocess.Popen[bytes], number: signal.Signals, request: Any
+) -> None:
+    before = kernel.contents()
+    os.kill(running.pid, number)
+    running.wait(10)
+    assert kernel.contents().image == before.image
+
+    ownership = request.node.callspec.params["running"]
+    again = kernel.command(*command, ownership, "--once")
+
+    assert again.returncode == 0, again.stderr
+    assert "IPv4:0" in again.stderr or "elements=0" in again.stderr
+    assert kernel.contents().header.handle == before.header.handle
+    assert kernel.contents().image == before.image
+    assert KEY in before.image[schema.FRONTENDS]
+
+
+@pytest.mark.parametrize("running", ["owned"], indirect=True)
+def test_a_second_agent_ends_with_an_explanation(
+    kernel: Any, command: list[str], running: subprocess.Popen[bytes]
+) -> None:
+    second = kernel.command(*command, "owned", "--once")
+    assert second.returncode == 3
+    assert "stop the nodeagent that runs here first" in second.stderr
+    assert running.poll() is None
+
+
+@pytest.mark.parametrize("running", ["plain"], indirect=True)
+def test_a_foreign_flush_is_repaired_within_a_second(kernel: Any, running: subprocess.Popen[bytes]) -> None:
+    before = kernel.image()
+    kernel.nft("flush ruleset")
+    flushed = time.monotonic()
+    while kernel.command("nft", "list", "table", "ip", "nodeagent").returncode:
+        assert time.monotonic() < flushed + 5
+        time.sleep(0.01)
+
+    assert time.monotonic() - flushed < 1.5
+    assert kernel.image() == before
