@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from nodeagent.dataplane import rtnetlink
 from nodeagent.dataplane.framing import messages
-from nodeagent.dataplane.netlink import NetlinkSocket, read_consistently
+from nodeagent.dataplane.netlink import DumpInterruptedError, NetlinkSocket, read_consistently
 from nodeagent.dataplane.worker_thread import in_thread
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,11 @@ class NodeAddresses:
         return await in_thread(self._read)
 
     async def run(self) -> None:
-        """Reports the addresses at once and then each change, until cancelled. Raises OSError as `read` does."""
+        """Reports the addresses at once and then each change, until cancelled. Raises OSError as `read` does.
+
+        While so many addresses come and go that none can be read (our own ClusterIPs, thousands at the start, count
+        here), what was told last stays, and reading is tried again after a pause.
+        """
         changed = asyncio.Event()
         loop = asyncio.get_running_loop()
         with socket.socket(
@@ -71,10 +75,14 @@ class NodeAddresses:
                 known: frozenset[LocalAddress] | None = None
                 while True:
                     changed.clear()
-                    addresses = await self.read()
-                    if addresses != known:
-                        known = addresses
-                        self._listener.node_addresses_changed(addresses)
+                    try:
+                        addresses = await self.read()
+                    except DumpInterruptedError:
+                        changed.set()
+                    else:
+                        if addresses != known:
+                            known = addresses
+                            self._listener.node_addresses_changed(addresses)
                     await self._quiet_after(changed)
             finally:
                 loop.remove_reader(notifications)

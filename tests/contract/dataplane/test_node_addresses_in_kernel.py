@@ -117,3 +117,18 @@ def test_lost_notifications_lead_to_reading_everything_again(
         follow(namespace, story)
 
     assert "notifications were lost" in caplog.text
+
+
+def test_addresses_that_come_and_go_without_a_pause_stop_nobody(namespace: Namespace) -> None:
+    """The kernel gives no consistent list meanwhile; it is long because of the ClusterIPs on our own interface."""
+    cluster_ips = "".join(f"addr add 10.96.{n >> 8}.{n & 255}/32 dev nodeagent0\n" for n in range(1, 4001))
+    restless = "addr add 192.0.2.1/24 dev eth0\naddr del 192.0.2.1/24 dev eth0\n" * 20000
+
+    async def story(notebook: Notebook) -> None:
+        await shell("ip link add nodeagent0 type bridge; ip link add eth0 type bridge")
+        await asyncio.to_thread(add_while_the_loop_waits, cluster_ips)
+        await asyncio.to_thread(add_while_the_loop_waits, restless)
+        await shell("ip addr add 192.0.2.2/24 dev eth0")
+        await until(lambda: LocalAddress("eth0", "192.0.2.2", 24) in notebook.told[-1])
+
+    assert follow(namespace, story)[-1] == LOOPBACK | {LocalAddress("eth0", "192.0.2.2", 24)}
