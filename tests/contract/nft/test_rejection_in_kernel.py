@@ -77,7 +77,7 @@ def test_several_bad_ones_are_found_in_one_pass(kernel: Any, service: MakeServic
 def test_what_belongs_to_no_service_fails_the_pass_and_is_named(kernel: Any, service: MakeService) -> None:
     agent = kernel.start()
     with pytest.raises(CommitRejected, match="elements of service-cidrs: File exists"):
-        agent.sync(service("web", "10.96.0.10", "10.244.1.1"), node=NodeState(("10.96.0.0/16", "10.96.128.0/17")))
+        agent.sync(service("web", "10.96.0.10", "10.244.1.1"), node=NodeState(("10.96.0.0/16", "10.96.64.0/18")))
 
     assert agent.sync(node=NodeState(("10.96.0.0/16",))).new_table
     assert is_served(kernel, "10.96.0.10")
@@ -111,7 +111,7 @@ def test_a_refused_transaction_changes_nothing(kernel: Any, service: MakeService
     agent.sync(service("web", "10.96.0.10", "10.244.1.1"))
     before, generation = kernel.image(), kernel.generation()
     with pytest.raises(CommitRejected):
-        agent.sync(node=NodeState(("10.96.0.0/16", "10.96.128.0/17")))
+        agent.sync(node=NodeState(("10.96.0.0/16", "10.96.64.0/18")))
 
     assert kernel.image() == before
     assert kernel.generation() == generation
