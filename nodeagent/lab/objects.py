@@ -1,5 +1,6 @@
 """Services, EndpointSlices and Nodes with sane defaults, and a directory that holds them as manifests."""
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -124,10 +125,20 @@ def make_slices(
 
 def manifest(obj: ApiObject) -> str:
     """The object as YAML, without what is not set."""
+    return yaml.safe_dump(document(obj), sort_keys=False)
+
+
+def manifest_list(objects: Iterable[ApiObject]) -> str:
+    """Many objects as one JSON list, which is written and read a hundred times faster than YAML."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [document(obj) for obj in objects]})
+
+
+def document(obj: ApiObject) -> dict[str, object]:
+    """The object as members of a JSON object, without what is not set."""
     kind = type(obj).__name__
     fields = without_nulls(msgspec.to_builtins(obj))
     assert isinstance(fields, dict)
-    return yaml.safe_dump({"apiVersion": API_VERSIONS[kind], "kind": kind, **fields}, sort_keys=False)
+    return {"apiVersion": API_VERSIONS[kind], "kind": kind, **fields}
 
 
 def without_nulls(value: object) -> object:

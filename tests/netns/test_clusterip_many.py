@@ -1,0 +1,78 @@
+"""More ClusterIPs than the service interface carries as addresses: the rest are local routes, and nobody can tell."""
+
+import pytest
+
+from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from nodeagent.lab.messages import Failure
+from nodeagent.lab.objects import make_service, make_slices, manifest_list
+from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.topology import SERVICE_CIDRS
+from nodeagent.model.addresses import Family
+
+FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+SERVICES = 4500
+ADDRESSES = 4096
+"""ClusterIPs per family that become addresses."""
+LATER = SERVICES + 1
+
+
+@pytest.fixture(scope="module")
+def agent(cluster: Cluster) -> AgentProcess:
+    """Services with two ClusterIPs each, all of the same pod, in one file."""
+    cluster.world["web-0"].serve(8080)
+    cluster.world[NODE].serve(9999, addresses=("0.0.0.0", "::"), name="daemon")
+    places = [(cluster.world["web-0"].addresses, NODE)]
+    services = [make_service(f"service-{number}", *cluster_ips(number)) for number in range(1, SERVICES + 1)]
+    slices = [part for service in services for part in make_slices(service, places, target_port=8080)]
+    (cluster.manifests.path / "services.json").write_text(manifest_list([*slices, *services]))
+    return cluster.start_agent(*WITH_POD_CIDRS, "--service-cidr", ",".join(SERVICE_CIDRS))
+
+
+def addresses(cluster: Cluster, family: Family) -> set[str]:
+    """What the service interface carries as addresses."""
+    option = "-4" if family is Family.IPV4 else "-6"
+    lines = cluster.world.run(NODE, ["ip", "-o", option, "addr", "show", "dev", "nodeagent0"]).stdout.splitlines()
+    return {line.split()[3].partition("/")[0] for line in lines}
+
+
+@FAMILIES
+@pytest.mark.parametrize("client", [NODE, "caller", "outside"])
+def test_every_cluster_ip_is_reached(cluster: Cluster, agent: AgentProcess, client: str, family: Family) -> None:
+    carried = addresses(cluster, family)
+    assert len(carried) == ADDRESSES
+    member = cluster.world[client]
+    numbers = range(1, SERVICES + 1, 9)
+    asked = [of_family(family, cluster_ips(number)) for number in (*numbers, SERVICES)]
+    assert not carried.issuperset(asked)
+
+    for address in asked:
+        assert member.ask(address, 80, timeout=1).names == {"web-0": 1}, address
+
+
+@FAMILIES
+@pytest.mark.parametrize(
+    "number", [pytest.param(1, id="an address"), pytest.param(SERVICES, id="a local route"), pytest.param(77, id="any")]
+)
+def test_the_node_sees_no_difference(cluster: Cluster, agent: AgentProcess, number: int, family: Family) -> None:
+    node, address = cluster.world[NODE], of_family(family, cluster_ips(number))
+    gateway = of_family(family, cluster.world.topology.nodes[0].pod_gateways)
+
+    assert (address in addresses(cluster, family)) is (number <= ADDRESSES)
+    assert not node.ping(address).failures
+    assert node.ask(address, 9999).only.failure is Failure.REFUSED
+    assert node.ask(address, 80, count=3).peers == {gateway}
+
+
+@FAMILIES
+def test_one_more_comes_and_goes(cluster: Cluster, agent: AgentProcess, family: Family) -> None:
+    address, node = of_family(family, cluster_ips(LATER)), cluster.world[NODE]
+    assert node.ask(address, 80, timeout=0.2).only.failure is Failure.TIMEOUT
+
+    service = cluster.expose("later", *cluster_ips(LATER), pods=["web-0"])
+    agent.wait_until(lambda: node.ask(address, 80, timeout=0.2).names == {"web-0": 1}, "the service")
+    agent.wait_until(lambda: not node.ping(address, timeout=0.2).failures, "its address")
+    assert address not in addresses(cluster, family)
+
+    cluster.withdraw(service)
+    agent.wait_until(lambda: node.ask(address, 80, timeout=0.2).only.failure is Failure.TIMEOUT, "the service gone")
+    assert node.ping(address, timeout=0.2).failures.total() == 1
