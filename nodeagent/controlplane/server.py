@@ -18,6 +18,7 @@ from nodeagent.controlplane.access import Tokens
 from nodeagent.controlplane.allocation import Allocator
 from nodeagent.controlplane.bootstrap import AddressObjects, bootstrap, stored_ranges
 from nodeagent.controlplane.controllers.endpoints import ServiceEndpoints
+from nodeagent.controlplane.controllers.events import EventExpiry
 from nodeagent.controlplane.controllers.kubernetes_service import SERVERS, Advertised, KubernetesService
 from nodeagent.controlplane.controllers.load_balancers import LoadBalancerAddresses
 from nodeagent.controlplane.controllers.loop import Controller, own_path
@@ -38,7 +39,7 @@ from nodeagent.controlplane.ranges import (
 )
 from nodeagent.controlplane.registry import Registry
 from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.storage.records import StorageFailed
+from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store, Window
 from nodeagent.controlplane.validation.formats import parse_cidr
 
@@ -337,6 +338,7 @@ class ApiServer:
             ),
             Controller("namespaces", store, {"namespaces": namespaces.concerns}, namespaces.reconcile),
             Controller("pods", store, {"pods": pods.concerns}, pods.reconcile),
+            Controller("events", store, {"events": own_path}, EventExpiry(store, self._clock.time).reconcile),
             Controller("nodes", store, {"nodes": own_path, "leases": nodes.concerns_lease}, nodes.reconcile),
         ]
         if self._checked.balancers:
@@ -360,7 +362,7 @@ async def _every(seconds: float, action: Callable[[], Coroutine[None, None, None
         await asyncio.sleep(seconds)
         try:
             await action()
-        except StorageFailed as error:
+        except (StorageFailed, StorageFull) as error:
             _log.warning("store maintenance failed error=%s", error)
 
 

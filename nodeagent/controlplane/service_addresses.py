@@ -167,8 +167,6 @@ def _choose_families(allocator: Allocator, spec: Document) -> None:
     families = _complete(families, addresses, configured)
     _check_families(families, configured, policy, headless_by_hand=headless_by_hand)
     if policy == "SingleStack":
-        if len(families) == 2 and len(addresses) < 2 and len(spec.get("ipFamilies") or []) < 2:
-            families = families[:1]
         spec["clusterIPs"] = (spec.get("clusterIPs") or [])[:1]
         families = families[:1]
     elif len(families) == 1 and (len(configured) == 2 or headless_by_hand):

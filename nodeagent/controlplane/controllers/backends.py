@@ -54,11 +54,12 @@ class PodIP(Struct, gc=False):
     ip: str = ""
 
 
-class PodCondition(Struct, gc=False):
+class PodCondition(Struct, gc=False, rename="camel"):
     """A condition of a pod."""
 
     type: str = ""
     status: str = ""
+    last_transition_time: str | None = None
 
 
 class PodStatus(Struct, gc=False, rename="camel"):
@@ -81,6 +82,11 @@ class Pod(Struct, gc=False):
     def is_ready(self) -> bool:
         """Its Ready condition is true."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def ready_since(self) -> str:
+        """When its readiness last changed, RFC 3339; empty when nobody said."""
+        return next((c.last_transition_time or "" for c in self.status.conditions if c.type == "Ready"), "")
 
     @property
     def is_terminating(self) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 
 from nodeagent.controlplane.controllers import backends
 from nodeagent.controlplane.controllers.slice_plan import Group, SlicePlan, plan_slices
+from nodeagent.controlplane.controllers.trigger_times import TriggerTimes
 from nodeagent.controlplane.controllers.workloads import Workloads
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.registry import Registry, WriteOptions
@@ -65,19 +66,28 @@ class SliceWriter:
         self._controller = controller
 
     async def write(
-        self, owner: Document, kind: str, existing: list[Document], plan: SlicePlan, labels: Mapping[str, str]
+        self,
+        owner: Document,
+        kind: str,
+        existing: list[Document],
+        plan: SlicePlan,
+        labels: Mapping[str, str],
+        trigger: str = "",
     ) -> None:
-        """`owner` (of `kind`) owns the slices; `labels` are carried over to them. Raises ApiError."""
+        """`owner` (of `kind`) owns the slices; `labels` are carried over to them; `trigger` is when the change happened.
+
+        Raises ApiError.
+        """
         namespace, name = owner["metadata"]["namespace"], owner["metadata"]["name"]
         wanted = {**labels, MANAGED_BY: self._controller, SERVICE_NAME: name}
         options = WriteOptions(manager=_MANAGER)
         by_name = {found["metadata"]["name"]: found for found in existing}
         for slice_name, contents in plan.update.items():
-            await self._update(namespace, {**by_name[slice_name], **contents}, wanted, options)
+            await self._update(namespace, {**by_name[slice_name], **contents}, wanted, trigger, options)
         for contents in plan.create:
             meta: Document = {"generateName": f"{name}-", "namespace": namespace, "labels": wanted}
-            if kind == "Service" and owner["metadata"].get("creationTimestamp"):
-                meta["annotations"] = {TRIGGER_TIME: owner["metadata"]["creationTimestamp"]}
+            if trigger:
+                meta["annotations"] = {TRIGGER_TIME: trigger}
             reference = {"apiVersion": "v1", "kind": kind, "name": name, "uid": owner["metadata"]["uid"]}
             meta["ownerReferences"] = [{**reference, "controller": True, "blockOwnerDeletion": True}]
             await self._registry.create(self._slices, namespace, {"metadata": meta, **contents}, options)
@@ -86,12 +96,13 @@ class SliceWriter:
         for slice_name, found in by_name.items():
             relabelled = found["metadata"].get("labels") != wanted
             if relabelled and slice_name not in plan.update and slice_name not in plan.delete:
-                await self._update(namespace, found, wanted, options)
+                await self._update(namespace, found, wanted, trigger, options)
 
-    async def _update(self, namespace: str, found: Document, labels: Mapping[str, str], options: WriteOptions) -> None:
+    async def _update(
+        self, namespace: str, found: Document, labels: Mapping[str, str], trigger: str, options: WriteOptions
+    ) -> None:
         found["metadata"]["labels"] = dict(labels)
-        annotations = found["metadata"].get("annotations") or {}
-        annotations.pop(TRIGGER_TIME, None)
+        found["metadata"]["annotations"] = _triggered(found["metadata"], trigger)
         await self._registry.update(self._slices, namespace, found["metadata"]["name"], found, options)
 
     async def delete(self, namespace: str, name: str) -> None:
@@ -111,6 +122,7 @@ class ServiceEndpoints:
         self._registry = registry
         self._endpoints = catalog.named("endpoints")
         self._writer = SliceWriter(registry, catalog, SLICE_CONTROLLER)
+        self._triggers = TriggerTimes()
         self.workloads = Workloads(store)
         self.slices = SliceIndex(store, SLICE_CONTROLLER)
 
@@ -132,6 +144,7 @@ class ServiceEndpoints:
         namespace = path.partition("/")[0]
         record = self._store.get("services", path)
         if record is None:
+            self._triggers.forget(path)
             for found in self.slices.of(path):
                 await self._writer.delete(namespace, found["metadata"]["name"])
             await self._remove_endpoints(path)
@@ -146,8 +159,9 @@ class ServiceEndpoints:
         families = list(backends.families_of(service))
         plan = plan_slices(existing, self._groups(service, pods, families), families)
         labels = _carried_labels(service)
-        await self._writer.write(service, "Service", existing, plan, labels)
-        await self._write_endpoints(service, backends.legacy_subsets(service, pods))
+        trigger = self._triggers.of(path, service, pods)
+        await self._writer.write(service, "Service", existing, plan, labels, trigger)
+        await self._write_endpoints(service, backends.legacy_subsets(service, pods), trigger)
         return None
 
     def _is_ending(self, namespace: str) -> bool:
@@ -165,7 +179,7 @@ class ServiceEndpoints:
                     groups.setdefault((family, ports), []).append(endpoint)
         return groups
 
-    async def _write_endpoints(self, service: Document, subsets: list[Document]) -> None:
+    async def _write_endpoints(self, service: Document, subsets: list[Document], trigger: str) -> None:
         meta = service["metadata"]
         namespace, name = meta["namespace"], meta["name"]
         labels = {**(meta.get("labels") or {}), _ENDPOINTS_MANAGED_BY: _ENDPOINTS_CONTROLLER}
@@ -176,16 +190,14 @@ class ServiceEndpoints:
         contents: Document = {"subsets": subsets} if subsets else {}
         if record is None:
             created: Document = {"name": name, "labels": labels}
-            if not subsets and meta.get("creationTimestamp"):
-                created["annotations"] = {TRIGGER_TIME: meta["creationTimestamp"]}
+            if trigger:
+                created["annotations"] = {TRIGGER_TIME: trigger}
             await self._registry.create(self._endpoints, namespace, {"metadata": created, **contents}, options)
             return
         live = record.document()
         if live.get("subsets", []) == subsets and live["metadata"].get("labels") == labels:
             return
-        annotations = live["metadata"].get("annotations") or {}
-        annotations.pop(TRIGGER_TIME, None)
-        updated = {**live["metadata"], "labels": labels, "annotations": annotations}
+        updated = {**live["metadata"], "labels": labels, "annotations": _triggered(live["metadata"], trigger)}
         await self._registry.update(self._endpoints, namespace, name, {"metadata": updated, **contents}, options)
 
     async def _remove_endpoints(self, path: str) -> None:
@@ -198,6 +210,12 @@ class ServiceEndpoints:
         except ApiError as error:
             if error.code != 404:
                 raise
+
+
+def _triggered(meta: Document, trigger: str) -> Document:
+    """An object's annotations for a write made for a change at `trigger`; an older time would be a lie."""
+    kept = {key: value for key, value in (meta.get("annotations") or {}).items() if key != TRIGGER_TIME}
+    return {**kept, TRIGGER_TIME: trigger} if trigger else kept
 
 
 def _carried_labels(service: Document) -> dict[str, str]:

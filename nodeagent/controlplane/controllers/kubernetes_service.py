@@ -5,6 +5,7 @@ that it lives (as kube-apiserver does with its master leases); the Endpoints hol
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -14,9 +15,10 @@ from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.registry import Registry, WriteOptions
 from nodeagent.controlplane.resources import Catalog, Resource
 from nodeagent.controlplane.status import ApiError
-from nodeagent.controlplane.storage.records import Change, Event, draft
+from nodeagent.controlplane.storage.records import Change, Event, StorageFailed, StorageFull, draft
 from nodeagent.controlplane.storage.store import Store
 
+_log = logging.getLogger(__name__)
 SERVERS: Final = "apiservers"
 NAME: Final = "kubernetes"
 NAMESPACE: Final = "default"
@@ -75,7 +77,10 @@ class KubernetesService:
         path = f"{self._advertised.address}:{self._advertised.port}"
         try:
             while True:
-                await self._say(path)
+                try:
+                    await self._say(path)
+                except (StorageFull, StorageFailed) as error:
+                    _log.warning("heartbeat not written error=%s", error)
                 await asyncio.sleep(_RENEW_S)
         finally:
             if self._store.get(SERVERS, path) is not None:

@@ -16,6 +16,7 @@ _log = logging.getLogger(__name__)
 _FIRST_RETRY_S: Final = 0.05
 _LAST_RETRY_S: Final = 30.0
 _BATCH: Final = 200
+_QUIET_FAILURES: Final = 3
 
 Keys: TypeAlias = Callable[[Event], Iterable[str]]
 """The keys an event concerns."""
@@ -80,8 +81,7 @@ class Controller:
                     position = self._begin(name, keys)
                 events = collection.events_after(position, _BATCH)
                 for event in events:
-                    for key in keys(event):
-                        self.mark(key)
+                    self._note(keys, event)
                 if events:
                     position = events[-1].revision
                     await asyncio.sleep(0)
@@ -93,9 +93,15 @@ class Controller:
     def _begin(self, name: str, keys: Keys) -> int:
         """Takes the present objects as if they had just been added."""
         for record in list(self._store.collection(name).records.values()):
-            for key in keys(Event(EventKind.ADDED, record, None, 0)):
-                self.mark(key)
+            self._note(keys, Event(EventKind.ADDED, record, None, 0))
         return self._store.revision
+
+    def _note(self, keys: Keys, event: Event) -> None:
+        try:
+            for key in keys(event):
+                self.mark(key)
+        except Exception:  # noqa: BLE001 - one odd object must not end the loop, nor the server
+            _log.exception("event not understood controller=%s object=%s", self.name, event.record.path)
 
     async def _work(self) -> None:
         while True:
@@ -116,16 +122,21 @@ class Controller:
         try:
             again = await self._reconcile(key)
         except (ApiError, Precondition, StorageFull, StorageFailed) as error:
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-            if failures > 3:
-                _log.warning(
-                    "reconcile failed controller=%s key=%s failures=%d error=%s", self.name, key, failures, error
-                )
-            self._later(key, min(_FIRST_RETRY_S * 2**failures, _LAST_RETRY_S))
+            self._failed(key, error)
+            return
+        except Exception as error:  # noqa: BLE001 - one odd object must not end the loop, nor the server
+            _log.exception("reconcile broke controller=%s key=%s", self.name, key)
+            self._failed(key, error)
             return
         self._failures.pop(key, None)
         if again is not None:
             self._later(key, again)
+
+    def _failed(self, key: str, error: Exception) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if failures > _QUIET_FAILURES:
+            _log.warning("reconcile failed controller=%s key=%s failures=%d error=%s", self.name, key, failures, error)
+        self._later(key, min(_FIRST_RETRY_S * 2 ** min(failures, 16), _LAST_RETRY_S))
 
     def _later(self, key: str, seconds: float) -> None:
         previous = self._timers.pop(key, None)

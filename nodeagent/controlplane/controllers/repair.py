@@ -12,7 +12,7 @@ from typing import Final
 from nodeagent.controlplane.allocation import ADDRESSES, NODE_PORTS
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.service_addresses import addresses_of, node_ports_of
-from nodeagent.controlplane.storage.records import Change, Precondition, draft
+from nodeagent.controlplane.storage.records import Change, Precondition, StorageFailed, StorageFull, draft
 from nodeagent.controlplane.storage.store import Store
 
 _log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Repair:
         for change in changes:
             try:
                 await self._store.commit([change])
-            except Precondition:
+            except (Precondition, StorageFull, StorageFailed):
                 continue
             done += 1
         if done:

@@ -83,7 +83,8 @@ class Objects:
 
     async def handle(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         """Raises ApiError."""
-        if target.part and target.part not in parts_of(resource):
+        misplaced = bool(target.namespace) and not resource.namespaced
+        if misplaced or (target.part and target.part not in parts_of(resource)):
             raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
         if resource.namespaced and not target.namespace and verb not in ("list", "watch"):
             raise method_not_allowed()

@@ -18,7 +18,7 @@ from nodeagent.controlplane.http.replies import Reply, document_reply, error_rep
 from nodeagent.controlplane.http.requests import accepts_json, parse_accept, parse_target, verb_of
 from nodeagent.controlplane.http.watches import Watch
 from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.schema.openapi import OpenApi
+from nodeagent.controlplane.schema.openapi import V2_DOCUMENT, V2_MEDIA_TYPE, OpenApi
 from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed
 
 _log = logging.getLogger(__name__)
@@ -134,6 +134,8 @@ class ApiHandler:
                 return document_reply(dict(_VERSION))
             case ("livez" | "readyz" | "healthz" as check, *_):
                 return self._check(check, verbose="verbose" in request.query)
+            case ("openapi", "v2"):
+                return Reply(body=V2_DOCUMENT, content_type=V2_MEDIA_TYPE)
             case ("openapi", *rest):
                 found = self._openapi.document("/".join(rest))
                 return Reply(body=found) if found is not None else text_reply("404 page not found\n", 404)

@@ -36,6 +36,13 @@ _PATCHES: Final = (
     "application/strategic-merge-patch+json",
 )
 
+V2_MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+V2_DOCUMENT: Final = b"\x0a\x032.0\x12\x13\x0a\x0aKubernetes\x12\x05v1.36"
+"""An OpenAPI v2 document that defines nothing: gnostic's openapi_v2.Document with swagger (field 1) and info (2: title 1,
+version 2), in the one encoding that kubectl asks for. Until 1.26 kubectl does not apply without such a document; what it
+finds no definition for it does not check, and this server checks every field anyway.
+"""
+
 
 class Described(Protocol):
     """What a resource must say to be published."""

@@ -80,3 +80,30 @@ def test_endpoints_prefer_their_zone_when_the_service_says_so(start: Any) -> Non
     slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name=near"
     found = api.until(slices, lambda found: found["items"] and found["items"][0]["endpoints"])
     assert found["items"][0]["endpoints"][0]["hints"] == {"forZones": [{"name": "z1"}], "forNodes": [{"name": "n1"}]}
+
+
+def test_a_full_store_refuses_writes_clearly_and_keeps_answering(start: Any) -> None:
+    api = start(limit_bytes=1024 * 1024)
+    path = "/api/v1/namespaces/default/configmaps"
+    for number in range(400):
+        answer = api.call("POST", path, {"metadata": {"name": f"c{number}"}, "data": {"a": "x" * 20_000}})
+        if answer.status != 201:
+            break
+    assert (answer.status, answer.json["reason"]) == (507, "InsufficientStorage")
+    assert len(api.get(path)["items"]) == number
+    assert api.call("GET", "/readyz").status == 200
+
+
+def test_a_service_becomes_dual_stack_and_single_again(start: Any) -> None:
+    api = start(service_ranges="10.96.0.0/16,fd00:10:96::/112")
+    merge = {"Content-Type": "application/merge-patch+json"}
+    first = api.call("POST", SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}}).json
+    both = api.call("PATCH", f"{SERVICES}/web", {"spec": {"ipFamilyPolicy": "PreferDualStack"}}, merge).json
+    assert both["spec"]["clusterIPs"][0] == first["spec"]["clusterIP"]
+    assert both["spec"]["ipFamilies"] == ["IPv4", "IPv6"]
+    second = both["spec"]["clusterIPs"][1]
+    assert api.call("GET", f"/apis/networking.k8s.io/v1/ipaddresses/{second}").status == 200
+    single = api.call("PATCH", f"{SERVICES}/web", {"spec": {"ipFamilyPolicy": "SingleStack"}}, merge).json
+    assert single["spec"]["clusterIPs"] == [first["spec"]["clusterIP"]]
+    assert single["spec"]["ipFamilies"] == ["IPv4"]
+    assert api.call("GET", f"/apis/networking.k8s.io/v1/ipaddresses/{second}").status == 404

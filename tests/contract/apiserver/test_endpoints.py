@@ -147,6 +147,24 @@ def test_a_rolling_update_shows_the_recorded_conditions(shop: Any, recorded: Any
     wait_for(recorded_states[3])
 
 
+def test_a_slice_says_since_when_its_change_has_been_true(shop: Any) -> None:
+    make_pod(shop, "e", "10.244.2.9", "n2", ready=False)
+    pod = shop.get(f"{PODS}/e")
+    since = "2026-01-02T03:04:05Z"
+    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
+    shop.call("PUT", f"{PODS}/e/status", {**pod, "status": {**pod["status"], "conditions": conditions}})
+    key = "endpoints.kubernetes.io/last-change-trigger-time"
+    shop.until(
+        f"{SLICES}?labelSelector=kubernetes.io/service-name=shop",
+        lambda found: found["items"][0]["metadata"].get("annotations") == {key: since},
+    )
+    shop.call("DELETE", f"{PODS}/e?gracePeriodSeconds=0")
+    shop.until(
+        f"{SLICES}?labelSelector=kubernetes.io/service-name=shop",
+        lambda found: "annotations" not in found["items"][0]["metadata"],
+    )
+
+
 def test_a_slice_somebody_empties_is_filled_again(shop: Any) -> None:
     (found,) = of_service(shop, "unready")
     assert shop.call("PUT", f"{SLICES}/{found['metadata']['name']}", {**found, "endpoints": []}).status == 200
