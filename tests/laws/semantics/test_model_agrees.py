@@ -68,9 +68,9 @@ RANGES = (
     "203.0.113.0/25", " 198.51.100.128/25", "192.168.0.2/32", "172.16.0.2/32", "10.244.1.0/24", "0.0.0.0/0",
     "2001:db8:ffff::/64", "2001:db8::/64 ", "fd00:244::/32", "203.0.113.2", "10.244.0.0/33", "", "10.244.1.77/16",
 )  # fmt: skip
-SOURCE_RANGES = st.sampled_from([[], ["192.168.0.0/24", "2001:db8::/64"], ["203.0.113.0/24"]]) | st.lists(
-    st.sampled_from(RANGES), max_size=3, unique=True
-)
+SOURCE_RANGES = st.sampled_from(
+    [[], ["192.168.0.0/24", "2001:db8::/64"], ["172.16.0.2/32", "2001:db8:f::2/128"], ["203.0.113.0/24"]]
+) | st.lists(st.sampled_from(RANGES), max_size=3, unique=True)
 NODE_PORT_ADDRESSES = st.sampled_from([(), ("primary",), ("all",)]) | st.lists(
     st.sampled_from(
         [
@@ -149,11 +149,12 @@ service_ports = st.lists(
 )
 ingress = st.lists(
     st.fixed_dictionaries(
-        {"ip": st.sampled_from([*VIPS["IPv4"], *VIPS["IPv6"], NODE["IPv4"][1], *CLUSTER_IPS["IPv6"][:1]])},
+        {"ip": st.sampled_from([*VIPS["IPv4"], *VIPS["IPv6"]] * 3 + [NODE["IPv4"][1], CLUSTER_IPS["IPv6"][0]])},
         optional={"ipMode": st.sampled_from(["VIP", "VIP", "Proxy", None])},
     )
     | st.just({"hostname": "lb.example"}),
-    max_size=3,
+    min_size=1,
+    max_size=4,
 )
 EXTERNAL_IPS = (
     "198.51.100.1", "198.51.100.77", "2001:db8:100::1", "192.168.0.2", "10.96.0.1", "fd00:96::3", "10.96.0.200", "127.0.0.1",
@@ -187,7 +188,7 @@ def services(draw: st.DrawFn, name: str) -> Json:
     return {
         "metadata": {"name": name, "namespace": "default", "creationTimestamp": created},
         "spec": spec,
-        "status": {"loadBalancer": {"ingress": draw(ingress)}},
+        "status": {"loadBalancer": {"ingress": draw(ingress)}} if draw(st.booleans()) else None,
     }
 
 
@@ -252,7 +253,7 @@ def endpoint_details(
     return details
 
 
-NODES = st.none() | st.builds(
+node_objects = st.builds(
     lambda zone, addresses: {
         "metadata": {"name": HERE, "labels": {"topology.kubernetes.io/zone": zone} if zone else None},
         "spec": {"podCIDRs": ["10.244.1.0/24", "fd00:244:1::/48"]},
@@ -270,6 +271,7 @@ NODES = st.none() | st.builds(
     )
     | st.just([("ExternalIP", NODE["IPv4"][1])]),
 )
+NODES = node_objects | node_objects | st.none()
 
 
 @dataclass(frozen=True)
