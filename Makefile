@@ -4,7 +4,9 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 iputils-ping conntrack iptables kmod procps ca-certificates
+SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 iputils-ping conntrack iptables kmod procps ca-certificates \
+	openssl $(if $(shell command -v kubectl),,kubernetes-client)
+KUBECTLS := .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl
 
 .PHONY: help setup system-packages demo test lint unit kernel bench clean
 
@@ -41,10 +43,17 @@ $(VENV)/.installed: pyproject.toml
 .tools/nft-1.1/nft: tests/tools/fetch_newer_nft.sh
 	$(SUDO) tests/tools/fetch_newer_nft.sh .tools/nft-1.1
 
+# An old and a new kubectl, only unpacked: what users apply their Services with.
+.tools/kubectl-1.20/kubectl: tests/tools/fetch_kubectl.sh
+	$(SUDO) tests/tools/fetch_kubectl.sh $(@D) bookworm
+
+.tools/kubectl-1.32/kubectl: tests/tools/fetch_kubectl.sh
+	$(SUDO) tests/tools/fetch_kubectl.sh $(@D) trixie
+
 demo: setup
 	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
 
-test: setup lint
+test: setup $(KUBECTLS) lint
 	$(SUDO) env CI=$(CI) $(BIN)/pytest
 
 lint: $(VENV)/.installed
@@ -55,7 +64,7 @@ lint: $(VENV)/.installed
 unit: $(VENV)/.installed
 	$(BIN)/pytest -m "not kernel"
 
-kernel: setup
+kernel: setup $(KUBECTLS)
 	$(SUDO) env CI=$(CI) $(BIN)/pytest -m kernel
 
 bench: setup
