@@ -60,6 +60,7 @@ class Kernel:
     """The nf_tables of one network namespace."""
 
     def __init__(self) -> None:
+        self.nft_program = "nft"
         self._thread = ThreadPoolExecutor(1)
         self.run(_enter_new_namespace)
         self._reader = self.run(NetlinkSocket)
@@ -85,7 +86,7 @@ class Kernel:
 
     def nft(self, text: str) -> str:
         """What nft prints; it must succeed."""
-        done = self.command("nft", "-f", "-", stdin=text)
+        done = self.command(self.nft_program, "-f", "-", stdin=text)
         assert done.returncode == 0, f"{text}: {done.stderr}"
         return done.stdout
 

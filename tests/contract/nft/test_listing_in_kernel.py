@@ -1,7 +1,12 @@
-"""What `nft` makes of our table: it prints it, and in plain mode what it prints loads again and reads back equal."""
+"""What `nft` makes of our table: it prints it, and in plain mode what it prints loads again and reads back equal.
 
+With this machine's nft (1.0.6 on Debian 12) and with nft 1.1 (`make setup` puts it into .tools).
+"""
+
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +28,25 @@ OPTIONS = [
     pytest.param(ProgramOptions(counters=False), id="no counters"),
 ]
 AFFINITY_UPDATE = re.compile(r"^.*update @affinity .*\n", re.MULTILINE)
+
+
+NEWER_NFT = Path(__file__).parents[3] / ".tools" / "nft-1.1" / "nft"
+NFT_PROGRAMS = [
+    pytest.param("nft", id="nft of this machine"),
+    pytest.param(
+        str(NEWER_NFT),
+        id="nft 1.1",
+        marks=pytest.mark.skipif(
+            not NEWER_NFT.exists() and os.environ.get("CI") != "true", reason="make setup brings nft 1.1"
+        ),
+    ),
+]
+
+
+@pytest.fixture(params=NFT_PROGRAMS, autouse=True)
+def nft_program(request: pytest.FixtureRequest, kernel: Any) -> None:
+    """Every test here runs with each."""
+    kernel.nft_program = str(request.param)
 
 
 @pytest.fixture
@@ -94,7 +118,7 @@ def loadable(kernel: Any, text: str, family: Family) -> str:
 
     netlink_linearize.c:799 asserts that key and data of a map update have at most 16 bytes.
     """
-    version = tuple(map(int, re.findall(r"\d+", kernel.command("nft", "--version").stdout)[:3]))
+    version = tuple(map(int, re.findall(r"\d+", kernel.command(kernel.nft_program, "--version").stdout)[:3]))
     return AFFINITY_UPDATE.sub("", text) if family is Family.IPV6 and version < (1, 0, 8) else text
 
 
