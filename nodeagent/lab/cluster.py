@@ -72,10 +72,10 @@ class Cluster:
         """Delete a Service and its slices from disk."""
         self.manifests.remove(service, *make_slices(service, []))
 
-    def start_agent(self, *flags: str) -> AgentProcess:
-        """The agent on `node-a`, ready."""
+    def start_agent(self, *flags: str, seconds: float = 10.0) -> AgentProcess:
+        """The agent on `node-a`, ready within so many seconds."""
         agent = self.world.start(NODE, [*AGENT, "run", *self._sources(), *flags])
-        agent.wait_for_line(" ready: ")
+        agent.wait_for_line(" ready: ", seconds=seconds)
         return agent
 
     def program_once(self, *flags: str) -> None:

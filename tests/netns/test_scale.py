@@ -1,0 +1,98 @@
+"""Ten thousand services with ten endpoints each, from manifests, by the agent as it is run on a node."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.lab.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, elements_written
+from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.topology import UNDERLAY
+
+pytestmark = pytest.mark.slow
+
+GENERATOR = Path(__file__).parents[1] / "bench" / "generate_manifests.py"
+SERVICES = 10_000
+ENDPOINTS = 10
+CHANGED = 4321
+CLUSTER_IP = "10.96.16.226"
+"""Of service number 4321: 10.96.0.1 is number 0's."""
+PEAK_MEGABYTES = 350
+PATIENCE = 60.0
+SOON = 3.0
+"""Seconds for a change of a file with 250 services; half of one is usual."""
+
+
+@pytest.fixture(scope="module")
+def agent(cluster: Cluster) -> AgentProcess:
+    size = ["--services", str(SERVICES), "--endpoints", str(ENDPOINTS)]
+    subprocess.run([sys.executable, GENERATOR, *size, "--out", cluster.manifests.path], check=True)
+    cluster.world.write_sysctls(UNDERLAY, UNTHROTTLED)
+    cluster.world["web-0"].serve(8080)
+    began = time.monotonic()
+    agent = cluster.start_agent(*WITH_POD_CIDRS, seconds=PATIENCE)
+    print(f"\n{SERVICES} services x {ENDPOINTS} endpoints served {time.monotonic() - began:.1f} s after the start")
+    return agent
+
+
+def peak_megabytes(agent: AgentProcess) -> int:
+    """The most memory the process had so far (VmHWM in proc_pid_status(5))."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{agent.pid}/status").read_text())
+    assert found
+    return int(found[1]) // 1024
+
+
+def put_first_endpoint(cluster: Cluster, address: str) -> None:
+    """Replace an endpoint of the service in its file, as one change."""
+    file = cluster.manifests.path / f"services-{CHANGED // 250:04}.json"
+    document: dict[str, Any] = json.loads(file.read_text())
+    for item in document["items"]:
+        if item["metadata"]["name"] == f"svc-{CHANGED:05}-a":
+            item["endpoints"][0]["addresses"] = [address]
+    half = file.with_name(".half")
+    half.write_text(json.dumps(document))
+    half.replace(file)
+
+
+def test_show_answers(cluster: Cluster, agent: AgentProcess) -> None:
+    began = time.monotonic()
+    rows = json.loads(cluster.call("show", "services", "-o", "json"))
+    print(f"\nshow took {time.monotonic() - began:.1f} s")
+
+    assert len(rows) == SERVICES
+    assert {row["backends"] for row in rows} == {ENDPOINTS}
+
+
+def test_one_changed_endpoint_is_a_handful_of_elements(cluster: Cluster, agent: AgentProcess) -> None:
+    printed, began = len(agent.lines), time.monotonic()
+    put_first_endpoint(cluster, cluster.world["web-0"].address())
+    elements = elements_written(agent, after=printed)
+    seconds = time.monotonic() - began
+    print(f"\n{elements} elements, {seconds:.2f} s after the change on disk: {agent.lines[-1]}")
+
+    assert 1 <= elements <= 4
+    assert seconds < SOON
+    survey = cluster.world["caller"].ask(CLUSTER_IP, 80, count=300, workers=100, timeout=0.5)
+    assert survey.names.keys() == {"web-0"}, "one in ten; that none gets there has a chance of 2e-14"
+
+
+def test_the_last_cluster_ip_is_reached_from_the_node(cluster: Cluster, agent: AgentProcess) -> None:
+    assert not cluster.world[NODE].ping("10.96.39.16").failures
+
+
+def test_a_restart_writes_nothing_and_needs_no_more_memory(cluster: Cluster, agent: AgentProcess) -> None:
+    first_peak = peak_megabytes(agent)
+    agent.stop(seconds=PATIENCE)
+    printed, began = len(agent.lines), time.monotonic()
+    agent.restart()
+    agent.wait_for_line(" ready: ", after=printed, seconds=PATIENCE)
+    seconds, second_peak = time.monotonic() - began, peak_megabytes(agent)
+    print(f"\nadopted {seconds:.1f} s after the start; peak RSS {first_peak} MB, after the restart {second_peak} MB")
+
+    assert elements_written(agent, after=printed) == 0
+    assert max(first_peak, second_peak) < PEAK_MEGABYTES
