@@ -5,7 +5,7 @@ from typing import Protocol
 
 from nodeagent.controlplane.allocation import Allocator, Reservation
 from nodeagent.controlplane.documents import Document, copy
-from nodeagent.controlplane.service_addresses import allocate, carry_over
+from nodeagent.controlplane.service_addresses import allocate, carry_over, sync_first_address
 from nodeagent.controlplane.storage.records import Change
 
 
@@ -101,8 +101,9 @@ class Services(Plain):
         self._allocator = allocator
 
     def prepare_create(self, document: Document) -> None:
-        """The status is the load balancer's."""
+        """The status is the load balancer's; `clusterIP` and `clusterIPs` say the same."""
         document["status"] = {"loadBalancer": {}}
+        sync_first_address(document["spec"])
 
     def prepare_update(self, document: Document, old: Document) -> None:
         """Allocated values stay unless the type has no use for them."""

@@ -178,6 +178,17 @@ def test_a_service_changes_its_type_and_gives_back_what_it_no_longer_needs(api: 
     assert api.call("POST", services(demo), asked).status == 201
 
 
+@pytest.mark.parametrize("address", ["10.96.0.300", "localhost", "fe80::1%eth0", "10.96.0.0/16", " "])
+def test_a_cluster_ip_that_is_no_address_is_invalid(api: Any, demo: str, address: str) -> None:
+    body: Any = {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}], "clusterIP": address}}
+    answer = api.call("POST", services(demo), body)
+    assert (answer.status, answer.json["details"]["causes"][0]["field"]) == (422, "spec.clusterIPs[0]")
+    body["spec"].pop("clusterIP")
+    created = api.call("POST", services(demo), body).json
+    moved = {**created, "spec": {**created["spec"], "clusterIP": address, "clusterIPs": [address]}}
+    assert api.call("PUT", f"{services(demo)}/web", moved).status == 422
+
+
 def test_the_cluster_ip_is_immutable_and_kept_when_left_out(api: Any, demo: str) -> None:
     path = f"{services(demo)}/web"
     created = api.call("POST", services(demo), SERVICE).json
