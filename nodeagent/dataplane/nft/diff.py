@@ -1,6 +1,7 @@
 """Wanted minus programmed (pure): the one difference that incremental passes, restarts and repairs use."""
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from nodeagent.dataplane.nft.image import Elements, TableImage
@@ -27,23 +28,26 @@ class Delta:
 
 def diff_images(wanted: TableImage, programmed: TableImage) -> Delta:
     """Everything that differs in the sets of `wanted`."""
-    keys = {
-        name: elements.keys() | programmed.get(name, {}).keys()
-        for name, elements in wanted.items()
-        if elements != programmed.get(name, {})
-    }
+    keys: dict[str, Iterable[bytes]] = {}
+    for name, elements in wanted.items():
+        held = programmed.get(name, {})
+        if elements != held:
+            keys[name] = elements.keys() | held.keys() if held else elements
     return diff_keys(keys, wanted, programmed)
 
 
 def diff_keys(keys: Mapping[str, Iterable[bytes]], wanted: TableImage, programmed: TableImage) -> Delta:
-    """What differs at the given keys."""
+    """What differs at the given keys, in the order of the keys, or sorted where they are a set without one.
+
+    The kernel takes some nested ranges in one order only, so the order must not depend on chance.
+    """
     puts: dict[str, Elements] = {}
     deletes: dict[str, list[bytes]] = {}
     for name, names_keys in keys.items():
         want_in, have_in = wanted[name], programmed.get(name, {})
         put: Elements = {}
         delete: list[bytes] = []
-        for key in names_keys:
+        for key in sorted(names_keys) if isinstance(names_keys, AbstractSet) else names_keys:
             want, have = want_in.get(key), have_in.get(key)
             if want == have:
                 continue
