@@ -1,0 +1,119 @@
+"""The agent as a process against an API server as a process, in worlds of network namespaces.
+
+A machine that cannot run them skips these tests, unless it says CI=true: then they fail.
+"""
+
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.lab.api_cluster import PODS, ApiCluster, Tenant, controlled_topology
+from nodeagent.lab.cluster import NODE, UNTHROTTLED
+from nodeagent.lab.namespaces import LabError, create_namespaces, namespace_name, remove_namespace
+from nodeagent.lab.world import World
+
+HERE = Path(__file__).parent
+TOOLS = HERE.parents[1] / ".tools"
+KUBECTLS = {
+    "kubectl 1.20": TOOLS / "kubectl-1.20" / "kubectl",
+    "kubectl 1.32": TOOLS / "kubectl-1.32" / "kubectl",
+}
+"""Debian 12's and Debian 13's, which `make test` unpacks (tests/tools/fetch_kubectl.sh)."""
+
+
+def obstacle() -> str:
+    """Why this machine cannot run worlds; empty when it can."""
+    if os.geteuid():
+        return "not root"
+    for program in ("ip", "nft", "setpriv", "openssl"):
+        if not shutil.which(program):
+            return f"no program {program}"
+    probe = namespace_name(os.getpid(), "0", "probe")
+    try:
+        create_namespaces([probe])
+    except LabError as error:
+        return str(error)
+    finally:
+        remove_namespace(probe)
+    return ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ours = [item for item in items if HERE in item.path.parents]
+    reason = obstacle() if ours else ""
+    for item in ours:
+        item.add_marker(pytest.mark.kernel)
+        if os.environ.get("CI") == "true":
+            continue
+        if reason:
+            item.add_marker(pytest.mark.skipif(True, reason=f"no network namespaces here: {reason}"))
+        wanted = getattr(item, "callspec", None)
+        version = wanted.params.get("kubectl") if wanted else None
+        if version and not KUBECTLS[version].exists():
+            item.add_marker(
+                pytest.mark.skipif(True, reason=f"no {KUBECTLS[version]}: see tests/tools/fetch_kubectl.sh")
+            )
+
+
+@pytest.fixture(params=list(KUBECTLS))
+def kubectl(request: pytest.FixtureRequest) -> Path:
+    """An old and a new kubectl, one after the other."""
+    program = KUBECTLS[request.param]
+    if not program.exists():
+        pytest.fail(f"CI must run tests with {request.param}, but there is no {program}")
+    return program
+
+
+@pytest.fixture(scope="session")
+def network_namespaces() -> None:
+    """Asked for by every world, so that a CI machine without namespaces fails with the reason."""
+    reason = obstacle()
+    if reason:
+        pytest.fail(f"CI must run tests with packets, but: {reason}")
+
+
+def running(directory: Path) -> Iterator[ApiCluster]:
+    """A world with an API server, both nodes declared, an agent that is ready, and pods that answer on port 8080."""
+    with World(controlled_topology()) as world:
+        cluster = ApiCluster(world, directory)
+        world.write_sysctls(NODE, UNTHROTTLED)
+        cluster.start_server()
+        cluster.declare_nodes()
+        cluster.serve(*PODS)
+        cluster.start_agent()
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def calm(network_namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiCluster]:
+    """One cluster for all tests that leave both processes and both nodes as they are."""
+    yield from running(tmp_path_factory.mktemp("calm"))
+
+
+@pytest.fixture(scope="module")
+def shaken(network_namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiCluster]:
+    """A cluster for the tests of a module that kill and restart its processes."""
+    yield from running(tmp_path_factory.mktemp("shaken"))
+
+
+def of_test(cluster: ApiCluster, request: pytest.FixtureRequest) -> Iterator[Tenant]:
+    tenant = cluster.tenant(f"test-{zlib.crc32(request.node.nodeid.encode()):08x}")
+    yield tenant
+    tenant.remove()
+
+
+@pytest.fixture
+def tenant(calm: ApiCluster, request: pytest.FixtureRequest) -> Iterator[Tenant]:
+    """A namespace of the test's own in the calm cluster."""
+    yield from of_test(calm, request)
+
+
+@pytest.fixture
+def shaken_tenant(shaken: ApiCluster, request: pytest.FixtureRequest) -> Iterator[Tenant]:
+    """A namespace of the test's own in the shaken cluster."""
+    yield from of_test(shaken, request)
