@@ -1,6 +1,6 @@
 """What `nft` makes of our table: it prints it, and in plain mode what it prints loads again and reads back equal.
 
-With this machine's nft (1.0.6 on Debian 12) and with nft 1.1 (`make setup` puts it into .tools).
+With this machine's nft (1.0.6 on Debian 12) and with nft 1.1 (`make kernel` puts it into .tools).
 """
 
 import os
@@ -37,7 +37,7 @@ NFT_PROGRAMS = [
         str(NEWER_NFT),
         id="nft 1.1",
         marks=pytest.mark.skipif(
-            not NEWER_NFT.exists() and os.environ.get("CI") != "true", reason="make setup brings nft 1.1"
+            not NEWER_NFT.exists() and os.environ.get("CI") != "true", reason="make kernel brings nft 1.1"
         ),
     ),
 ]
