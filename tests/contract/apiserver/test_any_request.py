@@ -25,13 +25,20 @@ JSON = st.recursive(
 )
 
 
+def changed(base: dict[str, Any], **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """A valid object with up to two fields set to something else: most of these get past the first check."""
+    changes = st.one_of(*(st.tuples(st.just(name), values) for name, values in fields.items()))
+    return st.lists(changes, max_size=2).map(lambda pairs: {**base, **dict(pairs)})
+
+
 def some_of(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """Objects with any subset of the fields, now and then something else altogether."""
     return st.fixed_dictionaries({}, optional=fields) | JSON
 
 
-PORT = some_of(name=TEXT, port=NUMBER, targetPort=LEAF, protocol=TEXT, nodePort=NUMBER, appProtocol=TEXT)
-SPEC = some_of(
+PORT = changed({"port": 80}, name=TEXT, port=NUMBER, targetPort=LEAF, protocol=TEXT, nodePort=NUMBER, appProtocol=TEXT)
+SPEC = changed(
+    {"ports": [{"port": 80}]},
     type=TEXT,
     clusterIP=TEXT,
     clusterIPs=st.lists(TEXT, max_size=3),
@@ -47,7 +54,8 @@ SPEC = some_of(
     healthCheckNodePort=NUMBER,
     externalTrafficPolicy=TEXT,
 )
-META = some_of(
+META = changed(
+    {"name": "web"},
     name=TEXT,
     labels=JSON,
     annotations=JSON,
@@ -56,17 +64,30 @@ META = some_of(
     managedFields=st.lists(some_of(manager=TEXT, operation=TEXT, fieldsV1=JSON, time=TEXT), max_size=2),
     deletionTimestamp=TEXT,
 )
-SERVICE = some_of(metadata=META, spec=SPEC, status=JSON)
-POD_SPEC = some_of(
-    containers=st.lists(some_of(name=TEXT, image=TEXT, ports=st.lists(JSON, max_size=2)), max_size=2), nodeName=TEXT
+SERVICE = st.fixed_dictionaries({"metadata": META, "spec": SPEC}, optional={"status": JSON})
+CONTAINER = changed({"name": "a", "image": "x"}, name=TEXT, image=TEXT, ports=st.lists(JSON, max_size=2), env=JSON)
+POD_SPEC = changed({"containers": [{"name": "a", "image": "x"}]}, containers=st.lists(CONTAINER), nodeName=TEXT)
+POD_STATUS = changed(
+    {"phase": "Running", "podIP": "10.244.0.1"},
+    phase=TEXT,
+    podIP=TEXT,
+    podIPs=st.lists(some_of(ip=TEXT), max_size=2),
+    conditions=st.lists(some_of(type=st.just("Ready"), status=TEXT, lastTransitionTime=TEXT), max_size=2),
 )
-POD_STATUS = some_of(
-    phase=TEXT, podIP=TEXT, podIPs=st.lists(some_of(ip=TEXT), max_size=2), conditions=st.lists(JSON, max_size=2)
-)
-SLICE = some_of(
-    metadata=META,
+ENDPOINT = changed({"addresses": ["192.0.2.1"]}, addresses=st.lists(TEXT, max_size=2), conditions=JSON, zone=TEXT)
+SLICE = changed(
+    {"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": []},
+    metadata=changed(
+        {"name": "s", "labels": {"kubernetes.io/service-name": "web"}},
+        labels=st.just(
+            {
+                "kubernetes.io/service-name": "web",
+                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+            }
+        ),
+    ),
     addressType=TEXT,
-    endpoints=st.lists(some_of(addresses=st.lists(TEXT, max_size=2), conditions=JSON), max_size=2),
+    endpoints=st.lists(ENDPOINT, max_size=2),
     ports=st.lists(PORT, max_size=2),
 )
 SERVICES = "/api/v1/namespaces/default/services"
@@ -80,7 +101,7 @@ def nothing_broke(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def settle(api: Any, method: str, path: str, body: Any, **headers: str) -> None:
-    answer = api.call(method, path, raw=json.dumps(body).encode(), headers=headers)
+    answer = api.call(method, path, raw=json.dumps(body).encode() if body is not None else None, headers=headers)
     assert answer.status < 500, answer.body
     assert answer.json["kind"]
 
@@ -97,7 +118,8 @@ def test_any_service_is_stored_or_refused(api: Any, body: Any) -> None:
 )
 @FEW
 def test_any_change_of_a_service_is_made_or_refused(api: Any, first: Any, then: Any) -> None:
-    settle(api, "POST", SERVICES, {"metadata": {"name": "web"}, "spec": first})
+    api.call("POST", SERVICES, {"metadata": {"name": "web"}, "spec": {"ports": [{"port": 80}]}})
+    settle(api, "PUT", f"{SERVICES}/web", {"metadata": {"name": "web"}, "spec": first})
     for kind, spec in then:
         settle(api, "PATCH", f"{SERVICES}/web", {"spec": spec}, **{"Content-Type": f"application/{kind}+json"})
     apply = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": first}
@@ -110,10 +132,13 @@ def test_any_change_of_a_service_is_made_or_refused(api: Any, first: Any, then: 
 @FEW
 def test_any_pod_and_slice_are_stored_or_refused(api: Any, spec: Any, status: Any, found: Any) -> None:
     pods = "/api/v1/namespaces/default/pods"
+    api.call("POST", SERVICES, {"metadata": {"name": "web"}, "spec": {"selector": {"a": "b"}, "ports": [{"port": 80}]}})
     settle(api, "POST", pods, {"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": spec})
     settle(api, "PATCH", f"{pods}/p/status", {"status": status}, **{"Content-Type": "application/merge-patch+json"})
     settle(api, "POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", found)
+    settle(api, "GET", f"{SERVICES}/web", None)
     api.call("DELETE", f"{pods}/p?gracePeriodSeconds=0")
+    api.call("DELETE", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/s")
 
 
 OPERATIONS = st.lists(
