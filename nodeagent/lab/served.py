@@ -77,6 +77,6 @@ class ServedNode:
         caller = self.world["caller"]
 
         def refused() -> bool:
-            return all(caller.ask(a, 80, timeout=0.2).only.failure is Failure.REFUSED for a in addresses)
+            return all(caller.ask(a, 80, timeout=0.05).only.failure is Failure.REFUSED for a in addresses)
 
         self.agent.wait_until(refused, "the last object in force")
