@@ -218,3 +218,8 @@ def answering(cluster: ApiCluster, addresses: tuple[str, ...], port: int = 80, *
         for address in addresses
         for answer in cluster.world[client].ask(address, port, count=12, workers=12, timeout=0.15)
     }
+
+
+def answered_by(cluster: ApiCluster, addresses: tuple[str, ...], *names: str, port: int = 80) -> Callable[[], bool]:
+    """A condition: it is these who answer, all of them and nobody else (see `answering`)."""
+    return lambda: answering(cluster, addresses, port) == set(names)

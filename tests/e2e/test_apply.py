@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.lab.answers import evenness
-from nodeagent.lab.api_cluster import ApiCluster, Tenant, answering
+from nodeagent.lab.api_cluster import ApiCluster, Tenant, answered_by, answering
 from nodeagent.lab.cluster import NODE
 
 PODS = ("web-0", "web-1", "web-2")
@@ -32,13 +32,13 @@ def test_a_service_is_applied_changed_and_deleted(
     change = calm.changed()
     addresses = tenant.cluster_ips("web")
     assert len(addresses) == 2
-    change.shows(lambda: answering(calm, addresses) == set(PODS), "the service")
+    change.shows(answered_by(calm, addresses, *PODS), "the service")
     for address in addresses:
         assert evenness(calm.world["caller"].ask(address, 80, count=300, workers=5).names, PODS) > 1e-8
 
     tenant.kubectl(kubectl, "apply", *how, "-f", "-", stdin=SERVICE % 81)
     change = calm.changed()
-    change.shows(lambda: answering(calm, addresses, 81) == set(PODS), "the other port")
+    change.shows(answered_by(calm, addresses, *PODS, port=81), "the other port")
     assert answering(calm, addresses, 80) == {"refused"}
 
     (node_port,) = (port["nodePort"] for port in calm.api.get(tenant.path("services", "web"))["spec"]["ports"])
@@ -46,7 +46,7 @@ def test_a_service_is_applied_changed_and_deleted(
 
     tenant.kubectl(kubectl, "delete", "service", "web")
     change = calm.changed()
-    change.shows(lambda: answering(calm, addresses, 81) == {"timeout"}, "the service gone")
+    change.shows(answered_by(calm, addresses, "timeout", port=81), "the service gone")
 
 
 def test_a_pod_in_another_state_or_elsewhere_does_not_answer(calm: ApiCluster, tenant: Tenant, kubectl: Path) -> None:
@@ -56,15 +56,15 @@ def test_a_pod_in_another_state_or_elsewhere_does_not_answer(calm: ApiCluster, t
     tenant.kubectl(kubectl, "apply", "-f", "-", stdin=SERVICE % 80)
     change = calm.changed()
     addresses = tenant.cluster_ips("web")
-    change.shows(lambda: answering(calm, addresses) == {"web-0"}, "the service")
+    change.shows(answered_by(calm, addresses, "web-0"), "the service")
 
     tenant.kubectl(kubectl, "label", "pod", "web-2", "app=web", "--overwrite")
     change = calm.changed()
-    change.shows(lambda: answering(calm, addresses) == {"web-0", "web-2"}, "the label")
+    change.shows(answered_by(calm, addresses, "web-0", "web-2"), "the label")
 
     tenant.kubectl(kubectl, "label", "pod", "web-0", "app-")
     change = calm.changed()
-    change.shows(lambda: answering(calm, addresses) == {"web-2"}, "the label gone")
+    change.shows(answered_by(calm, addresses, "web-2"), "the label gone")
 
 
 def test_without_a_service_nothing_of_the_tenant_is_in_the_kernel(
@@ -74,10 +74,10 @@ def test_without_a_service_nothing_of_the_tenant_is_in_the_kernel(
     tenant.kubectl(kubectl, "apply", "-f", "-", stdin=SERVICE % 80)
     change = calm.changed()
     addresses = tenant.cluster_ips("web")
-    change.shows(lambda: answering(calm, addresses) == {"web-0"}, "the service")
+    change.shows(answered_by(calm, addresses, "web-0"), "the service")
 
     tenant.kubectl(kubectl, "delete", "namespace", tenant.name)
     change = calm.changed()
-    change.shows(lambda: answering(calm, addresses) == {"timeout"}, "the namespace gone")
+    change.shows(answered_by(calm, addresses, "timeout"), "the namespace gone")
     ruleset = calm.world.nft(NODE, "list ruleset")
     assert not [address for address in addresses if f" {address} " in ruleset]
