@@ -9,7 +9,7 @@ import logging
 import os
 import resource
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +50,7 @@ from nodeagent.observe.http import HttpServer
 from nodeagent.observe.pass_log import PassLog, ProblemLog
 from nodeagent.observe.problem_board import ProblemBoard, ProblemListener
 from nodeagent.observe.service_health import ServiceHealth
+from nodeagent.observe.status_line import StatusLine
 from nodeagent.observe.systemd import SystemdNotifier
 from nodeagent.translate.node import DetectLocal, NodeSettings
 
@@ -65,18 +66,33 @@ class Source(Protocol):
 
 
 class Agent:
-    """One node's service proxy.
+    """One node's service proxy under one configuration.
+
+    netlink: the owner of owned tables; it outlives the agent, so that a successor takes the tables over.
+    take_over: ends the predecessor, whose tables these are until then. It is awaited once all is known that is to be
+    programmed, so that changes are followed all the time.
 
     Raises (from `run`): KubeconfigError and ManifestError when the source cannot be opened, NotPermitted and
     Unsupported when this kernel or process cannot do the work, SyncFailedError when programming keeps failing,
     BindFailed when a server's address is taken and the configuration does not let it wait.
     """
 
-    def __init__(self, config: AgentConfig, environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        config: AgentConfig,
+        environment: dict[str, str],
+        *,
+        netlink: NetlinkSocket,
+        notifier: SystemdNotifier,
+        take_over: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._config = config
-        self._notifier = SystemdNotifier(environment)
         self._environment = environment
+        self._netlink = netlink
+        self._notifier = notifier
+        self._take_over = take_over
         self._log = PassLog()
+        self._status_line = StatusLine(config.node.name)
         self._node = node_regarding(config.node.name)
         self._ready = False
         self._local_addresses: frozenset[str] = frozenset()
@@ -87,11 +103,7 @@ class Agent:
         _set_oom_score(config.process.oom_score_adj)
         _raise_file_limit()
         async with AsyncExitStack() as stack:
-            netlink = NetlinkSocket()
-            stack.callback(netlink.close)
-            ownership = choose_ownership(netlink, config.dataplane.table_ownership)
             families = choose_families(config.node.families)
-            self._check_sysctls(families)
             clock = asyncio.get_running_loop().time
             changes = ChangeQueue(clock)
             self._health = HealthMonitor(
@@ -112,34 +124,14 @@ class Agent:
             )
             node_addresses = NodeAddresses(self, excluding=frozenset({config.dataplane.interface_name}))
             cleaner = ConntrackCleaner(lambda: self._local_addresses, self)
-            engine = Engine(
-                snapshot=_WithConfiguredCidrs(store, config.traffic.service_cidrs),
-                changes=changes,
-                settings=node_settings(config, families),
-                tables=[
-                    TableDriver(family, netlink, program_options(config, family), ownership) for family in families
-                ],
-                interface=ServiceInterface(config.dataplane.interface_name)
-                if config.dataplane.service_interface
-                else None,
-                flows=cleaner,
-                observer=self,
-                timing=Timing(
-                    min_period=config.dataplane.min_sync_period.seconds,
-                    resync_period=config.source.resync_period.seconds,
-                    full_sync_period=config.dataplane.full_sync_period.seconds,
-                    backoff=Backoff(longest=config.dataplane.sync_period.seconds),
-                ),
-            )
-            logger.info(
-                "starting node=%s families=%s table=%s source=%s",
-                config.node.name,
-                ",".join(family.value for family in families),
-                ownership.value,
-                describe_source(config),
-            )
             async with asyncio.TaskGroup() as tasks:
                 feeding = tasks.create_task(source.run(), name="source")
+                if self._take_over is not None:
+                    await changes.wait_synced()
+                    await self._take_over()
+                else:
+                    self._notifier.status(f"waiting for services and endpoints from {describe_source(config)}")
+                engine = self._engine(families, store, changes, cleaner)
                 if once:
                     await engine.first_pass(every_family=True)
                     self.node_addresses_changed(await node_addresses.read())
@@ -150,7 +142,39 @@ class Agent:
                     tasks.create_task(node_addresses.run(), name="node addresses")
                     tasks.create_task(cleaner.run(), name="conntrack cleaner")
                     tasks.create_task(engine.run(), name="engine")
-        self._notifier.stopping()
+
+    def _engine(
+        self, families: tuple[Family, ...], store: ClusterStore, changes: ChangeQueue, cleaner: ConntrackCleaner
+    ) -> Engine:
+        """The engine and its drivers. From here on the tables are ours alone."""
+        config = self._config
+        ownership = choose_ownership(self._netlink, config.dataplane.table_ownership)
+        self._check_sysctls(families)
+        logger.info(
+            "starting node=%s families=%s table=%s source=%s",
+            config.node.name,
+            ",".join(family.value for family in families),
+            ownership.value,
+            describe_source(config),
+        )
+        return Engine(
+            snapshot=_WithConfiguredCidrs(store, config.traffic.service_cidrs),
+            changes=changes,
+            settings=node_settings(config, families),
+            tables=[
+                TableDriver(family, self._netlink, program_options(config, family), ownership) for family in families
+            ],
+            interface=ServiceInterface(config.dataplane.interface_name) if config.dataplane.service_interface else None,
+            flows=cleaner,
+            observer=self,
+            heartbeat=self._notifier,
+            timing=Timing(
+                min_period=config.dataplane.min_sync_period.seconds,
+                resync_period=config.source.resync_period.seconds,
+                full_sync_period=config.dataplane.full_sync_period.seconds,
+                backoff=Backoff(longest=config.dataplane.sync_period.seconds),
+            ),
+        )
 
     def passed(self, report: PassReport) -> None:
         """Tell everyone who wants to know of a pass."""
@@ -158,13 +182,13 @@ class Agent:
         self._board.replace("sync", report.problems)
         self._health.passed(report)
         self._service_health.passed(report)
-        status = f"{report.services} services on {self._config.node.name}"
+        status = self._status_line.passed(report, len(self._board.problems))
         if report.serving and not self._ready:
             self._ready = True
             self._notifier.ready(status)
             logger.info("ready: %s", status)
-        elif self._ready:
-            self._notifier.status(status if report.ok else f"{status}; programming fails, retrying")
+        else:
+            self._notifier.status(status)
 
     def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
         """Node ports answer at these, so tracked flows to them are cleaned too, and health check ports follow."""

@@ -1,7 +1,8 @@
 """The configuration flags that `run`, `config show` and `config check` share.
 
 `config_options` declares them from the table in nodeagent.config.flags and gives the command the result as keyword
-argument `loaded`. A configuration that cannot be used ends the command with exit code 2 and one line per problem.
+argument `loaded`; `reloadable_config_options` gives it the function `load`, which reads all layers anew at each call.
+A configuration that cannot be used ends the command with exit code 2 and one line per problem.
 """
 
 import functools
@@ -13,7 +14,7 @@ from typing import IO, TypeVar
 
 import click
 
-from nodeagent.config import ConfigError, load_config
+from nodeagent.config import ConfigError, LoadedConfig, load_config
 from nodeagent.config.environment import CONFIG_VARIABLE
 from nodeagent.config.flags import DEBUG_VERBOSITY, FLAGS, IGNORED_FLAGS, VERBOSITY, Flag
 from nodeagent.config.keys import KEYS, Form
@@ -40,21 +41,32 @@ def config_options(command: Callable[..., Result]) -> Callable[..., Result]:
     """Adds ``--config`` and every configuration flag to a click command, which gets ``loaded: LoadedConfig``."""
 
     @functools.wraps(command)
-    def with_configuration(*arguments: object, **parameters: object) -> Result:
-        file = parameters.pop(_CONFIG)
-        given = _take_flags(parameters)
+    def with_configuration(*arguments: object, load: Callable[[], LoadedConfig], **parameters: object) -> Result:
         try:
-            loaded = load_config(
-                file=Path(str(file)) if file else None,
-                environment=os.environ,
-                flags=given,
-                hostname=socket.gethostname(),
-            )
+            loaded = load()
         except ConfigError as error:
             raise ConfigRejected(error) from error
         return command(*arguments, loaded=loaded, **parameters)
 
-    decorated: Callable[..., Result] = with_configuration
+    return reloadable_config_options(with_configuration)
+
+
+def reloadable_config_options(command: Callable[..., Result]) -> Callable[..., Result]:
+    """As `config_options`; the command gets ``load: Callable[[], LoadedConfig]``, which raises ConfigError."""
+
+    @functools.wraps(command)
+    def with_loader(*arguments: object, **parameters: object) -> Result:
+        file = parameters.pop(_CONFIG)
+        load = functools.partial(
+            load_config,
+            file=Path(str(file)) if file else None,
+            environment=os.environ,
+            flags=_take_flags(parameters),
+            hostname=socket.gethostname(),
+        )
+        return command(*arguments, load=load, **parameters)
+
+    decorated: Callable[..., Result] = with_loader
     for name in reversed(tuple(IGNORED_FLAGS)):
         decorated = _ignored_option(name)(decorated)
     for flag in reversed(tuple(FLAGS.values())):

@@ -62,3 +62,11 @@ class FlowCleaner(Protocol):
     def submit(self, udp_ports: Iterable[UdpPort]) -> None:
         """Service ports as they are programmed now; a vanished one has nobody serving. Must not block."""
         ...
+
+
+class Heartbeat(Protocol):
+    """Who wants to know that the engine gets on; must not raise or block."""
+
+    def beat(self) -> None:
+        """A step is done, or the loop came round with nothing to do. A pass that hangs is silent."""
+        ...

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue, ChangeSet
-from nodeagent.engine.ports import FlowCleaner, Interface, Table
+from nodeagent.engine.ports import FlowCleaner, Heartbeat, Interface, Table
 from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import NodeState, ServiceState
@@ -142,6 +142,7 @@ class Engine:
         interface: Interface | None,
         flows: FlowCleaner,
         observer: Observer,
+        heartbeat: Heartbeat,
         timing: Timing,
     ) -> None:
         self._snapshot = snapshot
@@ -151,6 +152,7 @@ class Engine:
         self._interface = interface
         self._flows = flows
         self._observer = observer
+        self._heartbeat = heartbeat
         self._timing = timing
         self._translator = Translator()
         self._udp = UdpChanges()
@@ -178,7 +180,7 @@ class Engine:
                 self._forget_kernel()
             await self._run_pass(self._changes.take(), full=resync.take(now) or compare)
             self._give_up_if_hopeless()
-            await asyncio.sleep(self._timing.min_period)
+            await self._rest(self._timing.min_period)
 
     async def first_pass(self, *, every_family: bool = False) -> PassReport:
         """Wait for the first full lists, then program everything, trying again until it worked in one family.
@@ -192,12 +194,22 @@ class Engine:
             if enough(result.error is None for result in report.families.values()):
                 return report
             self._give_up_if_hopeless(enough=any if every_family else all)
-            await asyncio.sleep(self._timing.backoff.delay(max(self._failures.values())))
+            await self._rest(self._timing.backoff.delay(max(self._failures.values())))
+
+    async def _rest(self, seconds: float) -> None:
+        """Do nothing for so long, and be seen to be alive."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while (left := end - loop.time()) > self._timing.guard_period:
+            self._heartbeat.beat()
+            await asyncio.sleep(self._timing.guard_period)
+        await asyncio.sleep(max(0.0, left))
 
     async def _wait_for_work(self, *periods: "_Periodic") -> None:
         """Until there is a reason for a pass: a change, a period, a retry, or somebody else's hand in our tables."""
         loop = asyncio.get_running_loop()
         while True:
+            self._heartbeat.beat()
             due = [period.next for period in periods if period.next is not None]
             if self._retry_at is not None:
                 due.append(self._retry_at)
@@ -235,6 +247,7 @@ class Engine:
         fresh = context != self._belief.context
         self._belief.context, self._belief.node, self._belief.node_problems = context, node, node_problems
         changed = await self._translate(changes, context, everything=full or fresh)
+        self._heartbeat.beat()
         self._udp.note(changed)
         gone, new = self._take_in(changed)
         await self._sync_interface(remove=gone)
@@ -273,6 +286,7 @@ class Engine:
         """One family; its failure is its own: the changes stay in its driver and the next pass retries."""
         try:
             report = await table.sync(changed, node)
+            self._heartbeat.beat()
         except (Retryable, Unusable) as error:
             self._failures[table.family] += 1
             self._last_errors[table.family] = error

@@ -1,40 +1,88 @@
 """The notification protocol of systemd (sd_notify(3)): datagrams to the socket that NOTIFY_SOCKET names."""
 
+import os
 import socket
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+
+FEEDINGS_PER_TIMEOUT = 4
+"""sd_watchdog_enabled(3) advises at least two; more tolerate a beat that comes late."""
+PATIENCE_SECONDS = 0.05
+"""How long a full queue of a busy systemd may hold us up."""
 
 
 class SystemdNotifier:
-    """Tells systemd how we are; does nothing when it did not start us."""
+    """Tells systemd how we are; does nothing when it did not start us.
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    environment: where systemd says that it listens. pid: our own; a watchdog may be meant for another process of the
+    service (WATCHDOG_PID). monotonic: seconds of CLOCK_MONOTONIC, which systemd compares with.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        *,
+        pid: int | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._address = environment.get("NOTIFY_SOCKET", "")
         usec = environment.get("WATCHDOG_USEC", "")
-        self.watchdog_seconds = int(usec) / 1e6 if usec.isdigit() else None
+        ours = environment.get("WATCHDOG_PID", "") in ("", str(os.getpid() if pid is None else pid))
+        self.watchdog_seconds = int(usec) / 1e6 if ours and usec.isdigit() and int(usec) else None
+        self._monotonic = monotonic
+        self._fed = float("-inf")
+        self._status = ""
+        self._remark = ""
 
     def ready(self, status: str) -> None:
-        """The service does its job now."""
-        self._send(f"READY=1\nSTATUS={status}")
+        """The service does its job now; also the end of a reload."""
+        self._status = status
+        self._send("READY=1", self._status_line())
 
     def status(self, text: str) -> None:
-        """One line for `systemctl status`."""
-        self._send(f"STATUS={text}")
+        """One line for `systemctl status`; said once, however often it is repeated."""
+        if text != self._status:
+            self._status = text
+            self._send(self._status_line())
 
-    def alive(self) -> None:
-        """Feed the watchdog."""
-        self._send("WATCHDOG=1")
+    def remark(self, text: str) -> None:
+        """What the status line ends with from now on, whatever the status is; empty for nothing."""
+        if text != self._remark:
+            self._remark = text
+            self._send(self._status_line())
+
+    def beat(self) -> None:
+        """Feed the watchdog, if there is one and it is time. Call it from the work itself, never from a timer."""
+        if self.watchdog_seconds is None:
+            return
+        now = self._monotonic()
+        if now - self._fed >= self.watchdog_seconds / FEEDINGS_PER_TIMEOUT:
+            self._fed = now
+            self._send("WATCHDOG=1")
+
+    def reloading(self) -> None:
+        """The configuration is being read again; `ready` or `still_ready` ends that."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={int(self._monotonic() * 1e6)}")
+
+    def still_ready(self) -> None:
+        """A reload is over and changed nothing."""
+        self._send("READY=1", self._status_line())
 
     def stopping(self) -> None:
         """The service ends on purpose."""
-        self._send("STOPPING=1")
+        self._send("STOPPING=1", "STATUS=stopping")
 
-    def _send(self, text: str) -> None:
+    def _status_line(self) -> str:
+        return f"STATUS={'; '.join(part for part in (self._status, self._remark) if part)}"
+
+    def _send(self, *lines: str) -> None:
         """A lost notification is systemd's to notice (READY and WATCHDOG have timeouts); it must not stop traffic."""
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as notify:
+            notify.settimeout(PATIENCE_SECONDS)
             try:
-                notify.sendto(text.encode(), address)
+                notify.sendto("\n".join(lines).encode(), address)
             except OSError:
                 return

@@ -53,6 +53,9 @@ class Passes:
     def submit(self, udp_ports: Iterable[UdpPort]) -> None:
         """No flows are tracked here."""
 
+    def beat(self) -> None:
+        """Nobody watches."""
+
     async def next(self) -> PassReport:
         await self.arrived.wait()
         self.arrived.clear()
@@ -100,6 +103,7 @@ def engine_of(store: ClusterStore, changes: ChangeQueue, passes: Passes, netlink
         interface=ServiceInterface("nodeagent0"),
         flows=passes,
         observer=passes,
+        heartbeat=passes,
         timing=Timing(),
     )
 

@@ -123,10 +123,14 @@ class RecordingInterface:
 
 @dataclass
 class Recorder:
-    """Observer and flow cleaner: keeps reports and UDP ports."""
+    """Observer, flow cleaner and heartbeat: keeps reports and UDP ports, counts beats."""
 
     reports: list[PassReport] = field(default_factory=list)
     udp: list[UdpPort] = field(default_factory=list)
+    beats: int = 0
+
+    def beat(self) -> None:
+        self.beats += 1
 
     def passed(self, report: PassReport) -> None:
         self.reports.append(report)
@@ -153,6 +157,7 @@ class Bench:
             interface=self.interface,
             flows=self.recorder,
             observer=self.recorder,
+            heartbeat=self.recorder,
             timing=timing,
         )
 
