@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.managed import Manager, track_update
 from nodeagent.controlplane.ranges import AddressRange
 from nodeagent.controlplane.registry import Registry, WriteOptions
 from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.schema.decoding import normalise
+from nodeagent.controlplane.schema.decoding import empty, normalise
 from nodeagent.controlplane.schema.kinds import structs
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import draft
@@ -16,6 +17,7 @@ from nodeagent.controlplane.storage.store import Store
 from nodeagent.controlplane.write_rules import STATUS
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_TIME: Final = "2000-01-01T00:00:00Z"
 _CIDR_NAME: Final = "kubernetes"
 _MANAGER: Final = "kube-apiserver"
 _CIDR_MANAGER: Final = "kubernetes-service-cidr-controller"
@@ -60,43 +62,37 @@ def stored_ranges(store: Store) -> list[str]:
 
 
 class AddressObjects:
-    """Builds the IPAddress objects of allocated addresses."""
+    """Builds the IPAddress objects of allocated addresses, by filling in a template: every new service needs one."""
 
     def __init__(self, uid: Callable[[], str], clock: Callable[[], float]) -> None:
         self._uid = uid
         self._clock = clock
-        self._struct = structs()["IPAddress"]
+        self._templates = {family: _address_template(family) for family in ("IPv4", "IPv6")}
 
     def describe(self, address: str, namespace: str, name: str) -> bytes:
-        """The object that says a service holds `address`, as a draft."""
+        """The object that says a service holds `address`, as a draft. Names of services need no escaping in JSON."""
         now = datetime.fromtimestamp(int(self._clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        owned: Document = {".": {}, "f:name": {}, "f:namespace": {}, "f:resource": {}}
-        labelled: Document = {
-            ".": {},
-            "f:ipaddress.kubernetes.io/ip-family": {},
-            "f:ipaddress.kubernetes.io/managed-by": {},
-        }
-        document: Document = {
-            "metadata": {
-                "name": address,
-                "uid": self._uid(),
-                "resourceVersion": "0",
-                "creationTimestamp": now,
-                "labels": {
-                    "ipaddress.kubernetes.io/ip-family": "IPv6" if ":" in address else "IPv4",
-                    "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
-                },
-                "managedFields": [
-                    {
-                        "manager": _MANAGER,
-                        "operation": "Update",
-                        "apiVersion": "networking.k8s.io/v1",
-                        "time": now,
-                        "fieldsType": "FieldsV1",
-                        "fieldsV1": {"f:metadata": {"f:labels": labelled}, "f:spec": {"f:parentRef": owned}},
-                    }
-                ],
-            },
-            "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}},
-        }
-        return draft(normalise(self._struct, document))
+        return self._templates["IPv6" if ":" in address else "IPv4"] % (
+            address.encode(),
+            self._uid().encode(),
+            now.encode(),
+            now.encode(),
+            namespace.encode(),
+            name.encode(),
+        )
+
+
+def _address_template(family: str) -> bytes:
+    """An IPAddress with %b for name, uid, creation time, the owner's time, and the service's namespace and name."""
+    labels = {
+        "ipaddress.kubernetes.io/ip-family": family,
+        "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
+    }
+    parent = {"resource": "services", "namespace": "%b", "name": "%b"}
+    document: Document = {"metadata": {"labels": labels}, "spec": {"parentRef": parent}}
+    struct = structs()["IPAddress"]
+    track_update(struct, empty(struct), document, Manager("Update", _MANAGER, "networking.k8s.io/v1"), "%b")
+    document["metadata"] |= {"name": "%b", "uid": "%b", "resourceVersion": "0"}
+    # Times are checked while the document is put in order, so their placeholders come afterwards.
+    document["metadata"]["creationTimestamp"] = document["metadata"]["managedFields"][0]["time"] = _TIME
+    return draft(normalise(struct, document)).replace(_TIME.encode(), b"%b")

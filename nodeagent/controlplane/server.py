@@ -79,10 +79,10 @@ class SystemClock:
 
 
 class SystemChance:
-    """The machine's randomness."""
+    """Names, identities and which free address is taken: nothing here is a secret, so a fast generator will do."""
 
     def __init__(self) -> None:
-        self._random = random.SystemRandom()
+        self._random = random.Random()  # noqa: S311 - see above
 
     def suffix(self, length: int) -> str:
         """Letters and digits that spell no words (k8s.io/apimachinery/pkg/util/rand)."""
@@ -90,7 +90,7 @@ class SystemChance:
 
     def uid(self) -> str:
         """A random UUID."""
-        return str(uuid.uuid4())
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def randrange(self, start: int, stop: int) -> int:
         """A number from `start` up to, not including, `stop`."""

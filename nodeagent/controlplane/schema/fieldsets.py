@@ -6,6 +6,7 @@ members of their own, what is a leaf) follow sigs.k8s.io/structured-merge-diff, 
 """
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import TypeAlias
 
 from nodeagent.controlplane.documents import Document, Json, decode, encode
@@ -154,8 +155,9 @@ def overlay(shape: Shape, live: Json, applied: Json) -> Json:
     return result
 
 
+@lru_cache(maxsize=1024)
 def to_fields_v1(fields: FieldSet) -> Document:
-    """The JSON tree of managedFields[].fieldsV1."""
+    """The JSON tree of managedFields[].fieldsV1. Not to be changed: objects alike share one."""
     root: Document = {}
     for path in sorted(fields, key=_sort_key):
         node = root
