@@ -74,7 +74,7 @@ def test_an_address_the_load_balancer_keeps_is_not_captured(
     exposed: ServedNode, family: Family, protocol: Protocol
 ) -> None:
     for client in ("outside", "caller", NODE):
-        failure = exposed.world[client].ask(of(family, PROXIED), 80, protocol, timeout=0.2).only.failure
+        failure = exposed.world[client].ask(of(family, PROXIED), 80, protocol, timeout=0.1).only.failure
         assert failure in (Failure.UNREACHABLE, Failure.TIMEOUT), client
 
 

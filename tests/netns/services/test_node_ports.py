@@ -107,7 +107,7 @@ def test_service_addresses_have_no_node_ports(exposed: ServedNode, family: Famil
     for client in ("outside", "caller", NODE):
         member = exposed.world[client]
         at_cluster_ip = member.ask(of(family, CLUSTER_IPS), NODE_PORT, protocol, timeout=0.5).only
-        at_vip = member.ask(of(family, VIPS), NODE_PORT, protocol, timeout=0.2).only
+        at_vip = member.ask(of(family, VIPS), NODE_PORT, protocol, timeout=0.1).only
 
         assert at_cluster_ip.failure in (Failure.REFUSED, Failure.DENIED), client
         assert at_vip.failure in (Failure.UNREACHABLE, Failure.TIMEOUT), client

@@ -140,7 +140,7 @@ def test_external_policy_cluster_rewrites_every_source(
 def test_with_endpoints_elsewhere_only_the_outside_hears_nothing(
     exposed: ServedNode, kind: str, family: Family, protocol: Protocol
 ) -> None:
-    answer = exposed.world["outside"].ask(*place(kind, LOCAL_NONE, family), protocol, timeout=0.2).only
+    answer = exposed.world["outside"].ask(*place(kind, LOCAL_NONE, family), protocol, timeout=0.1).only
 
     assert answer.failure is Failure.TIMEOUT
 
@@ -158,7 +158,7 @@ def test_internal_policy_local_drops_when_all_endpoints_are_elsewhere(
     exposed: ServedNode, family: Family, protocol: Protocol
 ) -> None:
     for client in ("outside", "caller", NODE):
-        answer = exposed.world[client].ask(*place("ClusterIP", LOCAL_NONE, family), protocol, timeout=0.2).only
+        answer = exposed.world[client].ask(*place("ClusterIP", LOCAL_NONE, family), protocol, timeout=0.1).only
         # The kernel tells a process of the node that sends a datagram at once that it was dropped.
         told = Failure.DENIED if client == NODE and protocol is Protocol.UDP else Failure.TIMEOUT
         assert answer.failure is told, client

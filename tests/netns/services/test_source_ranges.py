@@ -95,7 +95,7 @@ def test_whom_a_load_balancer_address_admits(
 ) -> None:
     world = with_ranges(ranges).world
     for client in CLIENTS:
-        timeout = 1.0 if client in admitted else 0.2
+        timeout = 1.0 if client in admitted else 0.1
         answer = world[client].ask(of(family, VIPS), 80, protocol, timeout=timeout).only
 
         assert answer.failure == (None if client in admitted else blocked(client, protocol)), client
@@ -138,7 +138,7 @@ def test_a_node_that_holds_the_address_and_sends_from_it_is_judged_by_its_own(
 ) -> None:
     world = with_ranges(ranges).world
     vip = of(family, VIPS)
-    answer = world[NODE].ask(vip, 80, protocol, timeout=1.0 if admitted else 0.2, source_address=vip).only
+    answer = world[NODE].ask(vip, 80, protocol, timeout=1.0 if admitted else 0.1, source_address=vip).only
 
     assert answer.failure == (None if admitted else blocked(NODE, protocol))
 
