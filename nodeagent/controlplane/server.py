@@ -45,7 +45,6 @@ from nodeagent.controlplane.validation.formats import parse_cidr
 
 _log = logging.getLogger(__name__)
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_COMPACT_EVERY_S: Final = 30.0
 _CATCH_UP_EVERY_S: Final = 0.1
 STORE_FILE: Final = "store.db"
 
@@ -115,6 +114,7 @@ class ServerSettings:
     insecure: bool = False
     """Plain HTTP without credentials; on loopback only."""
     window: Window = field(default_factory=Window)
+    compact_every_s: float = 30.0
     limit_bytes: int | None = None
 
 
@@ -227,7 +227,7 @@ class ApiServer:
         await asyncio.to_thread(self._write_kubeconfig)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop) for loop in loops]
-            tasks.append(group.create_task(_every(_COMPACT_EVERY_S, store.compact)))
+            tasks.append(group.create_task(_every(self._settings.compact_every_s, store.compact)))
             if store.shared:
                 tasks.append(group.create_task(_every(_CATCH_UP_EVERY_S, store.catch_up)))
             self._failing = []

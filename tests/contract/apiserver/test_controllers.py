@@ -3,6 +3,8 @@
 import time
 from typing import Any
 
+from nodeagent.controlplane.storage.store import Window
+
 SERVICES = "/api/v1/namespaces/default/services"
 KUBERNETES = "/api/v1/namespaces/default/endpoints/kubernetes"
 
@@ -92,6 +94,31 @@ def test_a_full_store_refuses_writes_clearly_and_keeps_answering(start: Any) -> 
     assert (answer.status, answer.json["reason"]) == (507, "InsufficientStorage")
     assert len(api.get(path)["items"]) == number
     assert api.call("GET", "/readyz").status == 200
+
+
+def test_what_is_older_than_the_history_is_expired_in_every_form(start: Any, recorded: Any) -> None:
+    api = start(window=Window(seconds=0), compact_every_s=0.05)
+    path = "/api/v1/namespaces/default/configmaps"
+    for name in ("a", "b", "c"):
+        api.call("POST", path, {"metadata": {"name": name}})
+    first = api.get(f"{path}?limit=1")
+    token = first["metadata"]["continue"]
+    api.call("POST", path, {"metadata": {"name": "d"}})
+    api.until(f"{path}?resourceVersion=5&resourceVersionMatch=Exact", lambda found: found.get("code") == 410)
+    api.until(f"{path}?limit=1&continue={token}", lambda found: found.get("code") == 410)
+    status = recorded("watch-expired-410-status")["response"]["body"]
+    assert api.get(f"{path}?resourceVersion=5&resourceVersionMatch=Exact") == status
+    (event,) = api.watch(f"{path}?watch=1&resourceVersion=5&timeoutSeconds=3")
+    (expected,) = recorded("watch-expired-410-event")["response"]["events"]
+    assert event["type"] == "ERROR"
+    message = event["object"].pop("message")
+    expected["object"].pop("message")
+    assert event["object"] == expected["object"]
+    assert message.startswith("too old resource version: 5 (")
+    expired = api.get(f"{path}?limit=1&continue={token}")
+    assert (expired["reason"], expired["message"][:40]) == ("Expired", "The provided continue parameter is too o")
+    rest = api.get(f"{path}?continue={expired['metadata']['continue']}")
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["b", "c", "d"]
 
 
 def test_a_service_becomes_dual_stack_and_single_again(start: Any) -> None:

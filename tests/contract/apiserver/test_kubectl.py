@@ -39,7 +39,7 @@ def kubectl(api: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     )
     environment = {**os.environ, "KUBECONFIG": str(config), "HOME": str(home)}
 
-    def run(*arguments: str, stdin: str = "", fails: bool = False, **extra: str) -> str:
+    def run(*arguments: str, stdin: str = "", fails: bool | None = False, **extra: str) -> str:
         result = subprocess.run(
             ["kubectl", *arguments],
             input=stdin,
@@ -49,7 +49,7 @@ def kubectl(api: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
             timeout=60,
             check=False,
         )
-        assert (result.returncode != 0) is fails, result.stderr + result.stdout
+        assert fails in (None, result.returncode != 0), result.stderr + result.stdout
         return result.stderr if fails else result.stdout
 
     run("create", "namespace", "demo")
@@ -130,6 +130,13 @@ def test_describe_wait_and_delete(kubectl: Any) -> None:
     assert "not found" in kubectl("get", "svc", "gone", fails=True)
     kubectl("create", "namespace", "soon-gone")
     kubectl("delete", "namespace", "soon-gone", "--timeout=20s")
+
+
+def test_get_and_watch(kubectl: Any) -> None:
+    kubectl("create", "service", "clusterip", "seen", "--tcp=80")
+    watched = kubectl("get", "svc", "seen", "-w", "--output-watch-events", "--request-timeout=2s", fails=None)
+    assert "ADDED" in watched
+    assert "seen" in watched
 
 
 def test_describe_a_node_and_a_pod(kubectl: Any) -> None:
