@@ -145,9 +145,8 @@ def snapshot_command(data_dir: Path | None, *, output: Path) -> None:
     try:
         with contextlib.closing(connect(str(source))) as connection:
             copy_to(connection, str(output))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise Failure(f"snapshot failed: {error}", FAILED) from error
-    output.chmod(0o600)
 
 
 @apiserver_command.command("restore")
@@ -160,10 +159,10 @@ def restore_command(data_dir: Path | None, *, snapshot: Path) -> None:
         raise Failure(f"{target} exists: move it away first", UNUSABLE)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{snapshot}?mode=ro", uri=True)) as connection:
+        with contextlib.closing(sqlite3.connect(f"{snapshot.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             check(connection)
             copy_to(connection, str(target))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         target.unlink(missing_ok=True)
         raise Failure(f"{snapshot} cannot be restored: {error}", FAILED) from error
 

@@ -87,7 +87,7 @@ class ApiHandler:
     async def _answer(self, request: web.BaseRequest) -> Reply | Watch:
         user = self._authenticate(request)
         segments = tuple(unquote(part) for part in request.rel_url.raw_path.strip("/").split("/"))
-        query = {name: value for name, value in request.query.items() if value or name not in request.query}
+        query = dict(request.query)
         target = parse_target(segments)
         resource = self._catalog.find(target.group, target.version, target.plural) if target else None
         if target is None or resource is None:

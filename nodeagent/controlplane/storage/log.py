@@ -5,6 +5,7 @@ nothing acknowledged; with `synchronous=FULL` neither does a machine losing powe
 each write first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -216,6 +217,7 @@ class Log:
 
 def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
     """A connection to a store, created if new. Raises sqlite3.Error when the file is something else."""
+    _create_private(path)
     connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -233,13 +235,20 @@ def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
 
 
 def copy_to(connection: sqlite3.Connection, path: str) -> None:
-    """SQLite's online backup into `path`, checked before it is called done. Raises sqlite3.Error."""
+    """SQLite's online backup into `path`, checked before it is called done. Raises sqlite3.Error, OSError."""
+    _create_private(path)
     target = sqlite3.connect(path)
     try:
         connection.backup(target)
         check(target)
     finally:
         target.close()
+
+
+def _create_private(path: str) -> None:
+    """A store holds Secrets, so only its owner may read it; SQLite gives its WAL the same mode."""
+    if path != ":memory:":
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
 def check(connection: sqlite3.Connection) -> None:

@@ -68,6 +68,20 @@ def test_every_server_on_a_store_is_an_endpoint_of_kubernetes_until_it_stops(sta
     one.until(KUBERNETES, lambda found: addresses(found) == {"192.0.2.1"})
 
 
+def test_controllers_of_two_servers_agree_on_one_slice(start: Any) -> None:
+    one, two = start(advertise_address="192.0.2.1"), start(advertise_address="192.0.2.2")
+    slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name="
+    names = [f"s{number}" for number in range(10)]
+    for number, name in enumerate(names):
+        spec = {"selector": {"app": name}, "ports": [{"port": 80}]}
+        api = (one, two)[number % 2]
+        assert api.call("POST", SERVICES, {"metadata": {"name": name}, "spec": spec}).status == 201
+    for name in names:
+        one.until(slices + name, lambda found: len(found["items"]) == 1)
+    for api in (one, two):
+        assert [len(api.get(slices + name)["items"]) for name in names] == [1] * len(names)
+
+
 def test_endpoints_prefer_their_zone_when_the_service_says_so(start: Any) -> None:
     api = start()
     zone = {"topology.kubernetes.io/zone": "z1"}
