@@ -5,8 +5,9 @@ that writes the service, so what a service says and what is recorded cannot diff
 committing, a value is reserved in memory against other requests; another server on the same store finds out at the commit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
@@ -37,7 +38,8 @@ class Reservation:
 class Allocator:
     """Addresses of the service ranges and ports of the node port range.
 
-    `describe(address, namespace, name)` builds the IPAddress object as a draft.
+    `describe(address, namespace, name)` builds the IPAddress object as a draft. `kept` are addresses only one service may
+    have (`namespace/name`), so that it can come back with them after a deletion.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class Allocator:
         ports: PortRange,
         random: Random,
         describe: Callable[[str, str, str], bytes],
+        kept: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.ranges = ranges
         self._store = store
         self._ports = ports
         self._random = random
         self._describe = describe
+        self._kept = kept
         self._reserved: set[str] = set()
         self._reserved_ports: set[int] = set()
 
@@ -69,7 +73,7 @@ class Allocator:
         """Reserves a certain address. Raises Unavailable."""
         if not any(found.holds(address) for found in self.ranges):
             raise Unavailable(NOT_IN_RANGE)
-        if self._is_taken(address):
+        if self._is_taken(address) or self._kept.get(address, f"{namespace}/{name}") != f"{namespace}/{name}":
             raise Unavailable(ALREADY_TAKEN)
         self._reserve(reservation, address, namespace, name)
 
@@ -80,7 +84,7 @@ class Allocator:
             raise Unavailable(f"no {family} range is configured")
         for number in found.pool.candidates(self._random):
             address = found.address(number)
-            if not self._is_taken(address):
+            if not self._is_taken(address) and address not in self._kept:
                 self._reserve(reservation, address, namespace, name)
                 return address
         raise Unavailable("range is full")

@@ -19,6 +19,7 @@ from nodeagent.controlplane.allocation import Allocator
 from nodeagent.controlplane.bootstrap import AddressObjects, bootstrap, stored_ranges
 from nodeagent.controlplane.controllers.endpoints import ServiceEndpoints
 from nodeagent.controlplane.controllers.events import EventExpiry
+from nodeagent.controlplane.controllers.kubernetes_service import KEY as KUBERNETES
 from nodeagent.controlplane.controllers.kubernetes_service import SERVERS, Advertised, KubernetesService
 from nodeagent.controlplane.controllers.load_balancers import LoadBalancerAddresses
 from nodeagent.controlplane.controllers.loop import Controller, own_path
@@ -198,7 +199,12 @@ class ApiServer:
             catalog = Catalog()
             objects = AddressObjects(self._chance.uid, self._clock.time)
             allocator = Allocator(
-                store, self._checked.ranges, parse_port_range(self._settings.node_ports), self._chance, objects.describe
+                store,
+                self._checked.ranges,
+                parse_port_range(self._settings.node_ports),
+                self._chance,
+                objects.describe,
+                kept={self._checked.ranges[0].first: KUBERNETES},
             )
             registry = Registry(
                 store, catalog, _lifecycles(catalog, allocator), chance=self._chance, clock=self._clock.time

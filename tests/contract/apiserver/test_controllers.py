@@ -148,3 +148,16 @@ def test_a_service_becomes_dual_stack_and_single_again(start: Any) -> None:
     assert single["spec"]["clusterIPs"] == [first["spec"]["clusterIP"]]
     assert single["spec"]["ipFamilies"] == ["IPv4"]
     assert api.call("GET", f"/apis/networking.k8s.io/v1/ipaddresses/{second}").status == 404
+
+
+def test_nobody_else_gets_the_address_of_the_kubernetes_service(start: Any) -> None:
+    api = start(service_ranges="10.96.0.0/29")
+    api.until(f"{SERVICES}/kubernetes", lambda found: found.get("kind") == "Service")
+    for number in range(5):
+        body = {"metadata": {"name": f"s{number}"}, "spec": {"ports": [{"port": 80}]}}
+        assert api.call("POST", SERVICES, body).status == 201
+    wanted = {"metadata": {"name": "thief"}, "spec": {"ports": [{"port": 80}], "clusterIP": "10.96.0.1"}}
+    api.call("DELETE", f"{SERVICES}/kubernetes")
+    assert api.call("POST", SERVICES, wanted).status == 422
+    found = api.until(f"{SERVICES}/kubernetes", lambda found: found.get("kind") == "Service")
+    assert found["spec"]["clusterIP"] == "10.96.0.1"
