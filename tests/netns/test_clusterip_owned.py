@@ -1,0 +1,53 @@
+"""The kernel protects an owned table while the agent lives: nobody can flush or change it, and nothing is lost."""
+
+import pytest
+
+from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from nodeagent.lab.namespaces import LabError
+from nodeagent.lab.process import AgentProcess
+
+SHOP = cluster_ips(1)
+PODS = ("web-0", "web-1")
+CLIENTS = ("caller", "outside", NODE)
+
+
+@pytest.fixture(scope="module")
+def agent(cluster: Cluster) -> AgentProcess:
+    for pod in PODS:
+        cluster.world[pod].serve(8080)
+    cluster.expose("shop", *SHOP, pods=PODS)
+    return cluster.start_agent(*WITH_POD_CIDRS, "--table-ownership", "owned")
+
+
+def test_flushing_the_ruleset_loses_nothing(cluster: Cluster, agent: AgentProcess) -> None:
+    members = [cluster.world[client] for client in CLIENTS]
+    loads = [member.load(address, 80, interval=0.01, timeout=0.5) for member in members for address in SHOP]
+    with cluster.world["caller"].hold(SHOP[0], 80, count=10) as held:
+        for _ in range(30):
+            cluster.world.nft(NODE, "add table inet another")
+            cluster.world.nft(NODE, "flush ruleset")
+            assert not held.ask().failures
+        agent.wait_until(lambda: all(load.report().attempts > 30 for load in loads), "some load")
+    reports = [load.stop() for load in loads]
+
+    assert "another" not in cluster.world.nft(NODE, "list ruleset")
+    assert [report.failures for report in reports] == [{}] * len(loads)
+    assert all(report.names.keys() == set(PODS) for report in reports)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "delete table ip nodeagent",
+        "flush table ip6 nodeagent",
+        "flush chain ip nodeagent services",
+        "flush map ip nodeagent backends",
+        "add element ip nodeagent cluster-ips { 10.96.0.9 }",
+    ],
+)
+def test_nobody_else_may_change_it(cluster: Cluster, agent: AgentProcess, command: str) -> None:
+    with pytest.raises(LabError, match="Operation not permitted"):
+        cluster.world.nft(NODE, command)
+
+    assert cluster.world["caller"].ask(SHOP[0], 80, count=10).names.keys() <= set(PODS)
+    assert agent.running
