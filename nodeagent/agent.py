@@ -336,7 +336,8 @@ def choose_families(wanted: Literal["auto"] | tuple[Family, ...]) -> tuple[Famil
 def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
     """How the constant rules of a family depend on the configuration.
 
-    A family without a cluster CIDR cannot tell pods from others, which is not the same as having none (SEMANTICS 46).
+    A family without a cluster CIDR cannot tell pods from others, which is not the same as having none
+    (docs/semantics.md 46, 50).
     """
     traffic = config.traffic
     interface = ""

@@ -37,7 +37,7 @@ _NLMSGERR_ATTR_MSG = 1
 
 _INT = struct.Struct("=i")
 
-# A dump fills at most 32 kB per datagram (DATAPLANE: smaller buffers are truncated without an error).
+# A dump fills at most 32 kB per datagram (measured; a smaller buffer truncates them without an error).
 _RECEIVE_BYTES = 1 << 16
 # Each failing message answers with a datagram; this many always fit in a receive buffer of default size.
 _BATCH_MESSAGES = 128

@@ -110,8 +110,8 @@ def _retain_node(node: Node) -> Node:
 def unchanged(held: StoredObject, latest: StoredObject) -> bool:
     """Whether the latest stored form means the same to the agent as the one held.
 
-    The trigger time of a slice is for the latency metric only (SEMANTICS of
-    ``endpoints.kubernetes.io/last-change-trigger-time``): a slice that differs in nothing else has not changed.
+    The trigger time of a slice is for the latency metric only: a slice that differs in nothing else has not changed
+    (docs/semantics.md 27).
     """
     if isinstance(held, EndpointSlice) and isinstance(latest, EndpointSlice):
         return (

@@ -81,7 +81,7 @@ class Service(Struct, frozen=True, gc=False):
 
 
 class EndpointConditions(Struct, frozen=True, gc=False):
-    """Three-valued: None is "not said" (SEMANTICS: ready and serving default to true, terminating to false)."""
+    """Three-valued: None is "not said". What that means: docs/semantics.md 25."""
 
     ready: bool | None = None
     serving: bool | None = None

@@ -1,4 +1,4 @@
-"""Which addresses a Service exposes on this node, in each family (SEMANTICS §2, §6)."""
+"""Which addresses a Service exposes on this node, in each family (docs/semantics.md §2, §6)."""
 
 from collections.abc import Iterable
 

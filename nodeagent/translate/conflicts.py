@@ -1,4 +1,4 @@
-"""Two Services claim the same address (SEMANTICS 17, docs/decisions/0011-address-conflicts.md).
+"""Two Services claim the same address (docs/semantics.md 17, docs/decisions/0011-address-conflicts.md).
 
 A frontend's place (family, address, protocol, port) belongs to one Service: the oldest, then the first by namespace
 and name. A cluster IP belongs to its Service as a whole: nobody else gets any port of it as an external or

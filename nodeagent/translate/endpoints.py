@@ -1,4 +1,4 @@
-"""EndpointSlices become the endpoints of each service port (SEMANTICS §3).
+"""EndpointSlices become the endpoints of each service port (docs/semantics.md §3).
 
 Decided here: which slices, ports and addresses count, and which of two entries for the same address and port.
 Not decided here: which endpoints get traffic (`select`).

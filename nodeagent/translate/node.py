@@ -1,6 +1,6 @@
 """The Node, the service CIDRs and the configuration become what the dataplane and the translation know of this node.
 
-SEMANTICS 6-8, 50.
+docs/semantics.md 6-8, 50.
 """
 
 from collections.abc import Collection, Sequence

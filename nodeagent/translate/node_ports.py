@@ -1,4 +1,7 @@
-"""At which addresses of this node its node ports answer (SEMANTICS 41, docs/decisions/0012-nodeport-addresses.md)."""
+"""At which addresses of this node its node ports answer.
+
+docs/semantics.md 41, docs/decisions/0012-nodeport-addresses.md.
+"""
 
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network

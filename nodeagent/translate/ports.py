@@ -1,4 +1,4 @@
-"""The ports of a Service, validated (SEMANTICS 12, 13)."""
+"""The ports of a Service, validated (docs/semantics.md 12, 13)."""
 
 from msgspec import Struct
 

@@ -1,6 +1,7 @@
 """THE policy: which endpoints of a service port may get a connection, and what happens when none may.
 
-Readiness, the terminating fallback, topology hints, internal and external traffic policy (SEMANTICS §4, §5, §7, §10).
+Readiness, the terminating fallback, topology hints, internal and external traffic policy: docs/semantics.md §4, §5,
+§7, §10.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ def policies_of(spec: ServiceSpec) -> Policies:
     """Which traffic policies count.
 
     `externalTrafficPolicy` is honoured only on a Service that is meant to be reached from outside: a value left over
-    on a plain ClusterIP service says nothing (SEMANTICS 32).
+    on a plain ClusterIP service says nothing (docs/semantics.md 32).
     """
     reachable = spec.type in ("NodePort", "LoadBalancer") or bool(spec.external_ips)
     return Policies(

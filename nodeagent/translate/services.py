@@ -157,7 +157,7 @@ def _serving(candidates: Collection[Candidate]) -> frozenset[tuple[str, int]]:
 def _health_check(
     spec: ServiceSpec, exposed: Mapping[Family, Exposure], endpoints: Mapping[PortKey, list[Candidate]]
 ) -> HealthCheck | None:
-    """Distinct addresses of local ready endpoints over all ports (SEMANTICS 72).
+    """Distinct addresses of local ready endpoints over all ports (docs/semantics.md 72).
 
     Terminating endpoints do not count although they may still get traffic: that is how a load balancer drains a node.
     """

@@ -1,4 +1,4 @@
-"""Who may connect to a load-balancer address (SEMANTICS §8, docs/decisions/0010-source-ranges.md)."""
+"""Who may connect to a load-balancer address (docs/semantics.md §8, docs/decisions/0010-source-ranges.md)."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network

@@ -1,4 +1,4 @@
-"""Whose conntrack entries a UDP service port may judge (SEMANTICS 65-67)."""
+"""Whose conntrack entries a UDP service port may judge (docs/semantics.md 65-67)."""
 
 from collections.abc import Iterable, Mapping
 

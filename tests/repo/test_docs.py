@@ -28,6 +28,9 @@ SOURCE_FILE = re.compile(r"(?:nodeagent|tests|docs)/[\w./-]*\w\.(?:py|md|yaml|js
 INVOCATION = re.compile(r"\bnodeagent((?: +(?!…)[\w./,:=*\[\]{}|<>-]+)*)")
 TYPED = re.compile(r"(?:[$#] )?(?:\.venv/bin/)?nodeagent ")
 OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
+SEMANTICS = ROOT / "docs" / "semantics.md"
+CITATION = re.compile(r"docs/semantics\.md((?:(?:,? and|,)?\s§?\d+(?:-\d+)?)+)(?!\d)")
+SOURCES = [path for place in ("nodeagent", "tests") for path in sorted((ROOT / place).rglob("*.py"))]
 
 
 def name_of(path: Path) -> str:
@@ -183,6 +186,67 @@ def test_every_decision_is_in_the_index_with_its_title() -> None:
         assert int(re.findall(r"\d+", title)[0]) == int(number), f"{path.name} calls itself {title}"
     numbers = [path.name[:4] for path in files]
     assert len(set(numbers)) == len(numbers)
+
+
+def statements() -> dict[str, list[int]]:
+    """Section of docs/semantics.md → the numbers of its statements."""
+    found: dict[str, list[int]] = {}
+    for line in SEMANTICS.read_text().splitlines():
+        if heading := re.match(r"## (§\d+) ", line):
+            found[heading[1]] = []
+        elif statement := re.match(r"(\d+)\. ", line):
+            found[list(found)[-1]].append(int(statement[1]))
+    return found
+
+
+def cited(text: str) -> set[str]:
+    """What a source cites of docs/semantics.md: `§3`, `41`; a range is each number in it."""
+    found: set[str] = set()
+    for citation in CITATION.findall(text):
+        for section, first, last in re.findall(r"(§?)(\d+)(?:-(\d+))?", citation):
+            found |= {f"{section}{number}" for number in range(int(first), int(last or first) + 1)}
+    return found
+
+
+def test_statements_are_numbered_without_gaps() -> None:
+    """A renderer numbers a list by itself from its first number on: a gap would shift what readers see."""
+    numbers = [number for section in statements().values() for number in section]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("(docs/semantics.md 41)", {"41"}, id="one"),
+        pytest.param("docs/semantics.md 6-8, 50.", {"6", "7", "8", "50"}, id="range"),
+        pytest.param("docs/semantics.md §2,\n§7 and §9, 66 and 72: one", {"§2", "§7", "§9", "66", "72"}, id="lines"),
+        pytest.param("docs/semantics.md 17, docs/decisions/0011-x.md", {"17"}, id="beside-a-decision"),
+    ],
+)
+def test_citations_are_read(text: str, expected: set[str]) -> None:
+    assert cited(text) == expected
+
+
+def test_statements_that_are_cited_exist() -> None:
+    sections = statements()
+    known = set(sections) | {str(number) for numbers in sections.values() for number in numbers}
+    citing = {name_of(path): cited(path.read_text()) for path in SOURCES if path != Path(__file__)}
+    assert len(set().union(*citing.values())) > 20
+    for source, numbers in citing.items():
+        assert numbers <= known, f"{source} cites {sorted(numbers - known)}, which docs/semantics.md does not have"
+
+
+def test_ids_of_translation_tests_are_numbers_of_statements() -> None:
+    known = {number for numbers in statements().values() for number in numbers}
+    for path in (ROOT / "tests" / "unit" / "translate").glob("test_*.py"):
+        for number in re.findall(r'id="(\d{1,2})[a-c]?-', path.read_text()):
+            assert int(number) in known, f"{name_of(path)}: there is no statement {number}"
+
+
+def test_documents_that_sources_name_exist() -> None:
+    for path in SOURCES:
+        for named in re.findall(r"docs/(?:[\w-]+/)*[\w-]+\.md", path.read_text()):
+            assert (ROOT / named).is_file() or path == Path(__file__), f"{name_of(path)} names {named}"
 
 
 @each_document()

@@ -1,4 +1,4 @@
-"""SEMANTICS §2 and §6: which Services, and which of their addresses, are captured."""
+"""docs/semantics.md §2 and §6: which Services, and which of their addresses, are captured."""
 
 from collections.abc import Callable
 from typing import Any

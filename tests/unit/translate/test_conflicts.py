@@ -1,4 +1,4 @@
-"""SEMANTICS 17 and docs/decisions/0011-address-conflicts.md: two Services claim one address."""
+"""docs/semantics.md 17 and docs/decisions/0011-address-conflicts.md: two Services claim one address."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,4 +1,4 @@
-"""SEMANTICS §3: slices to endpoint list. Numbers in the ids are items there."""
+"""docs/semantics.md §3: slices to endpoint list. Numbers in the ids are items there."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""SEMANTICS 6-8 and 50: what the Node, the service CIDRs and the configuration say about this node."""
+"""docs/semantics.md 6-8 and 50: what the Node, the service CIDRs and the configuration say about this node."""
 
 from typing import Any
 

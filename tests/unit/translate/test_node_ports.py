@@ -1,4 +1,4 @@
-"""SEMANTICS 41 and docs/decisions/0012-nodeport-addresses.md: where node ports answer."""
+"""docs/semantics.md 41 and docs/decisions/0012-nodeport-addresses.md: where node ports answer."""
 
 from ipaddress import ip_address, ip_network
 from itertools import pairwise

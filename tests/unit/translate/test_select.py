@@ -1,4 +1,4 @@
-"""SEMANTICS §4 and §5: which endpoints get a connection. Numbers in the ids are items there."""
+"""docs/semantics.md §4 and §5: which endpoints get a connection. Numbers in the ids are items there."""
 
 import pytest
 

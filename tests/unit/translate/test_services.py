@@ -1,4 +1,4 @@
-"""SEMANTICS §2, §7, §9, 66 and 72: one Service becomes frontends, a health check and UDP ports."""
+"""docs/semantics.md §2, §7, §9, 66 and 72: one Service becomes frontends, a health check and UDP ports."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""SEMANTICS §8 and docs/decisions/0010-source-ranges.md: who may connect to a load-balancer address."""
+"""docs/semantics.md §8 and docs/decisions/0010-source-ranges.md: who may connect to a load-balancer address."""
 
 from collections.abc import Callable
 
