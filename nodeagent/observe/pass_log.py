@@ -11,7 +11,7 @@ from nodeagent.observe.problem_board import ProblemChanges
 logger = logging.getLogger(__name__)
 
 PROBLEM_LINES = 20
-"""Of many problems that come at once, this many are written out; `nodeagent show problems` has them all."""
+"""Of many problems that come or go at once, this many are written out, and how many more there are."""
 
 
 class FamilyResult(Protocol):
