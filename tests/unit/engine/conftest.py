@@ -68,7 +68,7 @@ class Cluster:
 
 @dataclass
 class RecordingTable:
-    """A table driver that keeps every call; `fail_with` is raised as often as it has entries."""
+    """A table driver that keeps every call; `fail_with` is raised as often as it has entries. `hang`: for ever."""
 
     family: Family
     log: list[str]
@@ -77,9 +77,12 @@ class RecordingTable:
     interfered: bool = False
     forgotten: int = 0
     problems: tuple[Problem, ...] = ()
+    hang: bool = False
 
     async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> FamilyResult:
         self.calls.append(dict(changes))
+        if self.hang:
+            await asyncio.Event().wait()
         if self.fail_with:
             raise self.fail_with.pop(0)
         if changes:
