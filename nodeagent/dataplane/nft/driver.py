@@ -5,7 +5,6 @@ is dropped, and the next pass reads back first. There is no history of changes: 
 same difference again.
 """
 
-import asyncio
 import errno
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.problem import Problem
+from nodeagent.model.problem import Problem, Retryable
 
 T = TypeVar("T")
 
@@ -70,6 +69,8 @@ class TableDriver:
         self._failures = 0
         self._generation = -1
         self._stale_affinity = True
+        self._pending: dict[ObjectKey, ServiceState | None] = {}
+        self._states: dict[ObjectKey, ServiceState] = {}
         self._quarantined: dict[ObjectKey, Problem] = {}
         self._oversized: dict[ObjectKey, tuple[Problem, ...]] = {}
 
@@ -89,18 +90,19 @@ class TableDriver:
         must act), CommitRejected and KernelUnclear (try again).
         """
         started = monotonic()
-        belief = self._belief
-        if belief is None:
-            belief = await in_thread(self._read_back)
-        await self._maybe_in_thread(len(changes) > INLINE_SERVICES, lambda: self._take_in(changes, node, belief))
+        self._pending.update(changes)
         try:
+            belief = self._belief
+            if belief is None:
+                belief = await in_thread(self._read_back)
+                self._readmit_quarantined()
+            pending, self._pending = self._pending, {}
+            await self._maybe_in_thread(len(pending) > INLINE_SERVICES, lambda: self._take_in(pending, node, belief))
             report = await self._commit_difference(started)
             await self._purge_affinity()
-        except (CommitRejected, KernelUnclear):
-            self._failures += 1
-            self.forget()
-            raise
-        except asyncio.CancelledError:
+        except BaseException as error:
+            if isinstance(error, Retryable):
+                self._failures += 1
             self.forget()
             raise
         self._failures = 0
@@ -142,6 +144,10 @@ class TableDriver:
 
     def _take_in(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, belief: Belief) -> None:
         for key, state in changes.items():
+            if state is None:
+                self._states.pop(key, None)
+            else:
+                self._states[key] = state
             self._quarantined.pop(key, None)
             self._oversized.pop(key, None)
             if state is not None and (found := too_many_backends(state)):
@@ -234,6 +240,11 @@ class TableDriver:
                 raise Unsupported(
                     f"this kernel cannot do what {item.about} of table {self.family.value} needs: {item.reason}"
                 )
+
+    def _readmit_quarantined(self) -> None:
+        """After a look at the kernel, what it refused is tried once more: the cause may be gone."""
+        for key in self._quarantined:
+            self._pending.setdefault(key, self._states.get(key))
 
     def _quarantine(self, rejections: tuple[Rejection, ...]) -> bool:
         """Take out the services of the refused elements; False when none could be named."""

@@ -116,3 +116,19 @@ def test_a_refused_transaction_changes_nothing(kernel: Any, service: MakeService
     assert kernel.image() == before
     assert kernel.generation() == generation
     assert pack_address("10.96.0.10") in before[schema.CLUSTER_IPS]
+
+
+def test_after_a_look_at_the_kernel_a_service_left_out_is_tried_again(kernel: Any, service: MakeService) -> None:
+    agent = kernel.start()
+    agent.sync()
+    key = frontend_key("10.96.0.10", Protocol.TCP, 80)
+    bad = service("bad", "10.96.0.11", "10.244.1.2", allowed=OVERLAPPING)
+    agent.sync(service("web", "10.96.0.10", "10.244.1.1"), bad)
+    assert [problem.subject for problem in agent.driver.problems] == ["Service default/bad"]
+
+    agent.driver.forget()
+    report = agent.sync()
+
+    assert report.touched == 0, "it is refused again, and nothing else changes"
+    assert [problem.subject for problem in agent.driver.problems] == ["Service default/bad"]
+    assert key in kernel.elements(schema.FRONTENDS)

@@ -1,0 +1,95 @@
+"""What the driver keeps when something fails, over a kernel that answers as told (the real one: tests/contract/nft)."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+
+from nodeagent.dataplane.errors import KernelUnclear, NotPermitted
+from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.driver import TableDriver
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.program import ProgramOptions
+from nodeagent.dataplane.nft.transaction import Transaction
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
+from nodeagent.model.names import ObjectKey, ServicePortName
+
+KEY = ObjectKey("default", "web")
+WEB = ServiceState(
+    KEY,
+    cluster_ips=("10.96.0.1",),
+    frontends=(
+        Frontend(
+            FrontendKind.CLUSTER_IP,
+            Family.IPV4,
+            "10.96.0.1",
+            Protocol.TCP,
+            80,
+            ServicePortName(KEY, "http", Protocol.TCP),
+            Route((Backend("10.244.0.1", 8080),)),
+        ),
+    ),
+)
+
+
+class EmptyKernel:
+    """Has no table. Raises what it is given, one at a time: on a look, or on a commit."""
+
+    def __init__(self, *, looks: tuple[Exception, ...] = (), commits: tuple[Exception, ...] = ()) -> None:
+        self._looks, self._commits = list(looks), list(commits)
+        self.committed: list[Transaction] = []
+
+    def get(self, kind: int, family: int, body: bytes) -> memoryview:
+        raise self._looks.pop(0) if self._looks else FileNotFoundError
+
+    def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[tuple[int, memoryview]]:
+        return iter(())
+
+    def commit(self, transaction: Transaction) -> None:
+        if transaction.empty:
+            return
+        if self._commits:
+            raise self._commits.pop(0)
+        self.committed.append(transaction)
+
+    def generation(self) -> int:
+        return 1
+
+
+def driver_of(kernel: EmptyKernel) -> TableDriver:
+    return TableDriver(Family.IPV4, cast("NetlinkSocket", kernel), ProgramOptions(), Ownership.OWNED)
+
+
+def writes_frontend(transaction: Transaction) -> bool:
+    return any(message.set == "frontends" for message in transaction.messages)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(EmptyKernel(looks=(KernelUnclear("no consistent dump"),)), id="the look fails"),
+        pytest.param(EmptyKernel(commits=(KernelUnclear("no answer"),)), id="the commit is not answered"),
+        pytest.param(EmptyKernel(commits=(NotPermitted("owned by another"),)), id="the commit is forbidden"),
+    ],
+)
+def test_changes_of_a_failed_pass_are_programmed_by_the_next(kernel: EmptyKernel) -> None:
+    driver = driver_of(kernel)
+    with pytest.raises((KernelUnclear, NotPermitted)):
+        asyncio.run(driver.sync({KEY: WEB}, NodeState()))
+    assert not kernel.committed
+
+    asyncio.run(driver.sync({}, NodeState()))
+
+    assert writes_frontend(kernel.committed[0])
+
+
+def test_what_a_failed_pass_took_in_is_not_written_twice_in_the_end() -> None:
+    kernel = EmptyKernel(commits=(KernelUnclear("no answer"),))
+    driver = driver_of(kernel)
+    with pytest.raises(KernelUnclear):
+        asyncio.run(driver.sync({KEY: WEB}, NodeState()))
+    asyncio.run(driver.sync({KEY: None}, NodeState()))
+
+    assert not writes_frontend(kernel.committed[0])
