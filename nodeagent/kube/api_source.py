@@ -20,6 +20,7 @@ from nodeagent.kube.errors import (
 from nodeagent.kube.informer import CollectionClient, FullList, Informer, Resource
 from nodeagent.kube.mirror import mirror_endpoints
 from nodeagent.kube.pace import Backoff, Pace
+from nodeagent.kube.recovery import Recovery
 from nodeagent.kube.retention import StoredObject
 from nodeagent.kube.store import ClusterStore, Listing
 from nodeagent.model.names import ObjectKey
@@ -67,6 +68,7 @@ class ApiServerSource:
         self._endpoints_api = endpoints_api
         self._keep_headless = keep_headless
         self._pace = pace or Pace(random=random.random, sleep=asyncio.sleep)
+        self._recovery = Recovery()
 
     async def run(self) -> None:
         """Ends only by cancellation."""
@@ -81,25 +83,27 @@ class ApiServerSource:
         if not self._keep_headless:
             selectors.append(("fieldSelector", "spec.clusterIP!=None"))
         resource = Resource(Service, "/api/v1/services", tuple(selectors))
-        await Informer(self._client, resource, StoreSink(self._store, Service), self._pace).run()
+        await Informer(self._client, resource, StoreSink(self._store, Service), self._pace, self._recovery).run()
 
     async def _follow_endpoints(self) -> None:
         selectors = () if self._keep_headless else (("labelSelector", f"!{LABEL_HEADLESS}"),)
         if await self._serves_slices():
             slices = Resource(EndpointSlice, f"{DISCOVERY_V1}/endpointslices", selectors)
-            await Informer(self._client, slices, StoreSink(self._store, EndpointSlice), self._pace).run()
+            await Informer(
+                self._client, slices, StoreSink(self._store, EndpointSlice), self._pace, self._recovery
+            ).run()
         else:
             endpoints = Resource(Endpoints, "/api/v1/endpoints", selectors)
-            await Informer(self._client, endpoints, MirrorSink(self._store), self._pace).run()
+            await Informer(self._client, endpoints, MirrorSink(self._store), self._pace, self._recovery).run()
 
     async def _follow_node(self) -> None:
         resource = Resource(Node, "/api/v1/nodes", (("fieldSelector", f"metadata.name={self._node_name}"),))
         sink = StoreSink(self._store, Node, lambda node: node.metadata.name == self._node_name)
-        await Informer(self._client, resource, sink, self._pace).run()
+        await Informer(self._client, resource, sink, self._pace, self._recovery).run()
 
     async def _follow_service_cidrs(self) -> None:
         resource = Resource(ServiceCIDR, "/apis/networking.k8s.io/v1/servicecidrs", optional=True)
-        await Informer(self._client, resource, StoreSink(self._store, ServiceCIDR), self._pace).run()
+        await Informer(self._client, resource, StoreSink(self._store, ServiceCIDR), self._pace, self._recovery).run()
 
     async def _serves_slices(self) -> bool:
         """Whether to read EndpointSlices; asks the server until it answers."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 from nodeagent.kube.decode import O, ObjectDecoder, Undecodable
 from nodeagent.kube.errors import ExpiredError, KubeError, NotServedError, ServerUnreachableError, StatusError
 from nodeagent.kube.pace import Backoff, Pace
+from nodeagent.kube.recovery import Recovery
 from nodeagent.kube.watch import (
     Completed,
     Event,
@@ -89,13 +90,22 @@ class Resource(Struct, Generic[O], frozen=True):
 
 
 class Informer(Generic[O]):
-    """Keeps `sink` equal to the resource, as far as the server can be reached."""
+    """Keeps `sink` equal to the resource, as far as the server can be reached. recovery: shared with those who follow
+    the same server."""
 
-    def __init__(self, client: CollectionClient, resource: Resource[O], sink: Sink[O], pace: Pace) -> None:
+    def __init__(
+        self,
+        client: CollectionClient,
+        resource: Resource[O],
+        sink: Sink[O],
+        pace: Pace,
+        recovery: Recovery | None = None,
+    ) -> None:
         self._client = client
         self._resource = resource
         self._sink = sink
         self._pace = pace
+        self._recovery = recovery or Recovery()
         self._backoff = Backoff(pace)
         self._protocol = ListWatch(ObjectDecoder(resource.kind), resource.selectors)
         self._full_list = sink.listing()
@@ -212,7 +222,8 @@ class Informer(Generic[O]):
         if error is not None and not isinstance(error, ExpiredError):
             self._failed(error)
         asked_s = error.retry_after_s if isinstance(error, StatusError) else None
-        await self._pace.sleep(self._backoff.next_s() + (asked_s or 0.0))
+        rest = self._pace.sleep(self._backoff.next_s() + (asked_s or 0.0))
+        await (self._recovery.wait(rest) if isinstance(error, ServerUnreachableError) else rest)
 
     def _failed(self, error: KubeError) -> None:
         known = self._failure is not None and type(self._failure) is type(error)
@@ -222,6 +233,7 @@ class Informer(Generic[O]):
         self._report()
 
     def _recovered(self) -> None:
+        self._recovery.reached()
         if self._failure is not None:
             logger.info("following again resource=%s", self._resource.name)
             self._failure = None

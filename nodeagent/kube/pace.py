@@ -1,6 +1,6 @@
 """How long requests last and how long to wait between them. Time and chance are injected; nothing here sleeps."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 
 from msgspec import Struct
 
@@ -30,7 +30,7 @@ class Pace(Struct, frozen=True):
     """`random` gives numbers in [0, 1); `sleep` waits for seconds."""
 
     random: Callable[[], float]
-    sleep: Callable[[float], Awaitable[None]]
+    sleep: Callable[[float], Coroutine[None, None, None]]
     timing: Timing = Timing()
 
     def watch_timeout_s(self) -> int:
