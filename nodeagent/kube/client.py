@@ -4,6 +4,7 @@ Bodies are read with `iter_any` and `read` only: aiohttp's line reader fails on 
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
@@ -154,7 +155,15 @@ class ApiClient:
         except TimeoutError as error:
             raise ServerUnreachableError(f"{self.server}: no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise ServerUnreachableError(f"{self.server}: {str(error) or type(error).__name__}") from error
+            raise ServerUnreachableError(f"{self.server}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What the system says, in the same words each time: aiohttp's text has the address of an object in it."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    if isinstance(cause, ConnectionError) and cause.errno is not None:
+        return os.strerror(cause.errno)
+    return str(cause) or type(cause).__name__
 
 
 def _detect_a_dead_peer(response: aiohttp.ClientResponse) -> None:
