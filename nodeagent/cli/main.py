@@ -11,6 +11,7 @@ COMMANDS = {
     "show": ("nodeagent.cli.show", "show_command", "Print what is programmed, read from the kernel."),
     "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything of ours from this node."),
     "apiserver": ("nodeagent.cli.apiserver", "apiserver_command", "Serve the Kubernetes API for services."),
+    "lab": ("nodeagent.cli.lab", "lab_command", "A cluster of network namespaces to try and to break."),
     "config": ("nodeagent.cli.config", "config_command", "Show and check the configuration."),
 }
 

@@ -82,6 +82,11 @@ class ActorChannel:
         reason = reply.reason if isinstance(reply, Failed) else f"unexpected {reply}"
         raise LabError(f"{request}: {reason}")
 
+    @property
+    def pid(self) -> int:
+        """The actor's."""
+        return self._process.pid
+
     def close(self) -> None:
         """Tell the actor to end; `wait` for it."""
         self._lines.close()
@@ -179,6 +184,11 @@ class Member:
 
     def __repr__(self) -> str:
         return f"Member({self.name!r}, {self.addresses})"
+
+    @property
+    def actor(self) -> int:
+        """The pid of the process that acts for it."""
+        return self._channel.pid
 
     def address(self, family: Family = Family.IPV4) -> str:
         """Its first address of the family. Raises LabError when it has none."""

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 
 from nodeagent.lab.dial import Conversation, ask, begin, continue_asking
+from nodeagent.lab.latencies import to_two_digits
 from nodeagent.lab.messages import Answer, Answers, Dial, Failure, Load, LoadReport, Packet, Packets, Sniff, Stopped
 from nodeagent.lab.serve import Server
 from nodeagent.model.addresses import unpack_address
@@ -65,6 +66,9 @@ class Loading:
         self._last: dict[str, float] = {}
         self._failed: list[Answer] = []
         self._slowest = 0.0
+        self._latencies: Counter[int] = Counter()
+        self._first_failure = 0.0
+        self._last_failure = 0.0
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(load.workers)]
         for thread in self._threads:
             thread.start()
@@ -80,6 +84,8 @@ class Loading:
     def _count(self, answer: Answer) -> None:
         if answer.failure:
             self._failures[answer.failure] += 1
+            self._first_failure = min(self._first_failure or answer.started, answer.started)
+            self._last_failure = max(self._last_failure, answer.started)
             if len(self._failed) < KEPT_FAILURES:
                 self._failed.append(answer)
             return
@@ -87,6 +93,7 @@ class Loading:
         self._first.setdefault(answer.name, answer.started)
         self._last[answer.name] = max(answer.started, self._last.get(answer.name, 0.0))
         self._slowest = max(self._slowest, answer.seconds)
+        self._latencies[to_two_digits(answer.seconds)] += 1
 
     def report(self) -> LoadReport:
         with self._lock:
@@ -97,6 +104,9 @@ class Loading:
                 dict(self._last),
                 tuple(self._failed),
                 self._slowest,
+                dict(self._latencies),
+                self._first_failure,
+                self._last_failure,
             )
 
     def stop(self) -> LoadReport:

@@ -32,6 +32,7 @@ class Node(Struct, frozen=True):
     pod_gateways: the node's address on each pod's link, at most one per family (as the ptp CNI plugin does it).
     attracts: prefixes that the underlay routes to this node although no interface has them: service CIDRs,
     load-balancer addresses. A packet to them that comes *from* the node is unreachable instead of circling.
+    pod_cidrs: what all its pods are in, for underlays that route by it (bridge_wiring).
     """
 
     name: str
@@ -39,6 +40,7 @@ class Node(Struct, frozen=True):
     pod_gateways: tuple[str, ...] = ()
     pods: tuple[Pod, ...] = ()
     attracts: tuple[str, ...] = ()
+    pod_cidrs: tuple[str, ...] = ()
 
 
 class Outside(Struct, frozen=True):

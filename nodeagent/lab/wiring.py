@@ -101,6 +101,12 @@ def underlay_route(node: Node, pod: Pod) -> Iterator[str]:
         yield f"route add {host_prefix(address)} via {first_of(family_of(address), node.addresses)} dev {node.name} onlink"
 
 
+def forget_pod(pod: Pod) -> Iterator[str]:
+    """Takes the underlay's way to a pod away."""
+    for address in pod.addresses:
+        yield f"route del {host_prefix(address)}"
+
+
 def uplink(host: Node | Outside, *, subnets: bool = False) -> Iterator[str]:
     """A host's own end: addresses and the default routes.
 

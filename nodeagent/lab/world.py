@@ -4,8 +4,8 @@ import atexit
 import os
 import secrets
 import subprocess
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, Self
 
 from nodeagent.lab import wiring
 from nodeagent.lab.member import Member
@@ -19,19 +19,36 @@ from nodeagent.lab.namespaces import (
     write_sysctls,
 )
 from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.topology import UNDERLAY, Pod, Topology, check_name, check_pod, standard_topology
+from nodeagent.lab.topology import UNDERLAY, Node, Pod, Topology, check_name, check_pod, standard_topology
 from nodeagent.model.addresses import Family
+
+
+class Wiring(Protocol):
+    """How hosts are joined: the modules `wiring` (a router with host routes) and `bridge_wiring`."""
+
+    def plan(self, topology: Topology, namespace_of: wiring.NamespaceOf, /) -> list[wiring.Step]:
+        """The steps in the order in which they have to be done."""
+        ...
+
+    def underlay_route(self, node: Node, pod: Pod, /) -> Iterator[str]:
+        """What the underlay needs to know of a new pod."""
+        ...
+
+    def forget_pod(self, pod: Pod, /) -> Iterator[str]:
+        """What it needs to do when a pod has gone."""
+        ...
 
 
 class World:
     """A cluster on this machine, from entering the context to leaving it; any number may exist side by side.
 
-    Members are found by name: ``world["web-0"].serve(8080)``; `underlay` is the router between them. Raises LabError where the machine does not play along
-    (not root, no `ip`) and ValueError for a topology that cannot be.
+    Members are found by name: ``world["web-0"].serve(8080)``; `underlay` is what joins them. Raises LabError where
+    the machine does not play along (not root, no `ip`) and ValueError for a topology that cannot be.
     """
 
-    def __init__(self, topology: Topology | None = None) -> None:
+    def __init__(self, topology: Topology | None = None, joined_by: Wiring = wiring) -> None:
         self.topology = topology or standard_topology()
+        self._joined_by = joined_by
         self.topology.check()
         self._nodes = {node.name: node for node in self.topology.nodes}
         self._token = secrets.token_hex(3)
@@ -59,6 +76,11 @@ class World:
         """The name of the member's namespace, for ``ip netns exec``."""
         return self._namespaces[member]
 
+    @property
+    def actors(self) -> tuple[int, ...]:
+        """The pids of the processes that act for the members."""
+        return tuple(member.actor for member in self._members.values())
+
     def _build(self) -> None:
         forwarding = {UNDERLAY, *self._nodes}
         addresses: dict[str, tuple[str, ...]] = {UNDERLAY: (), **self.topology.addresses}
@@ -67,7 +89,7 @@ class World:
             self._members[name] = Member(name, self._namespaces[name], host)
         for name, namespace in self._namespaces.items():
             write_sysctls(namespace, wiring.QUIET | (wiring.FORWARDING if name in forwarding else {}))
-        for step in wiring.plan(self.topology, self._namespaces.__getitem__):
+        for step in self._joined_by.plan(self.topology, self._namespaces.__getitem__):
             options = ["-6"] if step.family is Family.IPV6 else []
             run_ip([*options, "-n", self._namespaces[step.member]], step.lines)
 
@@ -87,7 +109,7 @@ class World:
         self._members[pod.name] = Member(pod.name, namespace, pod.addresses)
         write_sysctls(namespace, wiring.QUIET)
         home = self._nodes[node]
-        run_ip(["-n", self._namespaces[UNDERLAY]], tuple(wiring.underlay_route(home, pod)))
+        run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.underlay_route(home, pod)))
         run_ip(["-n", self._namespaces[node]], tuple(wiring.node_side(home, pod, namespace)))
         run_ip(["-n", namespace], tuple(wiring.pod_side(home, pod)))
         return self._members[pod.name]
@@ -99,8 +121,7 @@ class World:
         remove_namespace(self._namespaces.pop(name))
         member.close()
         member.wait()
-        for address in member.addresses:
-            run_ip(["-n", self._namespaces[UNDERLAY]], [f"route del {wiring.host_prefix(address)}"])
+        run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.forget_pod(Pod(name, member.addresses))))
 
     def run(
         self, member: str, argv: Sequence[str], *, stdin: str = "", check: bool = True, timeout: float = 60.0

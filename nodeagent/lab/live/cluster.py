@@ -1,0 +1,414 @@
+"""What a supervisor holds: the world, the API server, an agent on each node, and pods that are API objects too.
+
+One thread may use it. Everything here blocks: for milliseconds, but for building and taking down.
+"""
+
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException
+
+import yaml
+
+from nodeagent.lab import bridge_wiring
+from nodeagent.lab.live import objects
+from nodeagent.lab.live.api import Access, Api, ApiRefused, Document, anonymous
+from nodeagent.lab.live.directory import LabDirectory, end_processes_in
+from nodeagent.lab.live.plan import (
+    API_PORT,
+    CLUSTER_CIDRS,
+    CONTROL,
+    HEALTH_PORT,
+    LOAD_BALANCER_CIDRS,
+    SERVICE,
+    SERVICE_CIDRS,
+    TARGET_PORT,
+    Settings,
+    api_address,
+    caller_name,
+    endpoint_text,
+    families_of,
+    plan,
+    pod_at,
+)
+from nodeagent.lab.live.requests import NodeStatus, PodStatus, ServiceStatus
+from nodeagent.lab.namespaces import LabError, inside
+from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.topology import UNDERLAY, Pod
+from nodeagent.lab.world import World
+from nodeagent.model.addresses import Protocol
+
+NODEAGENT = (sys.executable, "-m", "nodeagent")
+PATIENCE = 30.0
+HEALTH_TIMEOUT = 1.0
+LOOK_EVERY = 0.05
+SPREAD_BY_FLOW = {"net/ipv4/fib_multipath_hash_policy": "1", "net/ipv6/fib_multipath_hash_policy": "1"}
+
+
+class Interrupted(LabError):
+    """The lab is being taken down while it is being built."""
+
+
+class LiveCluster:
+    """A cluster of this machine. `build` it, `close` it. Raises LabError when the machine does not play along."""
+
+    def __init__(self, settings: Settings, directory: LabDirectory, say: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.world = World(plan(settings), bridge_wiring)
+        self.nodes = {node.name: (number, node) for number, node in enumerate(self.world.topology.nodes, 1)}
+        self.pods: dict[str, tuple[Pod, str]] = {}
+        self.agents: dict[str, AgentProcess] = {}
+        self.restarts: dict[str, int] = dict.fromkeys(self.nodes, 0)
+        self.frozen: set[str] = set()
+        self.api_server: AgentProcess | None = None
+        self.interrupted = threading.Event()
+        self._directory = directory
+        self._say = say
+        self._last_number = dict.fromkeys(self.nodes, settings.pods)
+        self._api: Api | None = None
+        self._registered: list[str] = []
+        self._since = ""
+
+    @property
+    def callers(self) -> list[str]:
+        """Pods that only ask, one on each node."""
+        return [caller_name(number) for number, _ in self.nodes.values()]
+
+    @property
+    def api(self) -> Api:
+        """Raises LabError before there is one."""
+        if self._api is None:
+            raise LabError("the API server is not there yet")
+        return self._api
+
+    # -- building -----------------------------------------------------------------------------------------------
+
+    def build_world(self) -> None:
+        """Namespaces and links, pods that answer."""
+        began = time.monotonic()
+        self.world.__enter__()
+        members = [UNDERLAY, *(member.name for member in self.world.topology.members)]
+        self._directory.namespaces.write_text("\n".join(map(self.world.namespace, members)))
+        self.world.write_sysctls(UNDERLAY, SPREAD_BY_FLOW)
+        callers = set(self.callers)
+        for _, node in self.nodes.values():
+            for pod in node.pods:
+                if pod.name not in callers:
+                    self.pods[pod.name] = (pod, node.name)
+                    self._serve(pod)
+        self._say(f"{len(members)} network namespaces, joined by a bridge, in {time.monotonic() - began:.1f} s")
+
+    def _serve(self, pod: Pod) -> None:
+        for protocol in (Protocol.TCP, Protocol.UDP):
+            self.world[pod.name].serve(TARGET_PORT, protocol)
+
+    def start_api_server(self) -> None:
+        """The embedded one, answering; its kubeconfig is for the inside."""
+        ranges = {
+            "--service-cluster-ip-range": SERVICE_CIDRS,
+            "--load-balancer-cidr": LOAD_BALANCER_CIDRS,
+        }
+        options = [f"{option}={','.join(self.settings.of_families(pair))}" for option, pair in ranges.items()]
+        options += [f"--pod-cidr={cidr}" for cidr in self.settings.of_families(CLUSTER_CIDRS)]
+        listen = f"--listen={api_address()}:{API_PORT}"
+        kubeconfig = f"--kubeconfig-out={self._directory.inner_kubeconfig}"
+        data = f"--data-dir={self._directory.api_data}"
+        self.api_server = self.world.start(CONTROL, [*NODEAGENT, "apiserver", listen, kubeconfig, data, *options])
+        self.wait_until(self._directory.inner_kubeconfig.exists, "the API server's kubeconfig", of=self.api_server)
+
+    def outer_access(self) -> Access:
+        """The API server elsewhere, as this machine reaches it."""
+        if not self.settings.credentials:
+            return anonymous(self.settings.api)
+        access = Access.read(self._directory.base / self.settings.credentials)
+        access.url = self.settings.api.rstrip("/")
+        return access
+
+    def write_inner_kubeconfig(self, access: Access) -> None:
+        """The API server elsewhere, as the inside reaches it: through the control host."""
+        self.write_private(self._directory.inner_kubeconfig, access.moved_to(api_address(), API_PORT))
+
+    def write_outer_kubeconfig(self, port: int) -> None:
+        """The API server as programs of this machine reach it: on a port of loopback."""
+        inner = Access.read(self._directory.inner_kubeconfig)
+        self.write_private(self._directory.kubeconfig, inner.moved_to("127.0.0.1", port))
+
+    @staticmethod
+    def write_private(path: os.PathLike[str], document: Document) -> None:
+        """A file that only its owner can read."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            yaml.safe_dump(document, file, sort_keys=False)
+
+    def open_api(self) -> None:
+        """From now on `api` works."""
+        self._api = Api(Access.read(self._directory.inner_kubeconfig), self.connect_from_control)
+        self.wait_until(self.api_answers, "an answer of the API server", of=self.api_server)
+
+    def connect_from_control(self, host: str, port: int) -> socket.socket:
+        """A TCP connection out of the control host. Raises OSError."""
+        return inside(self.world.namespace(CONTROL), lambda: socket.create_connection((host, port), timeout=5.0))
+
+    def api_answers(self) -> bool:
+        """Whether the API server is ready."""
+        try:
+            self.api.call("GET", "/readyz")
+        except LabError:
+            return False
+        return True
+
+    def start_agents(self) -> None:
+        """An agent on each node; they need not be ready."""
+        for name in self.nodes:
+            self.agents[name] = self.world.start(name, self.agent_command(name))
+
+    def agent_command(self, node: str) -> list[str]:
+        """What a node's agent is started with."""
+        cluster = ",".join(self.settings.of_families(CLUSTER_CIDRS))
+        options = ["--kubeconfig", str(self._directory.inner_kubeconfig), "--node-name", node]
+        options += ["--cluster-cidr", cluster, "--families", ",".join(families_of(self.settings))]
+        options += ["--conntrack-max-per-core", "0"]
+        return [*NODEAGENT, "run", *options, *self.settings.agent_options]
+
+    def register(self) -> None:
+        """Nodes, pods and the service as API objects."""
+        self._since = now()
+        for number, node in self.nodes.values():
+            self._create(objects.NODES, objects.node_object(node, number, self._since))
+            self._create(objects.LEASES, objects.lease(node.name, now(micro=True)))
+        for pod, node_name in self.pods.values():
+            self._register_pod(pod, node_name)
+        self._create(objects.SERVICES, objects.service_object(self.settings))
+
+    def _create(self, path: str, document: Document) -> None:
+        try:
+            self.api.call("POST", path, document)
+            self._registered.append(f"{path}/{document['metadata']['name']}")
+        except ApiRefused as refusal:
+            if refusal.status != 409:
+                raise
+
+    def _register_pod(self, pod: Pod, node: str) -> None:
+        self._create(objects.PODS, objects.pod_object(pod, node))
+        status = objects.running_status(pod, self.nodes[node][1].addresses[0], now())
+        path = f"{objects.PODS}/{pod.name}/status"
+        self.api.call("PATCH", path, status, content_type=objects.MERGE_PATCH)
+
+    def wait_until_programmed(self) -> None:
+        """Return when every endpoint of the lab's service is in force on every node."""
+        wanted = len(self.pods) * len(families_of(self.settings))
+        service = f"{objects.NAMESPACE}/{SERVICE}"
+
+        def complete() -> bool:
+            expected = self.expected_endpoints()
+            if len([one for one in expected if one[0] == f"{service}:tcp"]) < wanted:
+                return False
+            return all(have == want for have, want in self.programmed(expected).values())
+
+        for name, agent in self.agents.items():
+            self.wait_until(lambda agent=agent: any(" ready: " in line for line in agent.lines), name, of=agent)  # type: ignore[misc]
+        self.wait_until(complete, "every endpoint on every node")
+
+    def wait_until(self, condition: Callable[[], bool], what: str, *, of: AgentProcess | None = None) -> None:
+        """Return when the condition holds. Raises Interrupted, and LabError when it takes too long or `of` ended."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if self.interrupted.is_set():
+                raise Interrupted("interrupted")
+            if of is not None and not of.running:
+                said = " / ".join(of.lines[-3:])
+                raise LabError(f"a program ended while waiting for {what}: {said}")
+            if time.monotonic() > deadline:
+                raise LabError(f"{what}: not within {PATIENCE:.0f} s")
+            time.sleep(LOOK_EVERY)
+
+    # -- pods ---------------------------------------------------------------------------------------------------
+
+    def add_pod(self, node: str) -> str:
+        """One more pod on a node, ready and registered; its name."""
+        number, home = self.nodes[node]
+        self._last_number[node] += 1
+        taken = frozenset(address for pod, _ in self.pods.values() for address in pod.addresses)
+        pod = pod_at(self.settings, number, self._last_number[node], taken)
+        self.world.add_pod(home.name, pod)
+        self.pods[pod.name] = (pod, node)
+        with self._directory.namespaces.open("a") as file:
+            file.write(f"\n{self.world.namespace(pod.name)}")
+        self._serve(pod)
+        self._register_pod(pod, node)
+        return pod.name
+
+    def dismiss_pod(self, name: str, grace: int) -> None:
+        """Begin to end a pod: it is terminating, and still answers."""
+        self.api.delete(f"{objects.PODS}/{name}", {"gracePeriodSeconds": grace})
+
+    def remove_pod(self, name: str) -> None:
+        """End a pod for good."""
+        self.api.delete(f"{objects.PODS}/{name}", {"gracePeriodSeconds": 0})
+        self.world.remove_pod(name)
+        del self.pods[name]
+
+    def beat(self) -> None:
+        """Say that every node lives. Raises LabError when the API server cannot be told."""
+        for name in self.nodes:
+            lease = {"spec": objects.lease(name, now(micro=True))["spec"]}
+            self.api.call("PATCH", f"{objects.LEASES}/{name}", lease, content_type=objects.MERGE_PATCH)
+            beat = objects.heartbeat(self._since, now())
+            self.api.call("PATCH", f"{objects.NODES}/{name}/status", beat, content_type=objects.MERGE_PATCH)
+
+    # -- looking ------------------------------------------------------------------------------------------------
+
+    def expected_endpoints(self) -> set[tuple[str, str]]:
+        """(service port, address:port) of every ready endpoint the API server knows."""
+        found = set()
+        for one in self.api.call("GET", "/apis/discovery.k8s.io/v1/endpointslices")["items"]:
+            meta = one["metadata"]
+            service = f"{meta['namespace']}/{(meta.get('labels') or {}).get('kubernetes.io/service-name', '')}"
+            for port in one.get("ports") or []:
+                name = f"{service}:{port['name']}" if port.get("name") else service
+                for endpoint in one.get("endpoints") or []:
+                    if (endpoint.get("conditions") or {}).get("ready", True):
+                        found |= {(name, endpoint_text(a, port["port"])) for a in endpoint["addresses"]}
+        return found
+
+    def programmed(self, expected: set[tuple[str, str]]) -> dict[str, tuple[int, int]]:
+        """For each node: how many of these are in its kernel, and how many they are."""
+
+        def count(node: str) -> tuple[int, int]:
+            shown = self.world.run(node, [*NODEAGENT, "show", "backends", "-o", "json"], check=False)
+            rows = json.loads(shown.stdout) if not shown.returncode else []
+            return len(expected & {(row["service"], row["backend"]) for row in rows}), len(expected)
+
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            return dict(zip(self.nodes, pool.map(count, self.nodes), strict=True))
+
+    def node_statuses(self) -> tuple[NodeStatus, ...]:
+        """Every node, as it is."""
+        try:
+            programmed: Mapping[str, tuple[int, int]] = self.programmed(self.expected_endpoints())
+        except LabError:
+            programmed = {}
+        return tuple(
+            NodeStatus(
+                name,
+                node.addresses,
+                node.pod_cidrs,
+                self.agent_state(name),
+                self.restarts[name],
+                self.is_healthy(name),
+                programmed.get(name, (0, 0)),
+            )
+            for name, (_, node) in self.nodes.items()
+        )
+
+    def agent_state(self, node: str) -> str:
+        """running, stopped or frozen."""
+        if not self.agents[node].running:
+            return "stopped"
+        return "frozen" if node in self.frozen else "running"
+
+    def is_healthy(self, node: str) -> bool:
+        """What the node's /healthz says."""
+        if self.agent_state(node) != "running":
+            return False
+
+        def look() -> bool:
+            connection = HTTPConnection(self.nodes[node][1].addresses[0], HEALTH_PORT, timeout=HEALTH_TIMEOUT)
+            try:
+                connection.request("GET", "/healthz")
+                return connection.getresponse().status == 200
+            except (OSError, HTTPException):
+                return False
+            finally:
+                connection.close()
+
+        return inside(self.world.namespace(node), look)
+
+    def api_state(self) -> str:
+        """running, stopped, or where it is."""
+        if self.api_server is None:
+            return self.settings.api
+        return "running" if self.api_server.running else "stopped"
+
+    def pod_statuses(self) -> tuple[PodStatus, ...]:
+        """Every pod, and whether the API server has it as ready."""
+        try:
+            ready = {pod["metadata"]["name"] for pod in self.api.call("GET", objects.PODS)["items"] if is_ready(pod)}
+        except LabError:
+            ready = set()
+        return tuple(PodStatus(name, node, pod.addresses, name in ready) for name, (pod, node) in self.pods.items())
+
+    def services(self) -> list[Document]:
+        """Service objects of all namespaces."""
+        found: list[Document] = self.api.call("GET", "/api/v1/services")["items"]
+        return found
+
+    def service_statuses(self) -> tuple[ServiceStatus, ...]:
+        """Every service and where it answers."""
+        try:
+            expected = self.expected_endpoints()
+            return tuple(service_status(one, expected) for one in self.services())
+        except LabError:
+            return ()
+
+    def place_of(self, member: str) -> str:
+        """The namespace of a node, a pod, `client`, `control` or `underlay`. Raises LabError for another name."""
+        try:
+            return self.world.namespace(member)
+        except KeyError:
+            known = ", ".join(sorted([*self.nodes, *self.pods, *self.callers, "client", CONTROL, UNDERLAY]))
+            raise LabError(f"there is no {member!r} in the lab; there are {known}") from None
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Remove everything, whatever state it is in."""
+        if not self.settings.embedded and self._api is not None:
+            for path in reversed(self._registered):
+                try:
+                    self._api.delete(path, {"gracePeriodSeconds": 0})
+                except LabError:
+                    break  # the server elsewhere is gone, and what it holds of ours with it or not: it cannot be told
+        if self._api is not None:
+            self._api.close()
+        for process in (*self.agents.values(), self.api_server):
+            if process is not None:
+                process.kill()
+        if self._directory.namespaces.exists():
+            end_processes_in(self._directory.namespaces.read_text().split(), but=self.world.actors)
+        self.world.close()
+
+
+def now(*, micro: bool = False) -> str:
+    """The time as the API writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+
+
+def is_ready(pod: Document) -> bool:
+    """Whether a pod object says it is ready, and not ending."""
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    said = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return said and not pod["metadata"].get("deletionTimestamp")
+
+
+def service_status(service: Document, expected: set[tuple[str, str]]) -> ServiceStatus:
+    """A service and where it answers."""
+    meta, spec = service["metadata"], service["spec"]
+    name = f"{meta['namespace']}/{meta['name']}"
+    places = [address for address in spec.get("clusterIPs") or [] if address != "None"]
+    ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+    places += [one["ip"] for one in ingress if one.get("ip")]
+    places += spec.get("externalIPs") or []
+    addresses = []
+    for port in spec.get("ports") or []:
+        protocol = port.get("protocol", "TCP")
+        addresses += [f"{endpoint_text(place, port['port'])}/{protocol}" for place in places]
+        addresses += [f"*:{port['nodePort']}/{protocol}"] if port.get("nodePort") else []
+    endpoints = {backend for port, backend in expected if port.partition(":")[0] == name}
+    return ServiceStatus(name, spec.get("type", "ClusterIP"), tuple(addresses), len(endpoints))

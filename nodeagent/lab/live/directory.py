@@ -1,0 +1,207 @@
+"""Where a lab keeps its files, who holds it, and the end of what a killed one left.
+
+A supervisor has a POSIX record lock (fcntl(2)) on `lock` for as long as it lives. The kernel gives the lock back when
+the process ends, and says which process has it: no pid is written down, so none can be taken for another.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import struct
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from nodeagent.lab.namespaces import DIRECTORY as NAMESPACES
+from nodeagent.lab.namespaces import LabError, check_ours, our_namespaces, remove_namespace, sweep
+
+DEFAULT_BASE = Path("/run/nodeagent-lab")
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+LONGEST_SOCKET_PATH = 107  # sun_path is 108 bytes with its final zero, unix(7)
+FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: l_type, l_whence, l_start, l_len, l_pid
+LOOK_EVERY = 0.01
+REAL_NAME_ONLY = "a lab's name has up to 32 of a-z, 0-9 and '-', with no '-' at an end"
+
+
+def base_directory(environment: Mapping[str, str]) -> Path:
+    """Below which every lab has its directory: NODEAGENT_LAB_DIR, else under XDG_RUNTIME_DIR, else under /run."""
+    if given := environment.get("NODEAGENT_LAB_DIR"):
+        return Path(given)
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / "nodeagent-lab" if runtime and Path(runtime).is_dir() else DEFAULT_BASE
+
+
+class LabDirectory:
+    """The files of one lab. Raises ValueError for a name that cannot be one."""
+
+    def __init__(self, base: Path, name: str) -> None:
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{name!r}: {REAL_NAME_ONLY}")
+        self.base = base
+        self.name = name
+        self.path = base / name
+        self._descriptor: int | None = None
+
+    @property
+    def socket(self) -> Path:
+        """Where the supervisor answers. Raises LabError when the path is too long for a socket."""
+        path = self.path / "socket"
+        if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
+            raise LabError(f"{path} is too long for a socket: set NODEAGENT_LAB_DIR to a shorter directory")
+        return path
+
+    @property
+    def log(self) -> Path:
+        """What the supervisor itself prints."""
+        return self.path / "supervisor.log"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For programs on this machine."""
+        return self.path / "kubeconfig"
+
+    @property
+    def inner_kubeconfig(self) -> Path:
+        """For programs inside the lab."""
+        return self.path / "kubeconfig-inside"
+
+    @property
+    def api_data(self) -> Path:
+        """The embedded API server's store and keys."""
+        return self.path / "api"
+
+    @property
+    def namespaces(self) -> Path:
+        """The names of the lab's namespaces, one per line: what a sweep must look through for strayed processes."""
+        return self.path / "namespaces"
+
+    def holder(self) -> int | None:
+        """The process that holds the lab now; None when there is none."""
+        try:
+            with (self.path / "lock").open("rb+") as file:
+                answer = fcntl.fcntl(file, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except FileNotFoundError:
+            return None
+        kind, _, _, _, pid = FLOCK.unpack(answer)
+        return None if kind == fcntl.F_UNLCK else int(pid)
+
+    def hold(self) -> None:
+        """Make the directory and hold the lab until this process ends. Raises LabError when somebody else does."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise LabError(f"lab {self.name} is there already: `nodeagent lab --name {self.name} down` first") from None
+        self._descriptor = descriptor
+
+    def remove(self) -> None:
+        """Delete all files. The lock file goes last, while it is still held."""
+        for entry in self.path.iterdir():
+            if entry.name == "lock":
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def end_holder(self, *, patience: float) -> bool:
+        """Ask the holder to end (SIGTERM), make it after `patience` seconds; whether there was one.
+
+        A pidfd is taken before the lock is looked at once more, so the signal can only reach the holder.
+        """
+        pid = self.holder()
+        if pid is None:
+            return False
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return True
+        try:
+            for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 5.0)):
+                if self.holder() != pid:
+                    return True
+                signal.pidfd_send_signal(process, number)
+                if self._wait_for_end(seconds):
+                    return True
+        except ProcessLookupError:
+            return True
+        finally:
+            os.close(process)
+        raise LabError(f"process {pid}, which holds lab {self.name}, does not end")
+
+    def _wait_for_end(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.holder() is not None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(LOOK_EVERY)
+        return True
+
+    def sweep(self) -> list[str]:
+        """Remove what a killed supervisor of this lab left: strayed processes, namespaces, files; their names.
+
+        Only for a lab that nobody holds.
+        """
+        found: list[str] = []
+        with suppress(FileNotFoundError):
+            names = self.namespaces.read_text().split()
+            end_processes_in(names)
+            for name in names:
+                if name in our_namespaces():
+                    remove_namespace(name)
+                    found.append(name)
+        found += sweep()
+        if self.path.is_dir():
+            self.remove()
+            found.append(str(self.path))
+        return found
+
+
+def labs(base: Path) -> list[str]:
+    """The names of the labs that somebody holds."""
+    if not base.is_dir():
+        return []
+    names = sorted(entry.name for entry in base.iterdir() if NAME.fullmatch(entry.name))
+    return [name for name in names if LabDirectory(base, name).holder() is not None]
+
+
+def end_processes_in(namespaces: Iterable[str], *, but: Iterable[int] = ()) -> list[int]:
+    """Kill the processes whose network namespace is one of these (names of the lab); returns their pids."""
+    numbers: set[int] = set()
+    for name in namespaces:
+        check_ours(name)
+        with suppress(OSError):
+            numbers.add((NAMESPACES / name).stat().st_ino)
+    numbers.discard(Path("/proc/self/ns/net").stat().st_ino)  # a name whose namespace has been replaced by our own
+    spared = {os.getpid(), *but}
+    ended = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in spared and numbers and lives_in(int(entry.name), numbers):
+            with suppress(ProcessLookupError):
+                kill_in(int(entry.name), numbers)
+                ended.append(int(entry.name))
+    return ended
+
+
+def lives_in(pid: int, namespaces: Iterable[int]) -> bool:
+    """Whether the process's network namespace has one of these inode numbers."""
+    try:
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino in namespaces
+    except OSError:
+        return False
+
+
+def kill_in(pid: int, namespaces: Iterable[int]) -> None:
+    """SIGKILL, unless the pid is another process by now. Raises ProcessLookupError."""
+    process = os.pidfd_open(pid)
+    try:
+        if lives_in(pid, namespaces):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+    finally:
+        os.close(process)

@@ -1,0 +1,264 @@
+"""The one process of a lab: ``python -m nodeagent.lab.live.supervisor BASE SETTINGS``, as root.
+
+It builds the lab, prints what it does (one JSON line each, on standard output, until the lab is up), keeps it, answers
+on a socket, and takes it down on SIGTERM, SIGINT or when asked to. Whoever started it may go once the lab is up; if that
+one goes before, the lab is not wanted and is taken down.
+
+All that blocks happens in one worker thread, in order. Programs are started by it, so they end with it (PR_SET_PDEATHSIG).
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from nodeagent.lab.live.cluster import Interrupted, LiveCluster
+from nodeagent.lab.live.directory import LabDirectory
+from nodeagent.lab.live.forward import Forwarder
+from nodeagent.lab.live.plan import API_PORT, CONTROL, SERVICE, Settings, api_address
+from nodeagent.lab.live.requests import (
+    Done,
+    GetLog,
+    GetStatus,
+    Locate,
+    LogLines,
+    Place,
+    Refused,
+    Request,
+    Response,
+    Status,
+    TakeDown,
+)
+from nodeagent.lab.namespaces import LabError, inside
+
+BEAT_EVERY = 10.0
+FOLLOW_EVERY = 0.2
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+T = TypeVar("T")
+
+
+class Supervisor:
+    """One lab. `run` returns when it is gone."""
+
+    def __init__(self, directory: LabDirectory, settings: Settings) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._started = time.monotonic()
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab")
+        self._stop = asyncio.Event()
+        self._cluster = LiveCluster(settings, directory, self._say)
+        self._requests: set[asyncio.Task[None]] = set()
+        self._faults: list[str] = []
+
+    async def run(self) -> None:
+        """Raises LabError when it cannot be built; nothing is left then, either."""
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            loop.add_signal_handler(number, self.stop)
+        try:
+            async with AsyncExitStack() as stack:
+                await self._build(stack)
+                server = await asyncio.start_unix_server(self._accept, str(self._directory.socket))
+                stack.callback(server.close)
+                self._say("", up=True)
+                beating = asyncio.create_task(self._beat())
+                await self._stop.wait()
+                beating.cancel()
+                await self._end_requests()
+        finally:
+            await self.work(self._cluster.close)
+            self._directory.remove()
+            for writer in self._waiting_for_the_end:
+                await _send(writer, Done())
+            self._worker.shutdown()
+
+    _waiting_for_the_end: tuple[asyncio.StreamWriter, ...] = ()
+
+    def stop(self) -> None:
+        """Take the lab down."""
+        self._cluster.interrupted.set()
+        self._stop.set()
+
+    async def work(self, function: Callable[[], T]) -> T:
+        """Do something that blocks, after all that is to be done before."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, function)
+
+    def _say(self, text: str, *, up: bool = False) -> None:
+        """Tell whoever started this. Once nobody listens, the lab is not wanted."""
+        try:
+            line = {"at": time.monotonic() - self._started, "text": text, "up": up}
+            os.write(sys.stdout.fileno(), msgspec.json.encode(line) + b"\n")
+        except BrokenPipeError:
+            self._cluster.interrupted.set()
+
+    async def _build(self, stack: AsyncExitStack) -> None:
+        cluster = self._cluster
+        await self._step(cluster.build_world)
+        if self._settings.embedded:
+            await self._step(cluster.start_api_server)
+        else:
+            outer = await self._step(cluster.outer_access)
+            listener = await self._step(self._listen_inside)
+            await stack.enter_async_context(
+                Forwarder(listener, lambda: socket.create_connection(outer.place, timeout=5.0))
+            )
+            await self._step(lambda: cluster.write_inner_kubeconfig(outer))
+        await self._step(cluster.start_agents)
+        await self._step(cluster.open_api)
+        self._say("the API server answers" if self._settings.embedded else f"{self._settings.api} answers")
+        await self._step(cluster.register)
+        self._say(f"{len(cluster.nodes)} nodes, {len(cluster.pods)} pods and Service default/{SERVICE} registered")
+        outward = socket.create_server(("127.0.0.1", 0))
+        there = (api_address(), API_PORT)
+        await stack.enter_async_context(Forwarder(outward, lambda: cluster.connect_from_control(*there)))
+        await self._step(lambda: cluster.write_outer_kubeconfig(outward.getsockname()[1]))
+        await self._step(cluster.wait_until_programmed)
+        self._say("every endpoint is programmed on every node")
+
+    async def _step(self, function: Callable[[], T]) -> T:
+        if self._cluster.interrupted.is_set():
+            raise Interrupted("interrupted")
+        return await self.work(function)
+
+    def _listen_inside(self) -> socket.socket:
+        namespace = self._cluster.world.namespace(CONTROL)
+        return inside(namespace, lambda: socket.create_server((api_address(), API_PORT)))
+
+    async def _beat(self) -> None:
+        """The nodes' heartbeat. An API server that is away is told when it is back."""
+        while True:
+            await asyncio.sleep(BEAT_EVERY)
+            with suppress(LabError):
+                await self.work(self._cluster.beat)
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None, "a connection is a task"
+        self._requests.add(task)
+        closing = False
+        try:
+            line = await reader.readline()
+            request = msgspec.json.decode(line, type=Request)
+            if isinstance(request, TakeDown):
+                self._waiting_for_the_end += (writer,)
+                closing = True
+                self.stop()
+                return
+            await self._answer(request, reader, writer)
+        except LabError as error:
+            await _send(writer, Refused(str(error)))
+        except ValueError as error:
+            await _send(writer, Refused(str(error), unusable=True))
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the asker has gone, or the lab goes
+        finally:
+            self._requests.discard(task)
+            if not closing:
+                writer.close()
+
+    async def _end_requests(self) -> None:
+        for task in self._requests:
+            task.cancel()
+        await asyncio.gather(*self._requests, return_exceptions=True)
+
+    async def _answer(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send the answers until there are no more, or the asker has gone."""
+        answering = asyncio.create_task(self._send_answers(request, writer))
+        gone = asyncio.create_task(reader.read())
+        try:
+            await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            answering.cancel()
+            await asyncio.wait({answering})
+        if not answering.cancelled():
+            answering.result()
+
+    async def _send_answers(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        async for response in self._answers(request):
+            await _send(writer, response)
+
+    def _answers(self, request: Request) -> AsyncIterator[Response]:
+        match request:
+            case GetStatus():
+                return self._status()
+            case Locate():
+                return self._locate(request)
+            case GetLog():
+                return self._log(request)
+            case _:
+                raise LabError(f"{request} is not known")
+
+    async def _status(self) -> AsyncIterator[Response]:
+        cluster = self._cluster
+
+        def look() -> Status:
+            return Status(
+                self._settings,
+                os.getpid(),
+                time.monotonic() - self._started,
+                cluster.api_state(),
+                cluster.node_statuses(),
+                cluster.pod_statuses(),
+                cluster.service_statuses(),
+                tuple(self._faults),
+            )
+
+        yield await self.work(look)
+
+    async def _locate(self, request: Locate) -> AsyncIterator[Response]:
+        namespace = await self.work(lambda: self._cluster.place_of(request.member))
+        yield Place(namespace, str(self._directory.inner_kubeconfig))
+        await asyncio.Event().wait()
+
+    async def _log(self, request: GetLog) -> AsyncIterator[Response]:
+        process = self._cluster.agents.get(request.member)
+        if request.member == CONTROL:
+            process = self._cluster.api_server
+        if process is None:
+            having = ", ".join([*self._cluster.agents, *([CONTROL] if self._cluster.api_server else [])])
+            raise LabError(f"{request.member!r} writes no log; {having} do")
+        seen = max(0, len(process.lines) - request.count)
+        while True:
+            lines = process.lines[seen:]
+            seen += len(lines)
+            yield LogLines(lines)
+            if not request.follow:
+                return
+            await asyncio.sleep(FOLLOW_EVERY)
+
+
+async def _send(writer: asyncio.StreamWriter, response: Response) -> None:
+    """One answer; an asker that has gone does not want it."""
+    with suppress(ConnectionError):
+        writer.write(msgspec.json.encode(response) + b"\n")
+        await writer.drain()
+
+
+def main(base: str, settings: str) -> int:
+    """The exit status: 0 taken down, 1 it could not be built (one line on standard error says why)."""
+    wanted = msgspec.json.decode(settings, type=Settings)
+    directory = LabDirectory(Path(base), wanted.name)
+    try:
+        directory.hold()
+        asyncio.run(Supervisor(directory, wanted).run())
+    except LabError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
