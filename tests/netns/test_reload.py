@@ -12,9 +12,8 @@ import pytest
 
 from nodeagent.lab.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.uninterrupted import PODS, SHOP, uninterrupted
 from nodeagent.model.addresses import Protocol
-
-from .uninterrupted import PODS, SHOP, uninterrupted
 
 NEW = cluster_ips(3)
 IN_FORCE = "reload: the new configuration takes effect"

@@ -15,6 +15,10 @@ LOAD = 20
 """Connections of each load before and after what is done to the agent."""
 
 
+class Interrupted(AssertionError):
+    """Something was lost; the text says what."""
+
+
 @dataclass
 class Traffic:
     """New connections all the time from everywhere, and some that are open."""
@@ -23,18 +27,22 @@ class Traffic:
     held: list[Holding]
 
     def flow(self) -> None:
-        """Wait until a good number of connections more were made by every load."""
+        """Wait until a good number of connections more were made by every load. Raises Interrupted."""
         before = [load.report().attempts for load in self.loads]
         deadline = time.monotonic() + 10
         for load, attempts in zip(self.loads, before, strict=True):
             while load.report().attempts < attempts + LOAD:
-                assert time.monotonic() < deadline
+                if time.monotonic() > deadline:
+                    raise Interrupted(f"no {LOAD} connections more within 10 seconds")
                 time.sleep(0.005)
 
 
 @contextmanager
 def uninterrupted(cluster: Cluster) -> Iterator[Traffic]:
-    """Traffic of which nothing is lost until the block ends."""
+    """Traffic to the service at SHOP, port 80, served by PODS, of which nothing is lost until the block ends.
+
+    Raises Interrupted.
+    """
     with ExitStack() as stack:
         members = [cluster.world[client] for client in CLIENTS]
         held = [stack.enter_context(m.hold(address, 80, count=5)) for m in members for address in SHOP]
@@ -44,8 +52,11 @@ def uninterrupted(cluster: Cluster) -> Iterator[Traffic]:
         traffic.flow()
         yield traffic
         traffic.flow()
-        reports = [load.stop() for load in loads]
-        assert [report.failures for report in reports] == [{}] * len(loads)
-        assert all(set(report.names) == set(PODS) for report in reports)
-        assert [[answer.name for answer in holding.ask()] for holding in held] == opened
-        assert all(set(names) <= set(PODS) for names in opened)
+        for load in loads:
+            report = load.stop()
+            if report.failures or set(report.names) != set(PODS):
+                raise Interrupted(f"of {report.attempts} new connections {report.failures} failed: {report.names}")
+        for holding, names in zip(held, opened, strict=True):
+            answered = [answer.name for answer in holding.ask()]
+            if answered != names or not set(names) <= set(PODS):
+                raise Interrupted(f"connections open to {names} are answered by {answered}")
