@@ -9,16 +9,22 @@ SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 iputils-ping conntrack
 # Programs of other releases that tests hold us to; unpacked below .tools, not installed.
 TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl
 
-.PHONY: help setup system-packages demo test lint unit kernel bench clean
+# What only `make test-boot` needs.
+BOOT_PACKAGES := systemd-container mmdebstrap
+
+.PHONY: help setup system-packages demo test test-boot lint unit kernel bench wheel deb clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
 	@echo "make demo    set up, then balance 300 connections over three pods in network namespaces"
 	@echo "make test    set up, then lint and every test (root)"
+	@echo "make test-boot  the tests that boot machines: systemd in containers (root)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
+	@echo "make wheel   dist/nodeagent-*.whl"
+	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
 	@echo "make clean   remove what these commands made in this directory"
 
 setup: system-packages $(VENV)/.installed
@@ -70,6 +76,23 @@ kernel: setup $(TEST_TOOLS)
 
 bench: setup
 	$(SUDO) $(BIN)/python tests/bench/table.py
+
+wheel: $(VENV)/.installed
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+deb: $(VENV)/.installed
+	packaging/build_deb.sh dist
+
+# The package twice, for an upgrade from the first to the second.
+test-boot: SYSTEM_PACKAGES += $(BOOT_PACKAGES)
+test-boot: setup .tools/boot/debian-12
+	rm -rf build/boot
+	packaging/build_deb.sh build/boot 1
+	packaging/build_deb.sh build/boot 2
+	$(SUDO) env CI=$(CI) $(BIN)/pytest tests/boot/container
+
+.tools/boot/debian-12: tests/boot/container/build_root.sh | system-packages
+	$(SUDO) tests/boot/container/build_root.sh $@
 
 clean:
 	rm -rf $(VENV) .tools .mypy_cache .ruff_cache .hypothesis build dist
