@@ -56,6 +56,9 @@ from nodeagent.translate.node import DetectLocal, NodeSettings
 
 logger = logging.getLogger(__name__)
 
+NODE_PATIENCE_SECONDS = 30.0
+"""How long the first pass waits for the Node and the service CIDRs; the figure is kube-proxy's."""
+
 
 class Source(Protocol):
     """Where the cluster's objects come from: an API server or manifests."""
@@ -169,6 +172,7 @@ class Agent:
             observer=self,
             heartbeat=self._notifier,
             timing=Timing(
+                node_patience=NODE_PATIENCE_SECONDS,
                 min_period=config.dataplane.min_sync_period.seconds,
                 resync_period=config.source.resync_period.seconds,
                 full_sync_period=config.dataplane.full_sync_period.seconds,

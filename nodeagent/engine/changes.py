@@ -31,6 +31,7 @@ class ChangeQueue:
         self._oldest: float | None = None
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
+        self._all_listed = asyncio.Event()
 
     @property
     def oldest(self) -> float | None:
@@ -60,9 +61,18 @@ class ChangeQueue:
         """Services and slices have been listed in full."""
         self._synced.set()
 
-    async def wait_synced(self) -> None:
-        """Until the first full lists are there."""
+    def all_listed(self) -> None:
+        """The Node and the service CIDRs have been listed too."""
+        self._all_listed.set()
+
+    async def wait_synced(self, patience: float = 0.0) -> None:
+        """Until Services and slices are there, and then for so many seconds at most until Node and CIDRs are."""
         await self._synced.wait()
+        try:
+            async with asyncio.timeout(patience):
+                await self._all_listed.wait()
+        except TimeoutError:
+            return
 
     async def wait_until(self, deadline: float) -> bool:
         """Whether something changed, that no pass has taken, before the deadline (loop time)."""

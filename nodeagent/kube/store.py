@@ -40,6 +40,10 @@ class ChangeListener(Protocol):
         """Both first full lists, Services and EndpointSlices, are in the store. Called once."""
         ...
 
+    def all_listed(self) -> None:
+        """The Node and the ServiceCIDRs (there may be none of either) have been listed too. Called once, later."""
+        ...
+
 
 class ClusterStore:
     """Implements `nodeagent.model.snapshot.Snapshot` over what sources deliver.
@@ -67,6 +71,7 @@ class ClusterStore:
         self._service_cidrs: dict[ObjectKey, ServiceCIDR] = {}
         self._listed: set[type] = set()
         self._synced = False
+        self._all_listed = False
         self._problems_by_source: dict[str, tuple[Problem, ...]] = {}
 
     @property
@@ -173,6 +178,9 @@ class ClusterStore:
         if not self._synced and {Service, EndpointSlice} <= self._listed:
             self._synced = True
             self._listener.synced()
+        if self._synced and not self._all_listed and {Node, ServiceCIDR} <= self._listed:
+            self._all_listed = True
+            self._listener.all_listed()
 
     def _put_node(self, node: Node) -> None:
         self._node_gone = False

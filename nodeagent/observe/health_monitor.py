@@ -41,6 +41,7 @@ class Queue(Protocol):
     def node_changed(self) -> None: ...
     def service_cidrs_changed(self) -> None: ...
     def synced(self) -> None: ...
+    def all_listed(self) -> None: ...
 
 
 class HealthMonitor:
@@ -86,6 +87,10 @@ class HealthMonitor:
     def synced(self) -> None:
         """The first full lists are there."""
         self._queue.synced()
+
+    def all_listed(self) -> None:
+        """The Node and the service CIDRs have been listed too."""
+        self._queue.all_listed()
 
     def passed(self, report: Pass) -> None:
         """Take in how a pass ended."""

@@ -53,6 +53,8 @@ class Deaf:
 
     def synced(self) -> None: ...
 
+    def all_listed(self) -> None: ...
+
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):

@@ -65,6 +65,8 @@ class Changes:
 
     def synced(self) -> None: ...
 
+    def all_listed(self) -> None: ...
+
 
 class Follower:
     """An informer of Services at work, and what it did. `waits`: seconds it wanted to wait, in order."""

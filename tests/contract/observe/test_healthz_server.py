@@ -33,6 +33,8 @@ class Queue:
 
     def synced(self) -> None: ...
 
+    def all_listed(self) -> None: ...
+
 
 class Result:
     error: str | None = None

@@ -49,6 +49,9 @@ class Recorder:
     def synced(self) -> None:
         self.told.append("synced")
 
+    def all_listed(self) -> None:
+        self.told.append("all listed")
+
     def take(self) -> list[str]:
         told, self.told = sorted(self.told), []
         return told

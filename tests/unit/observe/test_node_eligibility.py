@@ -44,6 +44,8 @@ class Nobody:
 
     def synced(self) -> None: ...
 
+    def all_listed(self) -> None: ...
+
 
 def test_the_store_knows_whether_the_node_is_gone() -> None:
     store = ClusterStore(Nobody())
