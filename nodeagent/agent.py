@@ -58,6 +58,9 @@ logger = logging.getLogger(__name__)
 
 NODE_PATIENCE_SECONDS = 30.0
 """How long the first pass waits for the Node and the service CIDRs; the figure is kube-proxy's."""
+GUARD_SECONDS = 0.5
+PLAIN_GUARD_SECONDS = 0.1
+"""Between looks whether somebody flushed our tables, which costs connections until the repair (a look is 21 µs)."""
 
 
 class Source(Protocol):
@@ -173,6 +176,7 @@ class Agent:
             heartbeat=self._notifier,
             timing=Timing(
                 node_patience=NODE_PATIENCE_SECONDS,
+                guard_period=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
                 min_period=config.dataplane.min_sync_period.seconds,
                 resync_period=config.source.resync_period.seconds,
                 full_sync_period=config.dataplane.full_sync_period.seconds,
