@@ -122,16 +122,16 @@ def program_matches(contents: Contents, family: Family, options: ProgramOptions,
 def undisturbed(
     contents: Contents | None, specs: Mapping[str, SetSpec], family: Family, options: ProgramOptions, belief: Belief
 ) -> bool:
-    """Whether the table is still as believed, judged from an outline (mostly element counts, not elements)."""
+    """Whether the table is still as believed, judged from an outline: elements where it has them, else their number."""
     if contents is None or contents.header.handle != belief.handle or not contents.fits(specs, family):
         return False
     wanted: dict[str, Sized] = {**belief.image, **verdict_elements(belief.classes, belief.timeouts)}
+    found: dict[str, Sized] = {**contents.image, **contents.verdicts}
     for name, elements in wanted.items():
-        if name in contents.image:
-            if contents.image[name] != elements:
+        if name in found:
+            if found[name] != elements:
                 return False
             continue
-        count = contents.sets[name].count
-        if count is not None and count != len(elements):
+        if contents.sets[name].count != len(elements):
             return False
     return program_matches(contents, family, options, belief)

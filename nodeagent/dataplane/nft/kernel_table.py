@@ -53,18 +53,18 @@ class KernelTable:
         if contents is None or not contents.fits(self._specs, self._family):
             return contents
         for name in schema.DATA_SETS:
-            dump = self.elements(name)
-            contents.image[name] = dump.elements
-            if dump.counters:
-                contents.counters[name] = dump.counters
+            if name not in contents.image:
+                self._add_elements(contents, name)
         for name in schema.PROGRAM_SETS:
-            contents.verdicts[name] = {key: chain.decode() for key, chain in self.elements(name).elements.items()}
+            if name not in contents.verdicts:
+                self._add_verdicts(contents, name)
         return contents
 
     def outline(self) -> Contents | None:
         """Table, sets, chains and rules: what most foreign changes show in.
 
-        Elements only of sets of ranges, which are few and cannot be counted (a range is one or two elements).
+        Elements only of sets that cannot be counted: of ranges, which are few (a range is one or two elements), and
+        all of them on kernels that do not tell how many elements a set has (Linux 6.1 does not, 6.18 does).
         """
         header = self.header()
         if header is None:
@@ -85,11 +85,24 @@ class KernelTable:
                 contents.rules.setdefault(rule.chain, []).append(rule)
             if contents.fits(self._specs, self._family):
                 for name in schema.DATA_SETS:
-                    if self._specs[name].interval and len(self._specs[name].key) == 1:
-                        contents.image[name] = self.elements(name).elements
+                    ranges = self._specs[name].interval and len(self._specs[name].key) == 1
+                    if ranges or contents.sets[name].count is None:
+                        self._add_elements(contents, name)
+                for name in schema.PROGRAM_SETS:
+                    if contents.sets[name].count is None:
+                        self._add_verdicts(contents, name)
         except FileNotFoundError:
             return None
         return contents
+
+    def _add_elements(self, contents: Contents, name: str) -> None:
+        dump = self.elements(name)
+        contents.image[name] = dump.elements
+        if dump.counters:
+            contents.counters[name] = dump.counters
+
+    def _add_verdicts(self, contents: Contents, name: str) -> None:
+        contents.verdicts[name] = {key: chain.decode() for key, chain in self.elements(name).elements.items()}
 
     def elements(self, name: str) -> ElementDump:
         """All elements of a set, from a dump that can be believed: no key twice, and as many as the set has.
