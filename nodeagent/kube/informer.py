@@ -107,6 +107,7 @@ class Informer(Generic[O]):
         self._pace = pace
         self._recovery = recovery or Recovery()
         self._backoff = Backoff(pace)
+        self._outage = Backoff(pace)
         self._protocol = ListWatch(ObjectDecoder(resource.kind), resource.selectors)
         self._full_list = sink.listing()
         self._undecodable_in_list: dict[ObjectKey | None, Undecodable] = {}
@@ -222,8 +223,10 @@ class Informer(Generic[O]):
         if error is not None and not isinstance(error, ExpiredError):
             self._failed(error)
         asked_s = error.retry_after_s if isinstance(error, StatusError) else None
-        rest = self._pace.sleep(self._backoff.next_s() + (asked_s or 0.0))
-        await (self._recovery.wait(rest) if isinstance(error, ServerUnreachableError) else rest)
+        if isinstance(error, ServerUnreachableError):
+            await self._recovery.wait(self._pace.sleep(self._outage.next_s()))
+        else:
+            await self._pace.sleep(self._backoff.next_s() + (asked_s or 0.0))
 
     def _failed(self, error: KubeError) -> None:
         known = self._failure is not None and type(self._failure) is type(error)
@@ -234,6 +237,7 @@ class Informer(Generic[O]):
 
     def _recovered(self) -> None:
         self._recovery.reached()
+        self._outage.reset()  # an answer ends it; a server that answers and then breaks off is the other backoff's
         if self._failure is not None:
             logger.info("following again resource=%s", self._resource.name)
             self._failure = None
