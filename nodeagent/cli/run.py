@@ -1,6 +1,7 @@
 """`nodeagent run`: the daemon."""
 
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -43,6 +44,7 @@ def run_command(*, once: bool, load: Callable[[], LoadedConfig]) -> None:
     except ConfigError as error:
         raise ConfigRejected(error) from error
     announce(loaded)
+    faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
     try:
         asyncio.run(_run_until_signal(Daemon(load, dict(os.environ)), loaded, once=once))
     except Exception as error:

@@ -1,0 +1,86 @@
+"""A node of a world that is a machine of its own: Debian with systemd, the package installed, pods around it."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nodeagent.lab.cluster import NODE, TARGET_PORT, Cluster
+from nodeagent.lab.namespaces import DIRECTORY
+from nodeagent.lab.topology import POD_CIDRS
+from nodeagent.lab.uninterrupted import PODS, SHOP
+from nodeagent.lab.world import World
+from nodeagent.model.addresses import Protocol
+
+from .machine import Machine
+
+ROOT = Path(__file__).parents[3]
+TREE = ROOT / ".tools" / "boot" / "debian-12"
+PACKAGES = ROOT / "build" / "boot"
+MANIFESTS = "/manifests"
+CONFIG = "/etc/nodeagent/nodeagent.yaml"
+AGENT = "nodeagent.service"
+
+
+@dataclass(frozen=True)
+class Node:
+    """The machine, and the cluster it is the node of: `cluster.manifests` is what the machine sees at MANIFESTS."""
+
+    machine: Machine
+    cluster: Cluster
+
+    def install(self, revision: int) -> str:
+        """Install or upgrade the package; what dpkg prints."""
+        return self.machine.run("dpkg", "--install", f"/packages/{package(revision).name}").stdout
+
+    def configure(self, **traffic: str) -> None:
+        """Write a configuration that reads the cluster's manifests."""
+        cidrs = "".join(f"\n  - {cidr}" for cidr in POD_CIDRS)
+        lines = "".join(f"\n  {key}: {value}" for key, value in traffic.items())
+        self.machine.write(
+            CONFIG,
+            "apiVersion: nodeagent.io/v1alpha1\n"
+            "kind: NodeAgentConfiguration\n"
+            f"source:\n  manifests: {MANIFESTS}\n"
+            f"node:\n  name: {NODE}\n"
+            f"traffic:\n  clusterCIDRs:{cidrs}{lines}\n",
+        )
+
+    def status_text(self) -> str:
+        """What the agent says of itself in `systemctl status`."""
+        return self.machine.show(AGENT, "StatusText")
+
+
+def package(revision: int) -> Path:
+    """`make test-boot` builds the package twice, as two revisions."""
+    (found,) = PACKAGES.glob(f"nodeagent_*-{revision}_*.deb")
+    return found
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """A machine without the package, in a world whose service `shop` has three pods."""
+    with ExitStack() as stack:
+        world = stack.enter_context(World())
+        manifests = tmp_path_factory.mktemp("manifests")
+        manifests.chmod(0o755)
+        cluster = Cluster(world, manifests)
+        for pod in PODS:
+            world[pod].serve(TARGET_PORT, Protocol.TCP)
+        cluster.expose("shop", *SHOP, pods=PODS)
+        network = DIRECTORY / world.namespace(NODE)
+        binds = {manifests: MANIFESTS, PACKAGES: "/packages"}
+        yield Node(
+            stack.enter_context(Machine(TREE, tmp_path_factory.mktemp("machine"), network, binds=binds)), cluster
+        )
+
+
+@pytest.fixture(scope="module")
+def serving(node: Node) -> Node:
+    """The machine with the package installed, configured and started."""
+    node.install(1)
+    node.configure()
+    node.machine.systemctl("start", AGENT)
+    return node
