@@ -10,7 +10,8 @@ SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 iputils-ping conntrack
 TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl
 
 # What only `make test-boot` needs.
-BOOT_PACKAGES := systemd-container mmdebstrap
+BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static
+VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
 .PHONY: help setup system-packages demo test test-boot lint unit kernel bench wheel deb clean
 
@@ -18,7 +19,7 @@ help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
 	@echo "make demo    set up, then balance 300 connections over three pods in network namespaces"
 	@echo "make test    set up, then lint and every test (root)"
-	@echo "make test-boot  the tests that boot machines: systemd in containers (root)"
+	@echo "make test-boot  the tests that boot machines: systemd in containers, stock kernels in QEMU (root)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
@@ -85,14 +86,21 @@ deb: $(VENV)/.installed
 
 # The package twice, for an upgrade from the first to the second.
 test-boot: SYSTEM_PACKAGES += $(BOOT_PACKAGES)
-test-boot: setup .tools/boot/debian-12
+test-boot: setup .tools/boot/debian-12 $(VM_IMAGES)
 	rm -rf build/boot
 	packaging/build_deb.sh build/boot 1
 	packaging/build_deb.sh build/boot 2
-	$(SUDO) env CI=$(CI) $(BIN)/pytest tests/boot/container
+	$(SUDO) env CI=$(CI) $(BIN)/pytest tests/boot/container tests/boot/vm
 
 .tools/boot/debian-12: tests/boot/container/build_root.sh | system-packages
 	$(SUDO) tests/boot/container/build_root.sh $@
+
+# Virtual machines: one disk, and the kernels of two releases of Debian.
+.tools/boot/vm/root.img: tests/boot/vm/build_root.sh tests/boot/vm/guest_init.sh pyproject.toml | system-packages
+	$(SUDO) tests/boot/vm/build_root.sh $(@D)
+
+.tools/boot/vm/%/vmlinuz: tests/boot/vm/build_kernel.sh tests/boot/vm/first_init.sh | system-packages
+	$(SUDO) tests/boot/vm/build_kernel.sh $(@D) $*
 
 clean:
 	rm -rf $(VENV) .tools .mypy_cache .ruff_cache .hypothesis build dist

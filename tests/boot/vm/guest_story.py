@@ -1,0 +1,156 @@
+"""Runs inside the virtual machine: a cluster of network namespaces, the agent on its node, and what became of it.
+
+Everything seen is written as JSON; the tests outside decide whether it is right.
+
+    python guest_story.py OUT.json
+"""
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.lab.answers import Survey
+from nodeagent.lab.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
+from nodeagent.lab.objects import service_port
+from nodeagent.lab.world import World
+from nodeagent.model.objects import ServiceSpec
+
+WEB, STICKY, EMPTY = (cluster_ips(number) for number in (10, 11, 12))
+NODE_PORT = 30080
+PODS = ("web-0", "web-1", "web-2")
+COUNT = 30
+PATIENCE = 120.0
+"""Seconds. Everything is some ten times slower than on real hardware, and the first commit loads two dozen modules."""
+
+
+class Story:
+    """The steps, each of which adds what it saw to `facts`."""
+
+    def __init__(self, world: World, cluster: Cluster) -> None:
+        self.facts: dict[str, object] = {"kernel": os.uname().release}
+        self._world = world
+        self._cluster = cluster
+
+    def tell(self) -> None:
+        """All steps; the time that each took goes into ``steps``."""
+        steps: list[Callable[[], None]] = [self.start, self.look, self.reload, self.connect, self.disturb, self.stick]
+        steps += [self.restart, self.stop, self.once, self.clean_up]
+        times: dict[str, float] = {}
+        self.facts["steps"] = times
+        for step in steps:
+            began = time.monotonic()
+            step()
+            times[step.__name__] = round(time.monotonic() - began, 1)
+            print(f"guest: {step.__name__} took {times[step.__name__]} s", flush=True)
+
+    def start(self) -> None:
+        """The agent, on a service with three pods and one without any."""
+        for pod in PODS:
+            self._world[pod].serve(TARGET_PORT)
+        self._cluster.expose("web", *WEB, pods=PODS, ports=[service_port(80, name="http", node_port=NODE_PORT)])
+        self._cluster.expose("empty", *EMPTY)
+        self._agent = self._cluster.start_agent(*WITH_POD_CIDRS, seconds=PATIENCE)
+        self.facts["log"] = self._agent.lines
+
+    def look(self) -> None:
+        """What the programs of a distribution say about it."""
+        (self.facts["link"],) = json.loads(self._on_node("ip", "-d", "-j", "address", "show", "nodeagent0"))
+        self.facts["ruleset"] = self._on_node("nft", "list", "ruleset")
+
+    def reload(self) -> None:
+        """The listing, loaded on a node where nothing is programmed."""
+        self._world.nft("node-b", re.sub(r"^\tflags owner.*\n", "", str(self.facts["ruleset"]), flags=re.MULTILINE))
+        self.facts["reloaded"] = self._world.run("node-b", ["nft", "list", "ruleset"]).stdout
+        self._world.nft("node-b", "flush ruleset")
+
+    def connect(self) -> None:
+        """From a pod, from the node and from outside, to the service's addresses and to the node port."""
+        targets = [(address, 80) for address in WEB] + [(address, NODE_PORT) for address in self._world[NODE].addresses]
+        surveys = {
+            f"{client} {address} {port}": self._world[client].ask(address, port, count=COUNT)
+            for client in ("caller", NODE, "outside")
+            for address, port in targets
+        }
+        self.facts["answers"] = {
+            name: {"names": survey.names, "failures": counted(survey), "peers": sorted(survey.peers)}
+            for name, survey in surveys.items()
+        }
+        self.facts["refused"] = [counted(self._world["caller"].ask(address, 80)) for address in EMPTY]
+        self.facts["show"] = json.loads(self._cluster.call("show", "services", "-o", "json"))
+
+    def disturb(self) -> None:
+        """Somebody takes an address away from the table; an owned table lets nobody."""
+        edit = f"delete element ip nodeagent frontends {{ {WEB[0]} . tcp . 80 }}"
+        refusal = self._world.run(NODE, ["nft", edit], check=False).stderr
+        self.facts["refusal of an edit"] = refusal
+        if not refusal:
+            self._agent.wait_for_line("was changed by another process", seconds=PATIENCE)
+        self._agent.wait_until(lambda: self._answered(WEB[0]), "the address back", seconds=PATIENCE)
+
+    def stick(self) -> None:
+        """One more service while the agent runs, with ClientIP affinity."""
+        self._cluster.expose("sticky", *STICKY, pods=PODS, spec=ServiceSpec(session_affinity="ClientIP"))
+        self._agent.wait_until(lambda: all(map(self._answered, STICKY)), "the new service", seconds=PATIENCE)
+        self.facts["sticky"] = [self._world["caller"].ask(address, 80, count=COUNT).names for address in STICKY]
+
+    def restart(self) -> None:
+        before, printed = self._generation(), len(self._agent.lines)
+        self._agent.restart()
+        self._agent.wait_for_line(" ready: ", seconds=PATIENCE, after=printed)
+        self.facts["restart"] = {
+            "generations": [before, self._generation()],
+            "elements": elements_written(self._agent, after=printed),
+        }
+
+    def stop(self) -> None:
+        """SIGTERM; what is programmed stays in force."""
+        status = self._agent.stop(seconds=PATIENCE)
+        names = [self._world["caller"].ask(address, 80, count=COUNT).names for address in WEB]
+        self.facts["stop"] = {"status": status, "names": names}
+
+    def once(self) -> None:
+        before = self._generation()
+        self._cluster.program_once(*WITH_POD_CIDRS)
+        self.facts["once"] = {"generations": [before, self._generation()]}
+
+    def clean_up(self) -> None:
+        self._cluster.call("cleanup")
+        self.facts["left"] = {
+            "ruleset": self._on_node("nft", "list", "ruleset"),
+            "links": self._on_node("ip", "-br", "link"),
+        }
+
+    def _answered(self, address: str) -> bool:
+        return not self._world["caller"].ask(address, 80, timeout=0.5).failures
+
+    def _on_node(self, *command: str) -> str:
+        return self._world.run(NODE, command).stdout
+
+    def _generation(self) -> int:
+        """Counts the changes to the node's ruleset; asked for from inside its namespace."""
+        look = f"from {NetlinkSocket.__module__} import NetlinkSocket; print(NetlinkSocket().generation())"
+        return int(self._on_node(sys.executable, "-W", "ignore", "-c", look))
+
+
+def counted(survey: Survey) -> dict[str, int]:
+    """Failures by name."""
+    return {kind.value: count for kind, count in survey.failures.items()}
+
+
+def main(out: Path) -> None:
+    with tempfile.TemporaryDirectory() as manifests, World() as world:
+        story = Story(world, Cluster(world, Path(manifests)))
+        try:
+            story.tell()
+        finally:
+            out.write_text(json.dumps(story.facts, indent=1))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
