@@ -17,8 +17,22 @@ from nodeagent.cli import lab_screen
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.lab.live import caller
 from nodeagent.lab.live.directory import LabDirectory, base_directory
+from nodeagent.lab.live.faults import KINDS
 from nodeagent.lab.live.plan import EMBEDDED, Settings
-from nodeagent.lab.live.requests import GetLog, GetStatus, Locate, LogLines, Place, Status
+from nodeagent.lab.live.requests import (
+    FaultProgress,
+    FaultReport,
+    GetLog,
+    GetStatus,
+    InjectFault,
+    LoadSample,
+    Locate,
+    LogLines,
+    Place,
+    StartLoad,
+    Status,
+)
+from nodeagent.lab.live.tables import fault_table
 from nodeagent.lab.namespaces import LabError
 
 PROGRAMS = ("ip", "nft", "setpriv")
@@ -182,3 +196,69 @@ def down_command(directory: LabDirectory) -> None:
     with _failures():
         there = caller.take_down(directory)
     click.echo(f"removed lab {directory.name}" if there else f"there was no lab {directory.name}")
+
+
+@lab_command.command("load")
+@click.option("--service", default="default/echo", show_default=True, help="NAMESPACE/NAME of what is connected to.")
+@click.option("--rate", default=100.0, show_default=True, help="New connections a second, all clients together.")
+@click.option("--udp", is_flag=True, help="UDP; a connection is a question from a port of its own.")
+@click.option("--for", "seconds", type=float, help="End after so many seconds; without it, with Ctrl-C.")
+@click.pass_obj
+def load_command(directory: LabDirectory, *, service: str, rate: float, udp: bool, seconds: float | None) -> None:
+    """Connect from everywhere, and show who answers, how fast, and what fails.
+
+    Exit code 1 when a connection failed.
+    """
+    if rate <= 0:
+        raise Failure(f"--rate {rate:g} is not above 0", UNUSABLE)
+    request = StartLoad(service, rate, "UDP" if udp else "TCP")
+    sample: LoadSample | None = None
+    with _failures(), lab_screen.LiveTable() as screen:
+        try:
+            with caller.conversation(directory, request) as answers:
+                for answer in answers:
+                    if isinstance(answer, LoadSample):
+                        sample = answer
+                        screen.show(sample)
+                        if seconds is not None and sample.seconds >= seconds:
+                            break
+        except KeyboardInterrupt:
+            pass  # the way it is meant to end
+    if sample is not None:
+        screen.finish(sample)
+        sys.exit(FAILED if sample.failed else 0)
+
+
+@lab_command.command("fault")
+@click.argument("kind", type=click.Choice([*KINDS, "all"]))
+@click.argument("node", default="")
+@click.option("--for", "seconds", default=0.0, help="How many seconds it lasts; each fault has its own usual time.")
+@click.option("--amount", default=0.0, help="`delay`: milliseconds, 20; `drop`: percent, 5.")
+@click.option("--service", default="default/echo", show_default=True, help="NAMESPACE/NAME of what is connected to.")
+@click.option("--rate", default=100.0, show_default=True, help="New connections a second meanwhile.")
+@click.pass_obj
+def fault_command(
+    directory: LabDirectory, *, kind: str, node: str, seconds: float, amount: float, service: str, rate: float
+) -> None:
+    """Break something under load, put it right, and report what that cost. NODE: the first one, if not given.
+
+    Exit code 1 when a connection failed during a fault that must not cost any.
+    """
+    if rate <= 0 or seconds < 0:
+        raise Failure("--rate and --for are above 0", UNUSABLE)
+    reports: list[FaultReport] = []
+    kinds = list(KINDS) if kind == "all" else [kind]
+    with _failures():
+        for each in kinds:
+            request = InjectFault(each, service, node, seconds, rate, amount if kind != "all" else 0.0)
+            with caller.conversation(directory, request) as answers:
+                for answer in answers:
+                    match answer:
+                        case FaultProgress(text):
+                            click.echo(f"{text} …", err=True)
+                        case FaultReport():
+                            reports.append(answer)
+    click.echo(fault_table(reports))
+    lost = [report.kind for report in reports if KINDS[report.kind].lossless and report.failed]
+    if lost:
+        raise Failure(f"connections failed that must not: {', '.join(lost)}", FAILED)

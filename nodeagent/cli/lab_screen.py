@@ -1,16 +1,17 @@
 """How `nodeagent lab` looks: lines and tables as text."""
 
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.live import Live
+from rich.text import Text
 
 from nodeagent.lab.live.caller import Line
 from nodeagent.lab.live.directory import LabDirectory
-from nodeagent.lab.live.requests import NodeStatus, Status
-
-PIPE_WIDTH = 1000
+from nodeagent.lab.live.requests import LoadSample, NodeStatus, Status
+from nodeagent.lab.live.tables import load_line, load_text, table
 
 
 def show_step(line: Line) -> None:
@@ -76,14 +77,30 @@ def _yes(fact: bool) -> str:
     return "yes" if fact else "no"
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
-    """Aligned columns; those of `right` (by number) are numbers."""
-    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for number, heading in enumerate(headings):
-        grid.add_column(heading, justify="right" if number in right else "left", no_wrap=True, overflow="ignore")
-    for row in rows:
-        grid.add_row(*row)
-    console = Console(highlight=False, markup=False, width=PIPE_WIDTH)
-    with console.capture() as capture:
-        console.print(grid)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines())
+class LiveTable:
+    """A load while it goes on: a table that stays in place on a terminal, a line for each look into a pipe."""
+
+    def __init__(self) -> None:
+        self._console = Console(highlight=False, markup=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+        self._previous: LoadSample | None = None
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def show(self, sample: LoadSample) -> None:
+        """What it is now."""
+        if self._console.is_terminal:
+            self._live.update(Text(load_text(sample, self._previous), no_wrap=True), refresh=True)
+        else:
+            click.echo(load_line(sample))
+        self._previous = sample
+
+    def finish(self, sample: LoadSample) -> None:
+        """What it was, to stay."""
+        click.echo(load_text(sample, None))

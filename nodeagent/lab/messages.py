@@ -161,7 +161,7 @@ class LoadReport(Struct, frozen=True, tag=True):
     names: answers by server. failures: by kind. first, last: moment of the first and last answer of each server
     (when the connection was begun). failed: the first hundred failures. slowest: seconds of the slowest answer.
     latencies: how many answers took that many microseconds, to two digits. first_failure, last_failure: when the first
-    and the latest failed connection was begun; 0 for none.
+    and the latest failed connection was begun; 0 for none. horizon: what was begun before this moment is counted.
     """
 
     names: dict[str, int]
@@ -173,6 +173,7 @@ class LoadReport(Struct, frozen=True, tag=True):
     latencies: dict[int, int] = {}
     first_failure: float = 0.0
     last_failure: float = 0.0
+    horizon: float = 0.0
 
     @property
     def attempts(self) -> int:

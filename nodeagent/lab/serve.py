@@ -1,4 +1,7 @@
-"""Servers of an actor: whoever asks is told who answered, and how the question looked on arrival."""
+"""Servers of an actor: whoever asks is told who answered, and how the question looked on arrival.
+
+A TCP connection may ask any number of times, with any bytes; a GET of HTTP is answered as such, once.
+"""
 
 import selectors
 import socket
@@ -15,6 +18,14 @@ TICK = 0.1
 def testimony(name: str, peer: tuple[str, int], local: tuple[str, int]) -> bytes:
     """An answer's bytes: name, the client's address and port, the server's, separated by spaces."""
     return f"{name} {peer[0]} {peer[1]} {local[0]} {local[1]}\n".encode()
+
+
+def http_answer(text: bytes) -> bytes:
+    """A testimony as a web server says it."""
+    return b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (
+        len(text),
+        text,
+    )
 
 
 def kernel_has_sctp() -> bool:
@@ -92,8 +103,11 @@ class Server:
     def _answer_stream(self, connection: socket.socket) -> None:
         try:
             question = connection.recv(4096)
-            if question:
-                connection.send(testimony(self._name, connection.getpeername()[:2], connection.getsockname()[:2]))
+            text = testimony(self._name, connection.getpeername()[:2], connection.getsockname()[:2])
+            if question.startswith(b"GET "):
+                connection.send(http_answer(text))  # and close: one question each
+            elif question:
+                connection.send(text)
                 return
         except BlockingIOError:
             return

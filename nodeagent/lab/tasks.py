@@ -54,7 +54,10 @@ class Held:
 
 
 class Loading:
-    """New conversations without end, counted. The pace does not slip: a late one is not made up for."""
+    """New conversations without end, counted. The pace does not slip: a late one is not made up for.
+
+    Workers take turns, so that connections come evenly, and go on coming while some wait for their answers.
+    """
 
     def __init__(self, load: Load) -> None:
         self._load = load
@@ -69,15 +72,19 @@ class Loading:
         self._latencies: Counter[int] = Counter()
         self._first_failure = 0.0
         self._last_failure = 0.0
-        self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(load.workers)]
+        self._open: dict[int, float] = {}
+        self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(load.workers)]
         for thread in self._threads:
             thread.start()
 
-    def _run(self) -> None:
+    def _run(self, number: int) -> None:
+        self._stopping.wait(number * self._load.interval / self._load.workers)
         while not self._stopping.is_set():
-            began = time.monotonic()
+            with self._lock:
+                began = self._open[number] = time.monotonic()
             answer = ask(self._load.dial)
             with self._lock:
+                del self._open[number]
                 self._count(answer)
             self._stopping.wait(max(0.0, began + self._load.interval - time.monotonic()))
 
@@ -107,6 +114,7 @@ class Loading:
                 dict(self._latencies),
                 self._first_failure,
                 self._last_failure,
+                min(self._open.values(), default=time.monotonic()),
             )
 
     def stop(self) -> LoadReport:

@@ -4,11 +4,13 @@
     directory   where a lab keeps its files; who holds it; sweeping what a killed one left
     supervisor  the one process of a lab: it builds it, keeps it, answers on a socket, takes it down
     cluster     what the supervisor holds: the world, the API server, agents, pods as API objects
+    status      how it is now; programming: which endpoints are in the kernels
     caller      the other end of the socket: what commands use
     requests    what both say to each other
     api         requests to the API server from inside the lab; objects: what is sent
-    load        connections from everywhere to a service, and what became of them; samples: percentiles (pure)
+    load        connections from everywhere to a service, and what became of them
     faults      what can be broken, and put right again; verdict: what that cost (pure)
+    tables      all that as text
     forward     TCP from one namespace into another: a kubectl outside, an API server outside
     wire        a slow link; conntrack: a full connection table
 

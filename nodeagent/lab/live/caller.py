@@ -98,17 +98,20 @@ def _end(supervisor: "subprocess.Popen[bytes]") -> None:
         supervisor.wait()
 
 
-def take_down(directory: LabDirectory) -> bool:
-    """Remove a lab, and what a killed one of this name left; whether there was anything."""
+def take_down(directory: LabDirectory, *, patience: float = END_PATIENCE) -> bool:
+    """Remove a lab, and what a killed one of this name left; whether there was anything.
+
+    patience: seconds for it to end by itself when asked, and again when told to.
+    """
     if directory.holder() is None:
         return bool(directory.sweep())
     try:
-        with conversation(directory, TakeDown(), timeout=END_PATIENCE) as answers:
+        with conversation(directory, TakeDown(), timeout=patience) as answers:
             for _ in answers:
                 pass
     except LabError:
         pass  # it is made to end below, if it still is there
-    directory.end_holder(patience=END_PATIENCE)
+    directory.end_holder(patience=patience)
     directory.sweep()
     return True
 

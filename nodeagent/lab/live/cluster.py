@@ -3,16 +3,14 @@
 One thread may use it. Everything here blocks: for milliseconds, but for building and taking down.
 """
 
-import json
 import os
+import signal
 import socket
-import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
-from http.client import HTTPConnection, HTTPException
 
 import yaml
 
@@ -24,7 +22,6 @@ from nodeagent.lab.live.plan import (
     API_PORT,
     CLUSTER_CIDRS,
     CONTROL,
-    HEALTH_PORT,
     LOAD_BALANCER_CIDRS,
     SERVICE,
     SERVICE_CIDRS,
@@ -32,21 +29,19 @@ from nodeagent.lab.live.plan import (
     Settings,
     api_address,
     caller_name,
-    endpoint_text,
     families_of,
     plan,
     pod_at,
 )
-from nodeagent.lab.live.requests import NodeStatus, PodStatus, ServiceStatus
+from nodeagent.lab.live.programming import NODEAGENT, expected_endpoints, programmed
+from nodeagent.lab.member import Listening
 from nodeagent.lab.namespaces import LabError, inside
 from nodeagent.lab.process import AgentProcess
 from nodeagent.lab.topology import UNDERLAY, Pod
 from nodeagent.lab.world import World
 from nodeagent.model.addresses import Protocol
 
-NODEAGENT = (sys.executable, "-m", "nodeagent")
 PATIENCE = 30.0
-HEALTH_TIMEOUT = 1.0
 LOOK_EVERY = 0.05
 SPREAD_BY_FLOW = {"net/ipv4/fib_multipath_hash_policy": "1", "net/ipv6/fib_multipath_hash_policy": "1"}
 
@@ -70,6 +65,7 @@ class LiveCluster:
         self.interrupted = threading.Event()
         self._directory = directory
         self._say = say
+        self._servers: dict[str, list[Listening]] = {}
         self._last_number = dict.fromkeys(self.nodes, settings.pods)
         self._api: Api | None = None
         self._registered: list[str] = []
@@ -105,8 +101,8 @@ class LiveCluster:
         self._say(f"{len(members)} network namespaces, joined by a bridge, in {time.monotonic() - began:.1f} s")
 
     def _serve(self, pod: Pod) -> None:
-        for protocol in (Protocol.TCP, Protocol.UDP):
-            self.world[pod.name].serve(TARGET_PORT, protocol)
+        member = self.world[pod.name]
+        self._servers[pod.name] = [member.serve(TARGET_PORT, protocol) for protocol in (Protocol.TCP, Protocol.UDP)]
 
     def start_api_server(self) -> None:
         """The embedded one, answering; its kubeconfig is for the inside."""
@@ -206,10 +202,10 @@ class LiveCluster:
         service = f"{objects.NAMESPACE}/{SERVICE}"
 
         def complete() -> bool:
-            expected = self.expected_endpoints()
+            expected = expected_endpoints(self.api)
             if len([one for one in expected if one[0] == f"{service}:tcp"]) < wanted:
                 return False
-            return all(have == want for have, want in self.programmed(expected).values())
+            return all(have == want for have, want in programmed(self.world, self.nodes, expected).values())
 
         for name, agent in self.agents.items():
             self.wait_until(lambda agent=agent: any(" ready: " in line for line in agent.lines), name, of=agent)  # type: ignore[misc]
@@ -251,6 +247,8 @@ class LiveCluster:
     def remove_pod(self, name: str) -> None:
         """End a pod for good."""
         self.api.delete(f"{objects.PODS}/{name}", {"gracePeriodSeconds": 0})
+        for server in self._servers.pop(name):
+            server.stop()  # as a program that ends: its peers are told
         self.world.remove_pod(name)
         del self.pods[name]
 
@@ -262,100 +260,38 @@ class LiveCluster:
             beat = objects.heartbeat(self._since, now())
             self.api.call("PATCH", f"{objects.NODES}/{name}/status", beat, content_type=objects.MERGE_PATCH)
 
-    # -- looking ------------------------------------------------------------------------------------------------
+    # -- breaking -----------------------------------------------------------------------------------------------
 
-    def expected_endpoints(self) -> set[tuple[str, str]]:
-        """(service port, address:port) of every ready endpoint the API server knows."""
-        found = set()
-        for one in self.api.call("GET", "/apis/discovery.k8s.io/v1/endpointslices")["items"]:
-            meta = one["metadata"]
-            service = f"{meta['namespace']}/{(meta.get('labels') or {}).get('kubernetes.io/service-name', '')}"
-            for port in one.get("ports") or []:
-                name = f"{service}:{port['name']}" if port.get("name") else service
-                for endpoint in one.get("endpoints") or []:
-                    if (endpoint.get("conditions") or {}).get("ready", True):
-                        found |= {(name, endpoint_text(a, port["port"])) for a in endpoint["addresses"]}
-        return found
+    def restart_agent(self, node: str) -> None:
+        """The agent anew, ready; stopped first if it runs."""
+        agent = self.agents[node]
+        printed = len(agent.lines)
+        agent.restart()
+        self.restarts[node] += 1
+        agent.wait_for_line(" ready: ", after=printed, seconds=PATIENCE)
 
-    def programmed(self, expected: set[tuple[str, str]]) -> dict[str, tuple[int, int]]:
-        """For each node: how many of these are in its kernel, and how many they are."""
+    def freeze_agent(self, node: str) -> None:
+        """It does nothing from now on."""
+        self.agents[node].signal(signal.SIGSTOP)
+        self.frozen.add(node)
 
-        def count(node: str) -> tuple[int, int]:
-            shown = self.world.run(node, [*NODEAGENT, "show", "backends", "-o", "json"], check=False)
-            rows = json.loads(shown.stdout) if not shown.returncode else []
-            return len(expected & {(row["service"], row["backend"]) for row in rows}), len(expected)
+    def thaw_agent(self, node: str) -> None:
+        """It goes on."""
+        self.agents[node].signal(signal.SIGCONT)
+        self.frozen.discard(node)
 
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            return dict(zip(self.nodes, pool.map(count, self.nodes), strict=True))
+    def stop_api_server(self) -> None:
+        """The embedded one ends."""
+        if self.api_server is not None:
+            self.api_server.stop()
 
-    def node_statuses(self) -> tuple[NodeStatus, ...]:
-        """Every node, as it is."""
-        try:
-            programmed: Mapping[str, tuple[int, int]] = self.programmed(self.expected_endpoints())
-        except LabError:
-            programmed = {}
-        return tuple(
-            NodeStatus(
-                name,
-                node.addresses,
-                node.pod_cidrs,
-                self.agent_state(name),
-                self.restarts[name],
-                self.is_healthy(name),
-                programmed.get(name, (0, 0)),
-            )
-            for name, (_, node) in self.nodes.items()
-        )
+    def restart_api_server(self) -> None:
+        """It is there again, and answers."""
+        if self.api_server is not None:
+            self.api_server.restart()
+            self.wait_until(self.api_answers, "an answer of the API server", of=self.api_server)
 
-    def agent_state(self, node: str) -> str:
-        """running, stopped or frozen."""
-        if not self.agents[node].running:
-            return "stopped"
-        return "frozen" if node in self.frozen else "running"
-
-    def is_healthy(self, node: str) -> bool:
-        """What the node's /healthz says."""
-        if self.agent_state(node) != "running":
-            return False
-
-        def look() -> bool:
-            connection = HTTPConnection(self.nodes[node][1].addresses[0], HEALTH_PORT, timeout=HEALTH_TIMEOUT)
-            try:
-                connection.request("GET", "/healthz")
-                return connection.getresponse().status == 200
-            except (OSError, HTTPException):
-                return False
-            finally:
-                connection.close()
-
-        return inside(self.world.namespace(node), look)
-
-    def api_state(self) -> str:
-        """running, stopped, or where it is."""
-        if self.api_server is None:
-            return self.settings.api
-        return "running" if self.api_server.running else "stopped"
-
-    def pod_statuses(self) -> tuple[PodStatus, ...]:
-        """Every pod, and whether the API server has it as ready."""
-        try:
-            ready = {pod["metadata"]["name"] for pod in self.api.call("GET", objects.PODS)["items"] if is_ready(pod)}
-        except LabError:
-            ready = set()
-        return tuple(PodStatus(name, node, pod.addresses, name in ready) for name, (pod, node) in self.pods.items())
-
-    def services(self) -> list[Document]:
-        """Service objects of all namespaces."""
-        found: list[Document] = self.api.call("GET", "/api/v1/services")["items"]
-        return found
-
-    def service_statuses(self) -> tuple[ServiceStatus, ...]:
-        """Every service and where it answers."""
-        try:
-            expected = self.expected_endpoints()
-            return tuple(service_status(one, expected) for one in self.services())
-        except LabError:
-            return ()
+    # -- finding ------------------------------------------------------------------------------------------------
 
     def place_of(self, member: str) -> str:
         """The namespace of a node, a pod, `client`, `control` or `underlay`. Raises LabError for another name."""
@@ -367,14 +303,16 @@ class LiveCluster:
 
     # -- the end ------------------------------------------------------------------------------------------------
 
+    def withdraw(self) -> None:
+        """Delete what is ours from an API server that goes on; as long as it can be told."""
+        if self.settings.embedded or self._api is None:
+            return
+        with suppress(LabError):
+            for path in reversed(self._registered):
+                self._api.delete(path, {"gracePeriodSeconds": 0})
+
     def close(self) -> None:
         """Remove everything, whatever state it is in."""
-        if not self.settings.embedded and self._api is not None:
-            for path in reversed(self._registered):
-                try:
-                    self._api.delete(path, {"gracePeriodSeconds": 0})
-                except LabError:
-                    break  # the server elsewhere is gone, and what it holds of ours with it or not: it cannot be told
         if self._api is not None:
             self._api.close()
         for process in (*self.agents.values(), self.api_server):
@@ -388,27 +326,3 @@ class LiveCluster:
 def now(*, micro: bool = False) -> str:
     """The time as the API writes it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
-
-
-def is_ready(pod: Document) -> bool:
-    """Whether a pod object says it is ready, and not ending."""
-    conditions = (pod.get("status") or {}).get("conditions") or []
-    said = any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
-    return said and not pod["metadata"].get("deletionTimestamp")
-
-
-def service_status(service: Document, expected: set[tuple[str, str]]) -> ServiceStatus:
-    """A service and where it answers."""
-    meta, spec = service["metadata"], service["spec"]
-    name = f"{meta['namespace']}/{meta['name']}"
-    places = [address for address in spec.get("clusterIPs") or [] if address != "None"]
-    ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
-    places += [one["ip"] for one in ingress if one.get("ip")]
-    places += spec.get("externalIPs") or []
-    addresses = []
-    for port in spec.get("ports") or []:
-        protocol = port.get("protocol", "TCP")
-        addresses += [f"{endpoint_text(place, port['port'])}/{protocol}" for place in places]
-        addresses += [f"*:{port['nodePort']}/{protocol}"] if port.get("nodePort") else []
-    endpoints = {backend for port, backend in expected if port.partition(":")[0] == name}
-    return ServiceStatus(name, spec.get("type", "ClusterIP"), tuple(addresses), len(endpoints))

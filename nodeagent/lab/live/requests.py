@@ -54,17 +54,22 @@ class InjectFault(Struct, frozen=True, tag=True):
     amount: float = 0.0
 
 
-class RollPods(Struct, frozen=True, tag=True):
-    """Replace every pod by a new one, one after the other: a FaultProgress for each, then Done."""
+class Connect(Struct, frozen=True, tag=True):
+    """Connected: `count` new connections from a member to an address, one after the other."""
 
-    grace: int = 2
+    member: str
+    address: str
+    port: int
+    count: int = 1
+    protocol: str = "TCP"
+    timeout: float = 3.0
 
 
 class TakeDown(Struct, frozen=True, tag=True):
     """Done, when all is gone."""
 
 
-Request = GetStatus | Locate | GetLog | StartLoad | InjectFault | RollPods | TakeDown
+Request = GetStatus | Locate | GetLog | StartLoad | InjectFault | Connect | TakeDown
 
 
 class NodeStatus(Struct, frozen=True):
@@ -139,13 +144,16 @@ class TargetSample(Struct, frozen=True):
 
 
 class LoadSample(Struct, frozen=True, tag=True):
-    """Everything the load has seen. at: now. last_failure: when the latest failed connection began, 0 for none."""
+    """Everything the load has seen, in `seconds` until `at`.
+
+    last_failure: when the latest failed connection was begun, 0 for none. horizon: what was begun before is counted.
+    """
 
     at: float
     seconds: float
     targets: tuple[TargetSample, ...]
-    last_failure: float = 0.0
-    first_failure: float = 0.0
+    last_failure: float
+    horizon: float
 
     @property
     def answered(self) -> int:
@@ -154,6 +162,15 @@ class LoadSample(Struct, frozen=True, tag=True):
     @property
     def failed(self) -> int:
         return sum(target.failed for target in self.targets)
+
+
+class Connected(Struct, frozen=True, tag=True):
+    """names: answers by pod. peers: what the pods saw as the client's address."""
+
+    names: dict[str, int]
+    failures: dict[str, int]
+    peers: tuple[str, ...]
+    seconds: float
 
 
 class FaultProgress(Struct, frozen=True, tag=True):
@@ -165,8 +182,8 @@ class FaultProgress(Struct, frozen=True, tag=True):
 class FaultReport(Struct, frozen=True, tag=True):
     """What a fault cost.
 
-    attempts, failed: new connections from the moment of the fault until `ended`, and those of them that failed, by kind.
-    recovery: seconds from the fault until connections begun later all succeeded, 0 when none failed; None: never, while
+    attempts, failed, failures, by_target: new connections in the `seconds` since the fault, how many failed, in which
+    way, on which way. recovery: seconds from the fault until connections begun later all succeeded, 0 when none failed; None: never, while
     it was watched. after: the same, from the moment it was put right; None when nothing had to be.
     kept, held: connections open before, and those of them that still answered in the end.
     """
@@ -196,4 +213,4 @@ class Refused(Struct, frozen=True, tag=True):
     unusable: bool = False
 
 
-Response = Status | Place | LogLines | LoadSample | FaultProgress | FaultReport | Done | Refused
+Response = Status | Place | LogLines | LoadSample | Connected | FaultProgress | FaultReport | Done | Refused

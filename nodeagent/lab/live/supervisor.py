@@ -13,32 +13,40 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
+from nodeagent.lab.live import status
 from nodeagent.lab.live.cluster import Interrupted, LiveCluster
 from nodeagent.lab.live.directory import LabDirectory
+from nodeagent.lab.live.faults import carry_out
 from nodeagent.lab.live.forward import Forwarder
+from nodeagent.lab.live.load import ClusterLoad, find_service, going_on, targets
 from nodeagent.lab.live.plan import API_PORT, CONTROL, SERVICE, Settings, api_address
 from nodeagent.lab.live.requests import (
+    Connect,
+    Connected,
     Done,
     GetLog,
     GetStatus,
+    InjectFault,
     Locate,
     LogLines,
     Place,
     Refused,
     Request,
     Response,
+    StartLoad,
     Status,
     TakeDown,
 )
 from nodeagent.lab.namespaces import LabError, inside
+from nodeagent.model.addresses import Protocol
 
 BEAT_EVERY = 10.0
 FOLLOW_EVERY = 0.2
@@ -59,6 +67,7 @@ class Supervisor:
         self._cluster = LiveCluster(settings, directory, self._say)
         self._requests: set[asyncio.Task[None]] = set()
         self._faults: list[str] = []
+        self._waiting_for_the_end: list[asyncio.StreamWriter] = []
 
     async def run(self) -> None:
         """Raises LabError when it cannot be built; nothing is left then, either."""
@@ -67,22 +76,17 @@ class Supervisor:
             loop.add_signal_handler(number, self.stop)
         try:
             async with AsyncExitStack() as stack:
-                await self._build(stack)
-                server = await asyncio.start_unix_server(self._accept, str(self._directory.socket))
-                stack.callback(server.close)
-                self._say("", up=True)
-                beating = asyncio.create_task(self._beat())
-                await self._stop.wait()
-                beating.cancel()
-                await self._end_requests()
+                try:
+                    await self._build(stack)
+                    await self._keep(stack)
+                finally:
+                    await self.work(self._cluster.withdraw)
         finally:
             await self.work(self._cluster.close)
             self._directory.remove()
             for writer in self._waiting_for_the_end:
                 await _send(writer, Done())
             self._worker.shutdown()
-
-    _waiting_for_the_end: tuple[asyncio.StreamWriter, ...] = ()
 
     def stop(self) -> None:
         """Take the lab down."""
@@ -125,6 +129,16 @@ class Supervisor:
         await self._step(cluster.wait_until_programmed)
         self._say("every endpoint is programmed on every node")
 
+    async def _keep(self, stack: AsyncExitStack) -> None:
+        """Answer, and keep it alive, until it is to go."""
+        server = await asyncio.start_unix_server(self._accept, str(self._directory.socket))
+        stack.callback(server.close)
+        self._say("", up=True)
+        beating = asyncio.create_task(self._beat())
+        await self._stop.wait()
+        beating.cancel()
+        await self._end_requests()
+
     async def _step(self, function: Callable[[], T]) -> T:
         if self._cluster.interrupted.is_set():
             raise Interrupted("interrupted")
@@ -152,7 +166,7 @@ class Supervisor:
             line = await reader.readline()
             request = msgspec.json.decode(line, type=Request)
             if isinstance(request, TakeDown):
-                self._waiting_for_the_end += (writer,)
+                self._waiting_for_the_end.append(writer)
                 closing = True
                 self.stop()
                 return
@@ -187,10 +201,11 @@ class Supervisor:
             answering.result()
 
     async def _send_answers(self, request: Request, writer: asyncio.StreamWriter) -> None:
-        async for response in self._answers(request):
-            await _send(writer, response)
+        async with aclosing(self._answers(request)) as responses:
+            async for response in responses:
+                await _send(writer, response)
 
-    def _answers(self, request: Request) -> AsyncIterator[Response]:
+    def _answers(self, request: Request) -> AsyncGenerator[Response, None]:
         match request:
             case GetStatus():
                 return self._status()
@@ -198,10 +213,16 @@ class Supervisor:
                 return self._locate(request)
             case GetLog():
                 return self._log(request)
-            case _:
-                raise LabError(f"{request} is not known")
+            case StartLoad():
+                return self._load(request)
+            case Connect():
+                return self._connect(request)
+            case InjectFault():
+                return carry_out(request, self._cluster, self.work, self._faults)
+            case TakeDown():
+                raise LabError("the end is answered at the end")
 
-    async def _status(self) -> AsyncIterator[Response]:
+    async def _status(self) -> AsyncGenerator[Response, None]:
         cluster = self._cluster
 
         def look() -> Status:
@@ -209,21 +230,44 @@ class Supervisor:
                 self._settings,
                 os.getpid(),
                 time.monotonic() - self._started,
-                cluster.api_state(),
-                cluster.node_statuses(),
-                cluster.pod_statuses(),
-                cluster.service_statuses(),
+                status.api_state(cluster),
+                status.node_statuses(cluster),
+                status.pod_statuses(cluster),
+                status.service_statuses(cluster),
                 tuple(self._faults),
             )
 
         yield await self.work(look)
 
-    async def _locate(self, request: Locate) -> AsyncIterator[Response]:
+    async def _locate(self, request: Locate) -> AsyncGenerator[Response, None]:
         namespace = await self.work(lambda: self._cluster.place_of(request.member))
         yield Place(namespace, str(self._directory.inner_kubeconfig))
         await asyncio.Event().wait()
 
-    async def _log(self, request: GetLog) -> AsyncIterator[Response]:
+    async def _connect(self, request: Connect) -> AsyncGenerator[Response, None]:
+        def connect() -> Connected:
+            self._cluster.place_of(request.member)
+            member, protocol = self._cluster.world[request.member], Protocol[request.protocol]
+            began = time.monotonic()
+            survey = member.ask(request.address, request.port, protocol, count=request.count, timeout=request.timeout)
+            failures = {failure.value: count for failure, count in survey.failures.items()}
+            return Connected(dict(survey.names), failures, tuple(sorted(survey.peers)), time.monotonic() - began)
+
+        yield await self.work(connect)
+
+    async def _load(self, request: StartLoad) -> AsyncGenerator[Response, None]:
+        cluster = self._cluster
+
+        def begin() -> ClusterLoad:
+            ways = targets(cluster, find_service(cluster, request.service), request.protocol)
+            return ClusterLoad(cluster, ways, request.protocol, request.rate, request.timeout)
+
+        async with going_on(self.work, begin) as load:
+            while True:
+                await asyncio.sleep(request.every)
+                yield await self.work(load.sample)
+
+    async def _log(self, request: GetLog) -> AsyncGenerator[Response, None]:
         process = self._cluster.agents.get(request.member)
         if request.member == CONTROL:
             process = self._cluster.api_server
