@@ -46,8 +46,12 @@ PAGE_SIZE = 500
 LOST_STREAMS_LIMIT = 3
 """Initial streams that may break off in a row before pages, which can be resumed, are asked for instead."""
 
-NOT_YET_REACHED_LIMIT = 5
-"""How often the server may lag behind our version before we take it that history was rewritten (a restored etcd)."""
+NOT_YET_REACHED_LIMIT = 2
+"""How often the server may lag behind our version before we take it that history was rewritten (a restored etcd).
+
+A kube-apiserver has by itself waited three seconds for its cache before it says so (cacher.go, blockTimeout), and asks
+for one more. Until the list is read again nothing is followed: client-go does not wait at all.
+"""
 
 Parameters = tuple[tuple[str, str], ...]
 
