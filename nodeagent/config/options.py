@@ -89,7 +89,9 @@ class SourceConfig(Group):
         "Which API endpoints are read from. `auto`: EndpointSlices where the server has them, Endpoints otherwise.",
     )
     resync_period: Period = option(
-        _seconds(900), "duration", "How often all objects are looked at again, changed or not (kube-proxy's configSyncPeriod)."
+        _seconds(900),
+        "duration",
+        "How often all objects are looked at again, changed or not (kube-proxy's configSyncPeriod).",
     )
 
 
