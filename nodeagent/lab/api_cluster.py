@@ -76,9 +76,9 @@ class ApiCluster:
         assert self._api is not None, "no API server was started"
         return self._api
 
-    def start_server(self, *flags: str, listen: str = CONTROL_ADDRESSES[0], data: Path | None = None) -> None:
-        """An API server that serves when this returns."""
-        arguments = ["--listen", f"{listen}:{PORT}", "--data-dir", str(data or self.data)]
+    def start_server(self, *flags: str, listen: str = CONTROL_ADDRESSES[0]) -> None:
+        """An API server that serves when this returns. At ``127.0.0.1`` it works out of the agent's sight."""
+        arguments = ["--listen", f"{listen}:{PORT}", "--data-dir", str(self.data)]
         arguments += ["--kubeconfig-out", str(self.kubeconfig), "--service-cluster-ip-range", ",".join(SERVICE_CIDRS)]
         self._server = self.world.start(CONTROL, [*AGENT, "apiserver", *arguments, *flags])
         self._server.wait_for_line("serving address=")
@@ -143,8 +143,11 @@ class Tenant:
     def __init__(self, cluster: ApiCluster, name: str) -> None:
         self.cluster = cluster
         self.name = name
-        self._api = cluster.api
         self._path = f"/api/v1/namespaces/{name}"
+
+    @property
+    def _api(self) -> ApiClient:
+        return self.cluster.api
 
     def path(self, plural: str, name: str = "") -> str:
         """Of a core collection in this namespace, or of an object in it."""
@@ -220,6 +223,8 @@ def answering(cluster: ApiCluster, addresses: tuple[str, ...], port: int = 80, *
     }
 
 
-def answered_by(cluster: ApiCluster, addresses: tuple[str, ...], *names: str, port: int = 80) -> Callable[[], bool]:
+def answered_by(
+    cluster: ApiCluster, addresses: tuple[str, ...], *names: str, port: int = 80, client: str = "caller"
+) -> Callable[[], bool]:
     """A condition: it is these who answer, all of them and nobody else (see `answering`)."""
-    return lambda: answering(cluster, addresses, port) == set(names)
+    return lambda: answering(cluster, addresses, port, client=client) == set(names)
