@@ -26,7 +26,14 @@ from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
 from nodeagent.dataplane.node_addresses import LocalAddress, NodeAddresses
-from nodeagent.dataplane.sysctl import ConntrackSettings, SysctlOutcome, apply_sysctls, check_sysctls, required_sysctls
+from nodeagent.dataplane.sysctl import (
+    ConntrackSettings,
+    Sysctl,
+    SysctlOutcome,
+    apply_sysctls,
+    check_sysctls,
+    required_sysctls,
+)
 from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, PassReport, Timing
@@ -155,7 +162,7 @@ class Agent:
         """The engine and its drivers. From here on the tables are ours alone."""
         config = self._config
         ownership = choose_ownership(self._netlink, config.dataplane.table_ownership)
-        self._check_sysctls(families)
+        self._set_sysctls(required_sysctls(families))
         logger.info(
             "starting node=%s families=%s table=%s source=%s",
             config.node.name,
@@ -193,6 +200,7 @@ class Agent:
         status = self._status_line.passed(report, len(self._board.problems))
         if report.serving and not self._ready:
             self._ready = True
+            self._set_sysctls(self._conntrack_sysctls())
             self._notifier.ready(status)
             logger.info("ready: %s", status)
         else:
@@ -279,7 +287,8 @@ class Agent:
             return ClusterAccess(str(source.master), TlsTrust(), FixedCredential())
         return in_cluster(self._environment)
 
-    def _check_sysctls(self, families: Sequence[Family]) -> None:
+    def _conntrack_sysctls(self) -> tuple[Sysctl, ...]:
+        """Wanted only once the tables are there: they bring in nf_conntrack on a machine that has just booted."""
         conntrack = self._config.conntrack
         settings = ConntrackSettings(
             max_per_core=conntrack.max_per_core,
@@ -290,7 +299,10 @@ class Agent:
             udp_seconds=int(conntrack.udp_timeout.seconds),
             udp_stream_seconds=int(conntrack.udp_stream_timeout.seconds),
         )
-        required = required_sysctls(families, conntrack=settings, cores=os.cpu_count() or 1)
+        return required_sysctls((), conntrack=settings, cores=os.cpu_count() or 1)
+
+    def _set_sysctls(self, required: Iterable[Sysctl]) -> None:
+        """Each on its own, with one line for what was changed and for what could not be."""
         manage = apply_sysctls if self._config.process.manage_sysctls else check_sysctls
         for result in manage(required):
             if result.problem is not None:
