@@ -24,7 +24,9 @@ EXAMPLES = sorted((ROOT / "docs" / "examples").iterdir())
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SOURCE_FILE = re.compile(r"(?<![\w/-])(?:nodeagent|tests|docs)/[\w./-]*\w\.(?:py|md|yaml|json)|[a-z_]+(?:/[a-z_]+)*\.py")
+SOURCE_FILE = re.compile(
+    r"(?<![\w/-])(?:nodeagent|tests|docs)/[\w./-]*\w\.(?:py|md|yaml|json)|[a-z_]+(?:/[a-z_]+)*\.py"
+)
 INVOCATION = re.compile(r"\bnodeagent((?: +(?!…)[\w./,:=*\[\]{}|<>-]+)*)")
 TYPED = re.compile(r"(?:[$#] )?(?:\.venv/bin/)?nodeagent ")
 OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
