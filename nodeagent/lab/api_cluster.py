@@ -1,7 +1,7 @@
 """A world with an API server on a host of its own, and an agent on `node-a` that follows it."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ from nodeagent.lab.api_client import ApiClient, Document
 from nodeagent.lab.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS
 from nodeagent.lab.namespaces import LabError
 from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.topology import SERVICE_CIDRS, Outside, Topology, standard_topology
+from nodeagent.lab.topology import SERVICE_CIDRS, Outside, Pod, Topology, standard_topology
 from nodeagent.lab.world import World
 from nodeagent.model.addresses import Protocol
 
@@ -104,12 +104,21 @@ class ApiCluster:
             for protocol in (Protocol.TCP, Protocol.UDP):
                 self.world[pod].serve(port, protocol)
 
-    def start_agent(self, *flags: str, kubeconfig: bool = True, environment: Mapping[str, str] | None = None) -> None:
-        """An agent on `node-a` that is ready when this returns; one that runs already is stopped."""
+    def add_pod(self, node: str, pod: Pod) -> None:
+        """A new pod of the world behind a node, that answers."""
+        self.world.add_pod(node, pod)
+        self._homes[pod.name] = node
+        self.serve(pod.name)
+
+    def start_agent(self, *flags: str, kubeconfig: bool = True, command: Sequence[str] = AGENT) -> None:
+        """An agent on `node-a` that is ready when this returns; one that runs already is stopped.
+
+        Without `kubeconfig` it must find the server by itself, for which `command` may be more than the program.
+        """
         self.stop_agent()
         source = ["--kubeconfig", str(self.kubeconfig)] if kubeconfig else []
-        command = [*AGENT, "run", *source, "--node-name", NODE, *WITH_POD_CIDRS, *flags]
-        self._agent = self.world.start(NODE, command, environment=environment)
+        argv = [*command, "run", *source, "--node-name", NODE, *WITH_POD_CIDRS, *flags]
+        self._agent = self.world.start(NODE, argv)
         self._agent.wait_for_line(" ready: ")
 
     def stop_agent(self) -> None:
