@@ -140,7 +140,7 @@ class Agent:
             async with asyncio.TaskGroup() as tasks:
                 feeding = tasks.create_task(source.run(), name="source")
                 if self._take_over is not None:
-                    await changes.wait_synced()
+                    await changes.wait_synced(Timing().node_patience)
                     await self._take_over()
                 else:
                     self._notifier.status(f"waiting for services and endpoints from {describe_source(config)}")

@@ -19,8 +19,8 @@ from nodeagent.observe.systemd import SystemdNotifier
 
 logger = logging.getLogger(__name__)
 
-RELOAD_SECONDS = 30.0
-"""How long the source of a new configuration has for its first full lists."""
+RELOAD_SECONDS = 60.0
+"""How long the source of a new configuration has for its first full lists; longer than an agent waits for its Node."""
 
 
 class Daemon:
