@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from nodeagent.lab.process import AgentProcess
 from nodeagent.lab.uninterrupted import PODS, SHOP, uninterrupted
 from nodeagent.model.addresses import Protocol
 
+IMPATIENT = Path(__file__).with_name("impatient_daemon.py")
 NEW = cluster_ips(3)
 IN_FORCE = "reload: the new configuration takes effect"
 REFUSED = "reload failed, the configuration stays as it was: "
@@ -178,6 +180,24 @@ def test_a_source_that_cannot_be_read_changes_nothing(reloadable: Reloadable, tm
         assert "nowhere: No such file or directory" in reloadable.reload(REFUSED)
         write(reloadable.path, reloadable.cluster.manifests.path)
         reloadable.reload(IN_FORCE)
+
+
+def test_a_source_that_never_answers_changes_nothing(served: Cluster, tmp_path: Path) -> None:
+    """The patience of a minute is half a second here."""
+    path = tmp_path / "nodeagent.yaml"
+    write(path, served.manifests.path)
+    agent = served.world.start(NODE, [sys.executable, str(IMPATIENT), str(path)])
+    agent.wait_for_line(" ready: ")
+    with uninterrupted(served):
+        write(path, served.manifests.path, source={"master": "http://192.168.0.77:6443"})
+        agent.signal(signal.SIGHUP)
+        assert "within 0.5 seconds" in agent.wait_for_line(REFUSED)
+        new = served.expose("new", *NEW, pods=["web-1"])
+        caller = served.world["caller"]
+        agent.wait_until(lambda: not caller.ask(NEW[0], 80, timeout=0.2).failures, "the old agent goes on")
+        served.withdraw(new)
+    agent.kill()
+    served.call("cleanup")
 
 
 def test_two_signals_in_a_row_are_two_reloads_at_most(reloadable: Reloadable) -> None:

@@ -1,0 +1,25 @@
+"""The daemon as `nodeagent run --config FILE` has it, except that a reload has only half a second for its source."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from nodeagent.cli.daemon import Daemon, announce
+from nodeagent.config import LoadedConfig, load_config
+
+
+def load() -> LoadedConfig:
+    return load_config(file=Path(sys.argv[1]), environment={}, flags={}, hostname="node-a")
+
+
+async def main() -> None:
+    daemon = Daemon(load, dict(os.environ), reload_seconds=0.5)
+    loaded = load()
+    announce(loaded)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, daemon.reload)
+    await daemon.run(loaded, once=False)
+
+
+asyncio.run(main())
