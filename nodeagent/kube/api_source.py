@@ -120,7 +120,7 @@ class ApiServerSource:
                 return True
             except KubeError as error:
                 logger.debug("discovery failed error=%s", error)
-                await self._pace.sleep(backoff.next_s())
+                await self._recovery.wait(self._pace.sleep(backoff.next_s()))
             else:
                 return True
 
