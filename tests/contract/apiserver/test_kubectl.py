@@ -1,8 +1,11 @@
 """kubectl works unchanged: the commands people use, against this server."""
 
+import itertools
 import json
 import os
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +21,81 @@ spec:
 """
 
 
+MISTAKEN = (MANIFEST % 1).replace("name: app", "name: mistaken").replace("selector", "selectr")
+TOOLS = Path(__file__).parents[3] / ".tools"
+PROGRAMS = {
+    "installed": Path("kubectl"),
+    "1.20": TOOLS / "kubectl-1.20" / "kubectl",
+    "1.32": TOOLS / "kubectl-1.32" / "kubectl",
+}
+"""This machine's own, Debian 12's and Debian 13's; `make test` unpacks the latter two (tests/tools/fetch_kubectl.sh)."""
+
+
+def release(name: str) -> Any:
+    """A parameter for tests with one of `PROGRAMS`; a machine without it skips them, unless it says CI=true."""
+    program = PROGRAMS[name]
+    missing = shutil.which(program) is None and os.environ.get("CI") != "true"
+    return pytest.param(program, id=f"kubectl {name}", marks=pytest.mark.skipif(missing, reason=f"no {program}"))
+
+
 @pytest.fixture(scope="module")
-def kubectl(api: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Runs kubectl in the namespace `demo`; returns its output, fails with what it said."""
-    home = tmp_path_factory.mktemp("home")
-    config = home / "config"
+def as_user(api: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Any]:
+    """Makes of a kubectl what runs it in a new namespace and returns its output, or fails with what it said."""
+    namespaces = itertools.count()
     cluster = {
         "server": f"https://127.0.0.1:{api.server.port}",
         "certificate-authority": str(api.server.credentials.authority),
     }
-    config.write_text(
-        json.dumps(
-            {
-                "clusters": [{"name": "c", "cluster": cluster}],
-                "users": [{"name": "u", "user": {"token": api.token}}],
-                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "demo"}}],
-                "current-context": "x",
-            }
-        )
-    )
-    environment = {**os.environ, "KUBECONFIG": str(config), "HOME": str(home)}
 
-    def run(*arguments: str, stdin: str = "", fails: bool | None = False, **extra: str) -> str:
-        result = subprocess.run(
-            ["kubectl", *arguments],
-            input=stdin,
-            env={**environment, **extra},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
+    def begin(program: Path) -> Any:
+        namespace = f"demo-{next(namespaces)}"
+        home = tmp_path_factory.mktemp("home")
+        config = home / "config"
+        config.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [{"name": "c", "cluster": cluster}],
+                    "users": [{"name": "u", "user": {"token": api.token}}],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u", "namespace": namespace}}],
+                    "current-context": "x",
+                }
+            )
         )
-        assert fails in (None, result.returncode != 0), result.stderr + result.stdout
-        return result.stderr if fails else result.stdout
+        environment = {**os.environ, "KUBECONFIG": str(config), "HOME": str(home)}
 
-    run("create", "namespace", "demo")
-    return run
+        def run(*arguments: str, stdin: str = "", fails: bool | None = False, **extra: str) -> str:
+            result = subprocess.run(
+                [program, *arguments],
+                input=stdin,
+                env={**environment, **extra},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert fails in (None, result.returncode != 0), result.stderr + result.stdout
+            if fails is None:
+                return result.stdout + result.stderr
+            return result.stderr if fails else result.stdout
+
+        run("create", "namespace", namespace)
+        return run
+
+    return begin
+
+
+@pytest.fixture(scope="module", params=[release(name) for name in PROGRAMS])
+def kubectl(as_user: Any, request: pytest.FixtureRequest) -> Any:
+    """An old and a new kubectl and the one installed, which may be as old as 1.20."""
+    return as_user(request.param)
+
+
+@pytest.fixture(scope="module", params=[release("1.32")])
+def recent_kubectl(as_user: Any, request: pytest.FixtureRequest) -> Any:
+    """For what 1.20 cannot do, and therefore the one installed perhaps not either."""
+    return as_user(request.param)
 
 
 def test_create_and_get_in_every_output(kubectl: Any) -> None:
@@ -104,8 +146,16 @@ def test_apply_on_the_client_then_on_the_server(kubectl: Any, tmp_path: Path) ->
     file.write_text((MANIFEST % 9090).replace("{tier: front}", "{}"))
     kubectl("apply", "--server-side", "-f", str(file))
     assert kubectl("get", "svc", "app", "-o", "jsonpath={.metadata.labels}") == ""
-    mistaken = (MANIFEST % 1).replace("selector", "selectr")
-    assert 'unknown field "spec.selectr"' in kubectl("apply", "-f", "-", stdin=mistaken, fails=True)
+
+
+def test_a_mistaken_field_is_named(kubectl: Any) -> None:
+    # kubectl 1.20 does not ask for strict reading: the server warns and takes the rest.
+    assert 'unknown field "spec.selectr"' in kubectl("apply", "-f", "-", stdin=MISTAKEN, fails=None)
+
+
+def test_a_mistaken_field_is_refused(recent_kubectl: Any) -> None:
+    recent_kubectl("apply", "-f", "-", stdin=MISTAKEN, fails=True)
+    assert "not found" in recent_kubectl("get", "svc", "mistaken", fails=True)
 
 
 def test_change(kubectl: Any) -> None:
@@ -122,19 +172,39 @@ def test_change(kubectl: Any) -> None:
     assert kubectl("get", "svc", "chg-x", "-o", "jsonpath={.spec.selector}") == '{"app":"chg"}'
 
 
-def test_describe_wait_and_delete(kubectl: Any) -> None:
+def test_describe_and_delete(kubectl: Any) -> None:
     kubectl("create", "service", "clusterip", "gone", "--tcp=80")
-    assert "Internal Traffic Policy:" in kubectl("describe", "svc", "gone")
-    assert "condition met" in kubectl("wait", "--for=jsonpath={.spec.clusterIP}", "svc/gone", "--timeout=5s")
+    described = kubectl("describe", "svc", "gone")
+    assert "app=gone" in described
+    assert "80/TCP" in described
     assert "deleted" in kubectl("delete", "svc", "gone")
     assert "not found" in kubectl("get", "svc", "gone", fails=True)
+
+
+def test_delete_waits_until_a_namespace_is_gone(kubectl: Any) -> None:
     kubectl("create", "namespace", "soon-gone")
-    kubectl("delete", "namespace", "soon-gone", "--timeout=20s")
+    kubectl("delete", "namespace", "soon-gone", "--timeout=50s")
+    assert "not found" in kubectl("get", "namespace", "soon-gone", fails=True)
+
+
+def test_wait_for_a_condition_and_for_an_end(kubectl: Any) -> None:
+    kubectl("create", "configmap", "brief")
+    assert "timed out" in kubectl("wait", "--for=delete", "cm/brief", "--timeout=1s", fails=True)
+    kubectl("delete", "cm", "brief", "--wait=false")
+    kubectl("wait", "--for=delete", "cm/brief", "--timeout=50s", fails=None)
+    assert "not found" in kubectl("get", "cm", "brief", fails=True)
+
+
+def test_describe_and_wait_in_the_recent_ways(recent_kubectl: Any) -> None:
+    recent_kubectl("create", "service", "clusterip", "here", "--tcp=80")
+    assert "Internal Traffic Policy:" in recent_kubectl("describe", "svc", "here")
+    said = recent_kubectl("wait", "--for=jsonpath={.spec.clusterIP}", "svc/here", "--timeout=50s")
+    assert "condition met" in said
 
 
 def test_get_and_watch(kubectl: Any) -> None:
     kubectl("create", "service", "clusterip", "seen", "--tcp=80")
-    watched = kubectl("get", "svc", "seen", "-w", "--output-watch-events", "--request-timeout=2s", fails=None)
+    watched = kubectl("get", "svc", "seen", "-w", "--output-watch-events", "--request-timeout=3s", fails=None)
     assert "ADDED" in watched
     assert "seen" in watched
 
@@ -154,11 +224,15 @@ def test_describe_a_node_and_a_pod(kubectl: Any) -> None:
     assert "Pending" in kubectl("get", "pods")
 
 
-def test_explain_and_discovery(kubectl: Any) -> None:
-    assert "nodePort" in kubectl("explain", "service.spec.ports")
-    assert "addressType" in kubectl("explain", "endpointslices", "--recursive")
+def test_discovery(kubectl: Any) -> None:
     assert "endpointslices" in kubectl("api-resources", "--api-group=discovery.k8s.io")
     assert "networking.k8s.io/v1" in kubectl("api-versions")
     assert kubectl("get", "--raw", "/readyz") == "ok"
     assert "is running at" in kubectl("cluster-info")
-    assert "Server Version: v1.36" in kubectl("version")
+    assert json.loads(kubectl("version", "-o", "json"))["serverVersion"]["minor"] == "36"
+
+
+def test_explain(recent_kubectl: Any) -> None:
+    # Before 1.27 kubectl explained from version 2 of the schema, which this server publishes without kinds.
+    assert "nodePort" in recent_kubectl("explain", "service.spec.ports")
+    assert "addressType" in recent_kubectl("explain", "endpointslices", "--recursive")
