@@ -46,14 +46,12 @@ def start(
 ) -> None:
     """Build a lab that goes on when this returns. Raises LabError; interrupted or failed, it leaves nothing."""
     settings.check()
-    if directory.holder() is not None:
-        raise LabError(f"lab {directory.name} is there already: `nodeagent lab --name {directory.name} down` first")
     directory.sweep()
     directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     inherited = {
         name: value for name, value in environment.items() if not name.startswith(("NODEAGENT_", "NOTIFY_", "JOURNAL_"))
     }
-    with directory.log.open("wb") as log:
+    with directory.log.open("w+b") as log:
         supervisor = subprocess.Popen(
             [
                 sys.executable,
@@ -69,15 +67,16 @@ def start(
             start_new_session=True,
             cwd="/",
         )
-    try:
-        _await_it_up(supervisor, said, directory.log)
-    except BaseException:
-        _end(supervisor)
-        directory.sweep()
-        raise
+        try:
+            _await_it_up(supervisor, said, log)
+        except BaseException:
+            _end(supervisor)
+            if directory.holder() is None:
+                directory.sweep()
+            raise
 
 
-def _await_it_up(supervisor: "subprocess.Popen[bytes]", said: Callable[[Line], None], log: Path) -> None:
+def _await_it_up(supervisor: "subprocess.Popen[bytes]", said: Callable[[Line], None], log: IO[bytes]) -> None:
     assert supervisor.stdout
     for text in supervisor.stdout:
         line = msgspec.json.decode(text, type=Line)
@@ -85,7 +84,8 @@ def _await_it_up(supervisor: "subprocess.Popen[bytes]", said: Callable[[Line], N
             return
         said(line)
     status = supervisor.wait()
-    words = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
+    log.seek(0)  # it may have been deleted by now, with everything else
+    words = log.read().decode(errors="replace").strip().splitlines()
     raise LabError(words[-1] if words else f"the supervisor ended with {status}")
 
 

@@ -145,7 +145,10 @@ class LiveCluster:
     def open_api(self) -> None:
         """From now on `api` works."""
         self._api = Api(Access.read(self._directory.inner_kubeconfig), self.connect_from_control)
-        self.wait_until(self.api_answers, "an answer of the API server", of=self.api_server)
+        if self.settings.embedded:
+            self.wait_until(self.api_answers, "an answer of the API server", of=self.api_server)
+        else:
+            self.api.call("GET", "/readyz")  # it is there, or there is no point in waiting
 
     def connect_from_control(self, host: str, port: int) -> socket.socket:
         """A TCP connection out of the control host. Raises OSError."""
@@ -218,8 +221,7 @@ class LiveCluster:
             if self.interrupted.is_set():
                 raise Interrupted("interrupted")
             if of is not None and not of.running:
-                said = " / ".join(of.lines[-3:])
-                raise LabError(f"a program ended while waiting for {what}: {said}")
+                raise LabError(f"a program ended while waiting for {what}: {''.join(of.lines[-1:])}")
             if time.monotonic() > deadline:
                 raise LabError(f"{what}: not within {PATIENCE:.0f} s")
             time.sleep(LOOK_EVERY)

@@ -90,14 +90,27 @@ class LabDirectory:
 
     def hold(self) -> None:
         """Make the directory and hold the lab until this process ends. Raises LabError when somebody else does."""
-        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            raise LabError(f"lab {self.name} is there already: `nodeagent lab --name {self.name} down` first") from None
-        self._descriptor = descriptor
+        while True:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue  # somebody removed the directory just now
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(descriptor)
+                raise LabError(f"lab {self.name} is there already: take it down first, or use another --name") from None
+            with suppress(FileNotFoundError):
+                if (self.path / "lock").stat().st_ino == os.fstat(descriptor).st_ino:
+                    self._descriptor = descriptor
+                    return
+            os.close(descriptor)  # a lock on a file that has been removed is none
+
+    def _let_go(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
     def remove(self) -> None:
         """Delete all files. The lock file goes last, while it is still held."""
@@ -144,23 +157,26 @@ class LabDirectory:
         return True
 
     def sweep(self) -> list[str]:
-        """Remove what a killed supervisor of this lab left: strayed processes, namespaces, files; their names.
+        """Remove what killed supervisors left: strayed processes, namespaces, files; their names.
 
-        Only for a lab that nobody holds.
+        Raises LabError when somebody holds this lab.
         """
-        found: list[str] = []
-        with suppress(FileNotFoundError):
-            names = self.namespaces.read_text().split()
-            end_processes_in(names)
-            for name in names:
-                if name in our_namespaces():
-                    remove_namespace(name)
-                    found.append(name)
-        found += sweep()
-        if self.path.is_dir():
+        found = sweep()
+        if not self.path.is_dir():
+            return found
+        self.hold()
+        try:
+            with suppress(FileNotFoundError):
+                names = self.namespaces.read_text().split()
+                end_processes_in(names)
+                for name in names:
+                    if name in our_namespaces():
+                        remove_namespace(name)
+                        found.append(name)
             self.remove()
-            found.append(str(self.path))
-        return found
+        finally:
+            self._let_go()
+        return [*found, str(self.path)]
 
 
 def labs(base: Path) -> list[str]:

@@ -4,6 +4,7 @@ Each fault is a function that breaks something and returns what puts it right, o
 """
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -20,7 +21,7 @@ from nodeagent.lab.namespaces import LabError, run_ip
 from nodeagent.lab.topology import UNDERLAY
 
 LOAD_TIMEOUT = 2.0
-WARM_UP = 1.0
+WARM_UP = 0.5
 QUIET = 0.5
 PATIENCE = 20.0
 LOOK_EVERY = 0.1
@@ -128,13 +129,21 @@ async def rollover(site: Site) -> Righting | None:
 async def flush(site: Site) -> Righting | None:
     """Somebody else runs `nft flush ruleset` on the node."""
 
-    def flush_and_look() -> str:
+    def flush_and_look() -> bool:
+        before = table_handles(site)
         site.cluster.world.nft(site.node, "flush ruleset")
-        return site.cluster.world.nft(site.node, "list tables")
+        return before == table_handles(site)
 
-    left = "nodeagent" in await site.work(flush_and_look)
-    site.note = "the agent's tables are owned and were not flushed" if left else "the agent's tables were flushed"
+    kept = await site.work(flush_and_look)
+    site.note = "the agent's tables are owned and were not flushed" if kept else "the agent's tables were flushed"
     return None
+
+
+def table_handles(site: Site) -> dict[str, int]:
+    """Of the agent's tables, by family: a table that is made anew has another one."""
+    listed = json.loads(site.cluster.world.run(site.node, ["nft", "-j", "list", "tables"]).stdout)["nftables"]
+    tables = [entry["table"] for entry in listed if "table" in entry]
+    return {table["family"]: table["handle"] for table in tables if table["name"] == "nodeagent"}
 
 
 async def conntrack(site: Site) -> Righting | None:

@@ -121,7 +121,7 @@ class Supervisor:
         await self._step(cluster.open_api)
         self._say("the API server answers" if self._settings.embedded else f"{self._settings.api} answers")
         await self._step(cluster.register)
-        self._say(f"{len(cluster.nodes)} nodes, {len(cluster.pods)} pods and Service default/{SERVICE} registered")
+        self._say(f"registered: nodes {', '.join(cluster.nodes)}, {len(cluster.pods)} pods, Service default/{SERVICE}")
         outward = socket.create_server(("127.0.0.1", 0))
         there = (api_address(), API_PORT)
         await stack.enter_async_context(Forwarder(outward, lambda: cluster.connect_from_control(*there)))
@@ -134,6 +134,8 @@ class Supervisor:
         server = await asyncio.start_unix_server(self._accept, str(self._directory.socket))
         stack.callback(server.close)
         self._say("", up=True)
+        if self._cluster.interrupted.is_set():
+            return
         beating = asyncio.create_task(self._beat())
         await self._stop.wait()
         beating.cancel()

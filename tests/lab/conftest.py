@@ -1,0 +1,141 @@
+"""Labs for tests. A machine that cannot run them skips them, unless it says CI=true: then they fail."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from nodeagent.lab.live.caller import take_down
+from nodeagent.lab.live.directory import LabDirectory
+from nodeagent.lab.namespaces import LabError, create_namespaces, namespace_name, our_namespaces, remove_namespace
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+DEADLINE = 60.0
+
+
+def obstacle() -> str:
+    """Why this machine cannot run labs; empty when it can."""
+    if os.geteuid():
+        return "not root"
+    for program in ("ip", "nft", "setpriv", "openssl"):
+        if not shutil.which(program):
+            return f"no program {program}"
+    probe = namespace_name(os.getpid(), "0", "probe")
+    try:
+        create_namespaces([probe])
+    except LabError as error:
+        return str(error)
+    finally:
+        remove_namespace(probe)
+    return ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ours = [item for item in items if HERE in item.path.parents]
+    reason = obstacle() if ours else ""
+    for item in ours:
+        item.add_marker(pytest.mark.kernel)
+        if reason and os.environ.get("CI") != "true":
+            item.add_marker(pytest.mark.skipif(True, reason=f"no labs here: {reason}"))
+
+
+@dataclass
+class Outcome:
+    """What a command did. `seconds` from its start to its end."""
+
+    status: int
+    output: str
+    errors: str
+    seconds: float
+
+
+class Bench:
+    """Runs `nodeagent lab` on labs of a directory of its own."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.environment = os.environ | {"NODEAGENT_LAB_DIR": str(base), "COLUMNS": "200", "PYTHONPATH": str(ROOT)}
+
+    def directory(self, name: str = "lab") -> LabDirectory:
+        return LabDirectory(self.base, name)
+
+    def start(self, *arguments: str, name: str = "lab") -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "nodeagent", "lab", "--name", name, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment,
+        )
+
+    def run(self, *arguments: str, name: str = "lab") -> Outcome:
+        began = time.monotonic()
+        with self.start(*arguments, name=name) as process:
+            output, errors = process.communicate(timeout=DEADLINE)
+        return Outcome(process.returncode, output, errors, time.monotonic() - began)
+
+    def do(self, *arguments: str, name: str = "lab") -> str:
+        """What a command prints that succeeds."""
+        outcome = self.run(*arguments, name=name)
+        assert outcome.status == 0, outcome.errors + outcome.output
+        return outcome.output
+
+    def supervisor(self, name: str = "lab") -> int:
+        pid = self.directory(name).holder()
+        assert pid is not None
+        return pid
+
+    def namespaces(self, supervisor: int) -> list[str]:
+        return [name for name in our_namespaces() if name.startswith(f"nodeagent-lab-{supervisor}-")]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@contextmanager
+def bench_of_its_own() -> Iterator[Bench]:
+    """A bench; every lab on it is taken down in the end."""
+    if reason := obstacle():
+        pytest.fail(f"CI must run labs, but: {reason}")
+    with TemporaryDirectory(prefix="nodeagent-lab-", ignore_cleanup_errors=True) as scratch:
+        found = Bench(Path(scratch))
+        try:
+            yield found
+        finally:
+            for entry in found.base.iterdir():
+                take_down(found.directory(entry.name), patience=10.0)
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[..., None]:
+    """Returns when a condition holds; fails when it does not in time."""
+    return wait_until
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Labs of the test's own, none there yet."""
+    with bench_of_its_own() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Bench]:
+    """A lab of two nodes with two pods each, both families, for the tests of a module."""
+    with bench_of_its_own() as found:
+        found.do("up", "--nodes", "2", "--pods", "2", "--ipv6")
+        yield found

@@ -1,0 +1,62 @@
+"""A lab may follow an API server that is not its own: nothing of the lab stays there."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.lab.live.api import Access, Api
+
+COLLECTIONS = (
+    "/api/v1/nodes",
+    "/api/v1/namespaces/default/pods",
+    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases",
+)
+SERVICES = "/api/v1/namespaces/default/services"
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, eventually: Any) -> Iterator[Path]:
+    """Of a server on loopback, with TLS and credentials."""
+    path = tmp_path / "kubeconfig"
+    command = [sys.executable, "-m", "nodeagent", "apiserver", "--listen", "127.0.0.1:0", "--kubeconfig-out", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        eventually(path.exists)
+        yield path
+        server.terminate()
+
+
+def names(api: Api, path: str) -> list[str]:
+    return [item["metadata"]["name"] for item in api.call("GET", path)["items"]]
+
+
+def test_a_lab_follows_it_with_its_credentials_and_cleans_up(bench: Any, kubeconfig: Path) -> None:
+    access = Access.read(kubeconfig)
+    api = Api(access, lambda *place: socket.create_connection(place, timeout=5))
+    small = ("--nodes", "1", "--pods", "1")
+    up = bench.do("up", *small, "--api", access.url, "--api-kubeconfig", str(kubeconfig))
+
+    assert f"{access.url} answers" in up
+    assert f"API server {access.url}" in bench.do("status")
+    assert [names(api, path) for path in COLLECTIONS] == [["node-1"], ["echo-1-1"], ["node-1"]]
+    assert bench.run("fault", "api").errors == "nodeagent: the API server is not of the lab, so it is not stopped\n"
+    bench.do("fault", "rollover")
+    assert names(api, COLLECTIONS[1]) == ["echo-1-2"]
+
+    bench.do("down")
+    assert [names(api, path) for path in COLLECTIONS] == [[], [], []]
+    assert names(api, SERVICES) == ["kubernetes"]
+    api.close()
+
+
+def test_a_server_that_wants_credentials_and_gets_none_is_one_line(bench: Any, kubeconfig: Path) -> None:
+    outcome = bench.run("up", "--nodes", "1", "--api", Access.read(kubeconfig).url)
+
+    assert outcome.status == 1
+    assert outcome.errors.startswith("nodeagent: ")
+    assert outcome.errors.count("\n") == 1
+    assert list(bench.base.iterdir()) == []

@@ -1,0 +1,212 @@
+"""A lab is there after `up`, works from everywhere, and is gone after `down`."""
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.lab.live.api import Access, Api
+from nodeagent.lab.namespaces import is_alive
+
+READY_WITHIN = 15.0
+
+FETCH = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=5).read().decode())"
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """The rows of the table whose first heading this is, as words."""
+    lines = text.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(heading)) + 1
+    end = next((number for number in range(start, len(lines)) if not lines[number]), len(lines))
+    return [line.split() for line in lines[start:end]]
+
+
+def processes_of(namespaces: list[str]) -> set[int]:
+    numbers = {(Path("/run/netns") / name).stat().st_ino for name in namespaces}
+    found = set()
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "ns/net").stat().st_ino in numbers:
+                found.add(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_three_nodes_are_up_and_programmed_in_time_and_leave_nothing(bench: Any) -> None:
+    up = bench.run("up", "--nodes", "3", "--pods", "2")
+    assert (up.status, up.errors) == (0, "")
+    assert up.seconds < READY_WITHIN
+    supervisor = bench.supervisor()
+    namespaces = bench.namespaces(supervisor)
+    processes = processes_of(namespaces)
+    status = bench.do("status")
+
+    assert len(rows(status, "NODE")) == 3
+    assert len(rows(status, "POD")) == 6
+    for node in rows(status, "NODE"):
+        have, _, want = node[-3:]
+        assert have == want == "13", "6 pods on 2 ports, and the API server"
+        assert node[3:6] == ["running", "0", "yes"]
+
+    assert bench.do("down") == "removed lab lab\n"
+    assert bench.namespaces(supervisor) == []
+    assert not any(map(is_alive, {supervisor, *processes}))
+    assert list(bench.base.iterdir()) == []
+    assert bench.do("down") == "there was no lab lab\n"
+
+
+def test_a_second_up_is_refused_and_harms_nothing(shared: Any) -> None:
+    again = shared.run("up")
+
+    assert again.status == 1
+    assert again.errors == "nodeagent: lab lab is there already: take it down first, or use another --name\n"
+    assert "running" in shared.do("status")
+
+
+def test_labs_live_side_by_side(shared: Any) -> None:
+    shared.do("up", "--nodes", "1", "--pods", "1", name="other")
+    try:
+        assert len(rows(shared.do("status", name="other"), "POD")) == 1
+        assert len(rows(shared.do("status"), "POD")) == 4
+        answer = shared.run("status", name="third")
+        assert answer.status == 1
+        assert answer.errors.endswith("there is lab, other\n")
+    finally:
+        shared.do("down", name="other")
+    assert len(rows(shared.do("status"), "NODE")) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        pytest.param(["up", "--nodes", "0"], 2, "--nodes 0: from 1 to 50", id="no nodes"),
+        pytest.param(["up", "--pods", "101"], 2, "--pods 101: from 0 to 100, on each node", id="too many pods"),
+        pytest.param(["up", "--api", "here"], 2, "--api 'here' is neither 'embedded' nor", id="no URL"),
+        pytest.param(["status"], 1, "there is no lab lab: `nodeagent lab up` makes one", id="no lab"),
+        pytest.param(["exec", "node-1", "--", "true"], 1, "there is no lab lab", id="exec without a lab"),
+        pytest.param(["kubeconfig"], 1, "there is no lab lab", id="kubeconfig without a lab"),
+    ],
+)
+def test_what_cannot_be_is_one_line(bench: Any, arguments: list[str], status: int, words: str) -> None:
+    outcome = bench.run(*arguments)
+
+    assert outcome.status == status
+    assert outcome.errors.startswith(f"nodeagent: {words}")
+    assert outcome.errors.count("\n") == 1
+    assert list(bench.base.iterdir()) == []
+
+
+def test_a_name_that_is_a_path_is_refused(bench: Any) -> None:
+    outcome = bench.run("up", name="../lab")
+
+    assert outcome.status == 2
+    assert outcome.errors.startswith("nodeagent: '../lab': a lab's name has")
+
+
+def test_an_agent_that_does_not_start_is_told_with_its_words(bench: Any) -> None:
+    outcome = bench.run("up", "--nodes", "1", "--pods", "1", "--agent-option=--no-such")
+
+    assert outcome.status == 1
+    assert "while waiting for node-1: Error: No such option '--no-such'" in outcome.errors
+    assert list(bench.base.iterdir()) == []
+
+
+def test_exec_is_in_the_namespace_with_the_exit_code_of_the_command(shared: Any) -> None:
+    assert "192.168.0.12" in shared.do("exec", "node-2", "--", "ip", "-o", "address", "show", "dev", "eth0")
+    assert shared.run("exec", "echo-1-1", "--", "sh", "-c", "exit 7").status == 7
+    assert shared.run("exec", "client", "--", "sh", "-c", "kill -9 $$").status == 128 + 9
+
+
+def test_exec_of_an_unknown_member_names_those_there_are(shared: Any) -> None:
+    outcome = shared.run("exec", "node-9", "--", "true")
+
+    assert outcome.status == 1
+    assert outcome.errors.startswith(
+        "nodeagent: there is no 'node-9' in the lab; there are caller-1, caller-2, client,"
+    )
+
+
+def test_nodeagent_show_works_on_a_node(shared: Any) -> None:
+    rows = json.loads(shared.do("exec", "node-1", "--", "nodeagent", "show", "-o", "json"))
+
+    assert {row["service"] for row in rows} == {"default/echo:tcp", "default/echo:udp", "default/kubernetes:https"}
+    assert {row["backends"] for row in rows if row["service"] == "default/echo:tcp"} == {4}
+
+
+@pytest.mark.parametrize("address", ["192.168.0.11", "[2001:db8::c]"])
+def test_pods_speak_http_and_are_reached_from_outside(shared: Any, address: str) -> None:
+    services = rows(shared.do("status"), "SERVICE")
+    port = next(word.split(":")[1].split("/")[0] for word in services[0] if word.startswith("*:"))
+    answer = shared.do("exec", "client", "--", "python3", "-c", FETCH, f"http://{address}:{port}/")
+
+    assert answer.startswith("echo-")
+
+
+def test_a_pod_reaches_the_pods_of_the_other_node_without_translation(shared: Any) -> None:
+    answer = shared.do("exec", "echo-1-1", "--", "python3", "-c", FETCH, "http://10.244.2.10:8080/").split()
+
+    assert answer[:2] == ["echo-2-1", "10.244.1.10"]
+
+
+def test_the_kubeconfig_works_on_this_machine(shared: Any) -> None:
+    path = Path(shared.do("kubeconfig").strip())
+    api = Api(Access.read(path), lambda *place: socket.create_connection(place, timeout=5))
+
+    assert [node["metadata"]["name"] for node in api.call("GET", "/api/v1/nodes")["items"]] == ["node-1", "node-2"]
+    assert path.stat().st_mode & 0o077 == 0
+    api.close()
+
+
+def test_the_api_wants_credentials(shared: Any) -> None:
+    outcome = shared.run(
+        "exec", "client", "--", "python3", "-c",
+        "import ssl, urllib.request as u; u.urlopen('https://192.168.0.2:6443/api/v1/nodes',"
+        " context=ssl._create_unverified_context(), timeout=5)",
+    )  # fmt: skip
+
+    assert outcome.status == 1
+    assert "HTTP Error 401" in outcome.errors
+
+
+def test_nodes_go_on_being_ready(shared: Any, eventually: Any) -> None:
+    api = Api(Access.read(shared.directory().kubeconfig), lambda *place: socket.create_connection(place, timeout=5))
+
+    def renewed() -> str:
+        lease = api.call("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1")
+        return str(lease["spec"]["renewTime"])
+
+    first = renewed()
+    eventually(lambda: renewed() > first)
+    api.close()
+
+
+def test_logs_are_those_of_the_agent_and_follow_it(shared: Any) -> None:
+    assert " ready: " in shared.do("logs", "node-1")
+    assert "serving address=192.168.0.2" in shared.do("logs", "control")
+    with shared.start("logs", "-f", "node-1") as process:
+        assert process.stdout is not None
+        assert any(" ready: " in line for line in iter(process.stdout.readline, ""))
+        process.terminate()
+        assert process.wait(10) == 130
+    outcome = shared.run("logs", "echo-1-1")
+    assert outcome.errors == "nodeagent: 'echo-1-1' writes no log; node-1, node-2, control do\n"
+
+
+def test_a_user_may_create_a_service_of_their_own(shared: Any, eventually: Any) -> None:
+    api = Api(Access.read(shared.directory().kubeconfig), lambda *place: socket.create_connection(place, timeout=5))
+    path = "/api/v1/namespaces/default/services"
+    spec = {"selector": {"app": "echo"}, "ports": [{"port": 8000, "targetPort": "tcp"}]}
+    address = api.call("POST", path, {"metadata": {"name": "mine"}, "spec": spec})["spec"]["clusterIP"]
+    try:
+        began = time.monotonic()
+        eventually(lambda: f"{address}:8000/TCP" in shared.do("exec", "node-2", "--", "nodeagent", "show"))
+        answer = shared.do("exec", "echo-2-1", "--", "python3", "-c", FETCH, f"http://{address}:8000/")
+        assert answer.startswith("echo-")
+        assert time.monotonic() - began < 10
+    finally:
+        api.delete(f"{path}/mine")
+        api.close()
