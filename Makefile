@@ -82,14 +82,14 @@ wheel: $(VENV)/.installed
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 deb: $(VENV)/.installed
-	packaging/build_deb.sh dist
+	systemd/packaging/build_deb.sh dist
 
 # The package twice, for an upgrade from the first to the second.
 test-boot: SYSTEM_PACKAGES += $(BOOT_PACKAGES)
 test-boot: setup .tools/boot/debian-12 $(VM_IMAGES)
 	rm -rf build/boot
-	packaging/build_deb.sh build/boot 1
-	packaging/build_deb.sh build/boot 2
+	systemd/packaging/build_deb.sh build/boot 1
+	systemd/packaging/build_deb.sh build/boot 2
 	$(SUDO) env CI=$(CI) $(BIN)/pytest tests/boot/container tests/boot/vm
 
 .tools/boot/debian-12: tests/boot/container/build_root.sh | system-packages

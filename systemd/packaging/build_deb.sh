@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds a Debian package of this tree for this machine's release: packaging/build_deb.sh [DIRECTORY [REVISION]]
+# Builds a Debian package of this tree for this machine's release: systemd/packaging/build_deb.sh [DIRECTORY [REVISION]]
 #
 # The package holds its Python libraries below /usr/lib/nodeagent, where nothing else looks, as pip installs them from
 # their wheels. They are for the minor version of /usr/bin/python3 they were installed with, so the package depends on it.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 output=${1:-dist}
 revision=${2:-1}
 python=${PYTHON:-.venv/bin/python}
@@ -43,14 +43,14 @@ cp -a "$build"/own/nodeagent "$build"/own/nodeagent-*.dist-info "$home"
 /usr/bin/python3 -m compileall -q --invalidation-mode unchecked-hash -s "$root" "$home"
 
 install -d "$root/usr/bin" "$root/etc/nodeagent/services"
-install -m 755 packaging/nodeagent.launcher "$root/usr/bin/nodeagent"
+install -m 755 systemd/packaging/nodeagent.launcher "$root/usr/bin/nodeagent"
 install -D -m 644 -t "$root/usr/lib/systemd/system" systemd/nodeagent.service systemd/nodeagent-apiserver.service
 install -D -m 644 systemd/nodeagent.sysusers "$root/usr/lib/sysusers.d/nodeagent.conf"
 install -D -m 644 systemd/nodeagent.tmpfiles "$root/usr/lib/tmpfiles.d/nodeagent.conf"
 install -m 644 systemd/nodeagent.yaml "$root/etc/nodeagent/nodeagent.yaml"
 install -D -m 644 systemd/nodeagent-apiserver.default "$root/etc/default/nodeagent-apiserver"
 
-"$python" packaging/man_pages.py "$root/usr/share/man/man8"
+"$python" systemd/packaging/man_pages.py "$root/usr/share/man/man8"
 gzip -9 -n "$root"/usr/share/man/man8/*
 complete() { # SHELL FILE
     install -d "$(dirname "$root/$2")"
@@ -64,19 +64,19 @@ documents=$root/usr/share/doc/nodeagent
 install -d "$documents/examples"
 install -m 644 docs/*.md README.md "$documents"
 install -m 644 docs/examples/* "$documents/examples"
-install -m 644 packaging/debian/copyright "$documents/copyright"
+install -m 644 systemd/packaging/debian/copyright "$documents/copyright"
 gzip -9 -n <CHANGELOG.md >"$documents/changelog.gz"
 
 control=$root/DEBIAN
 install -d "$control"
-install -m 755 -t "$control" packaging/debian/postinst packaging/debian/prerm packaging/debian/postrm
+install -m 755 -t "$control" systemd/packaging/debian/postinst systemd/packaging/debian/prerm systemd/packaging/debian/postrm
 (cd "$root" && find etc -type f -printf '/%p\n' | sort) >"$control/conffiles"
 (cd "$root" && find usr etc -type f -print0 | sort -z | xargs -0 md5sum) >"$control/md5sums"
 sed -e "s/@VERSION@/$version-$revision/" \
     -e "s/@ARCHITECTURE@/$(dpkg --print-architecture)/" \
     -e "s/@MINOR@/$minor/g" -e "s/@NEXT_MINOR@/$((minor + 1))/" \
     -e "s/@SIZE@/$(du -sk --exclude=DEBIAN "$root" | cut -f1)/" \
-    packaging/debian/control.in >"$control/control"
+    systemd/packaging/debian/control.in >"$control/control"
 
 package=nodeagent_$version-${revision}_$(dpkg --print-architecture).deb
 mkdir -p "$output"

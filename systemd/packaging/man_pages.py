@@ -1,6 +1,6 @@
 """Writes a manual page for each command, from what the command line itself knows (man(7) macros).
 
-python packaging/man_pages.py DIRECTORY
+python systemd/packaging/man_pages.py DIRECTORY
 """
 
 import inspect
