@@ -17,7 +17,7 @@ VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
-	@echo "make demo    set up, then balance 300 connections over three pods in network namespaces"
+	@echo "make demo    set up, then a cluster of three nodes on this machine, in use and under faults"
 	@echo "make test    set up, then lint and every test (root)"
 	@echo "make test-boot  the tests that boot machines: systemd in containers, stock kernels in QEMU (root)"
 	@echo "make lint    ruff and mypy --strict"

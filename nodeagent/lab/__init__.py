@@ -12,7 +12,9 @@
     process   the agent (any command) in a node's namespace
     objects   Services and EndpointSlices as manifest files
     cluster   a world whose node runs the agent on such files
-    demo      all of it in one story
+    live/     labs that outlive the command that makes them: `nodeagent lab`
+    bridge_wiring  as wiring, around a bridge with routed pod ranges; latencies: counts and percentiles (pure)
+    demo      a live lab in one story
 
 Needs root, iproute2 and util-linux. Nothing is changed in the namespace of the caller, and nothing stays: each actor
 removes the name of its namespace when its creator ends, however that happens, and the next world sweeps the rest.

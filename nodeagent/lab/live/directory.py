@@ -18,7 +18,8 @@ from pathlib import Path
 from nodeagent.lab.namespaces import DIRECTORY as NAMESPACES
 from nodeagent.lab.namespaces import LabError, check_ours, our_namespaces, remove_namespace, sweep
 
-DEFAULT_BASE = Path("/run/nodeagent-lab")
+BASE_NAME = "nodeagent-lab"
+DEFAULT_BASE = Path("/run") / BASE_NAME
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 LONGEST_SOCKET_PATH = 107  # sun_path is 108 bytes with its final zero, unix(7)
 FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: l_type, l_whence, l_start, l_len, l_pid
@@ -31,7 +32,7 @@ def base_directory(environment: Mapping[str, str]) -> Path:
     if given := environment.get("NODEAGENT_LAB_DIR"):
         return Path(given)
     runtime = environment.get("XDG_RUNTIME_DIR")
-    return Path(runtime) / "nodeagent-lab" if runtime and Path(runtime).is_dir() else DEFAULT_BASE
+    return Path(runtime) / BASE_NAME if runtime and Path(runtime).is_dir() else DEFAULT_BASE
 
 
 class LabDirectory:
@@ -113,7 +114,7 @@ class LabDirectory:
             self._descriptor = None
 
     def remove(self) -> None:
-        """Delete all files. The lock file goes last, while it is still held."""
+        """Delete all files. The lock file goes last, while it is still held; a base of ours goes with the last lab."""
         for entry in self.path.iterdir():
             if entry.name == "lock":
                 continue
@@ -122,6 +123,9 @@ class LabDirectory:
             else:
                 entry.unlink(missing_ok=True)
         shutil.rmtree(self.path, ignore_errors=True)
+        if self.base.name == BASE_NAME:
+            with suppress(OSError):
+                self.base.rmdir()
 
     def end_holder(self, *, patience: float) -> bool:
         """Ask the holder to end (SIGTERM), make it after `patience` seconds; whether there was one.
