@@ -130,12 +130,19 @@ def test_exactly_the_stale_flows_are_deleted(namespace: Namespace, others: int) 
     assert report.complete
 
 
-def test_the_kernel_returns_only_what_was_asked_for(namespace: Namespace) -> None:
+@pytest.mark.parametrize(
+    ("addresses", "seen"),
+    [
+        pytest.param((VIP,), 1, id="one place: what was asked for"),
+        pytest.param((VIP, "10.96.0.2"), 99, id="two places and a small table: all in one walk"),
+    ],
+)
+def test_what_the_kernel_returns(namespace: Namespace, addresses: tuple[str, ...], seen: int) -> None:
     given_flows(namespace, [track(("10.0.0.1", n), (f"10.96.0.{n}", 53), POD) for n in range(1, 100)])
 
-    [report] = clean(namespace, udp_port(VIP, "10.96.0.2"))
+    [report] = clean(namespace, udp_port(*addresses))
 
-    assert report.seen == 2
+    assert report.seen == seen
 
 
 def test_ipv6_flows_are_deleted_likewise(namespace: Namespace) -> None:
