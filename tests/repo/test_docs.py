@@ -29,7 +29,7 @@ SOURCE_FILE = re.compile(
 )
 INVOCATION = re.compile(r"\bnodeagent((?: +(?!…)[\w./,:=*\[\]{}|<>-]+)*)")
 TYPED = re.compile(r"(?:[$#] )?(?:\.venv/bin/)?nodeagent ")
-OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)")
+OPTION = re.compile(r"(?<![\w-])(--?[a-z][a-z0-9-]*)")
 SEMANTICS = ROOT / "docs" / "semantics.md"
 CITATION = re.compile(r"docs/semantics\.md((?:(?:,? and|,)?\s§?\d+(?:-\d+)?)+)(?!\d)")
 SOURCES = [path for place in ("nodeagent", "tests") for path in sorted((ROOT / place).rglob("*.py"))]
