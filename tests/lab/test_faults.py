@@ -38,7 +38,7 @@ def cluster_ip(lab: Any) -> str:
         pytest.param("restart", 0.0, 1, id="agent restarted"),
         pytest.param("kill", 0.5, 1, id="agent killed"),
         pytest.param("freeze", 1.0, 0, id="agent frozen"),
-        pytest.param("api", 1.5, 0, id="API server down"),
+        pytest.param("api", 1.0, 0, id="API server down"),
         pytest.param("flush", 0.0, 0, id="owned tables flushed"),
     ],
 )
@@ -72,7 +72,7 @@ def test_no_connection_fails_while_every_pod_is_replaced(shared: Any) -> None:
 
 
 def test_a_cut_node_costs_connections_until_the_link_is_back(shared: Any) -> None:
-    report = broken(shared, "cut", seconds=2.5)
+    report = broken(shared, "cut", seconds=2.1)
 
     assert report.failed > 0
     assert sum(report.failures.values()) == sum(report.by_target.values()) == report.failed
@@ -84,7 +84,7 @@ def test_a_cut_node_costs_connections_until_the_link_is_back(shared: Any) -> Non
 
 
 def test_a_full_connection_table_costs_connections_until_there_is_room(shared: Any) -> None:
-    report = broken(shared, "conntrack", seconds=2.5)
+    report = broken(shared, "conntrack", seconds=2.1)
 
     assert report.failed > 0
     assert report.after is not None
@@ -94,7 +94,7 @@ def test_a_full_connection_table_costs_connections_until_there_is_room(shared: A
 
 
 def test_lost_packets_are_sent_again(shared: Any) -> None:
-    report = broken(shared, "drop", seconds=1.5, amount=5)
+    report = broken(shared, "drop", seconds=1.0, amount=5)
 
     assert report.what == "5% of the packets to and from node-1 are lost"
     assert report.kept == report.held
@@ -176,7 +176,7 @@ def test_the_report_is_a_table(shared: Any) -> None:
 
 @pytest.mark.parametrize("protocol", [(), ("--udp",)], ids=["TCP", "UDP"])
 def test_load_comes_from_everywhere_and_every_pod_answers(shared: Any, protocol: tuple[str, ...]) -> None:
-    outcome = shared.run("load", "--for", "2", "--rate", "100", *protocol)
+    outcome = shared.run("load", "--for", "1", "--rate", "150", *protocol)
 
     assert outcome.status == 0, outcome.output
     table = outcome.output[outcome.output.index("FROM") :].splitlines()
