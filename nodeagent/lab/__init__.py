@@ -12,6 +12,7 @@
     process   the agent (any command) in a node's namespace
     objects   Services and EndpointSlices as manifest files
     cluster   a world whose node runs the agent on such files
+    api_cluster  a world whose node follows an API server on a host of its own; api_client: requests to that
     live/     labs that outlive the command that makes them: `nodeagent lab`
     bridge_wiring  as wiring, around a bridge with routed pod ranges; latencies: counts and percentiles (pure)
     demo      a live lab in one story

@@ -13,7 +13,7 @@ from nodeagent.lab.cluster import NODE
 
 BACK_S = 3.0
 """From the return of the server to packets that follow it."""
-HEALTHY_S = 4.0
+HEALTHY_S = 3.2
 """A watch that lasts three seconds ends a series of failures, after which the agent does not hold itself back."""
 REWRITTEN_S = 6.0
 """The same when its history is another one: twice the agent gives the server a second to catch up."""
