@@ -37,6 +37,8 @@ from nodeagent.lab.namespaces import LabError
 
 PROGRAMS = ("ip", "nft", "setpriv")
 INTERRUPTED = 130
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""SIGINT too: it may have been ignored by whoever started this in the background."""
 
 
 @contextmanager
@@ -75,7 +77,7 @@ def lab_command(ctx: click.Context, *, name: str) -> None:
     Exit codes: 0, 1 failed or there is no such lab, 2 unusable options, 3 not root; `exec`: the command's.
     """
     _require_root()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDING:
         signal.signal(number, _interrupt)
     with _failures():
         ctx.obj = LabDirectory(base_directory(os.environ), name)

@@ -9,33 +9,63 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.namespaces import our_namespaces
+from nodeagent.lab.live.directory import LabDirectory
+from nodeagent.lab.namespaces import is_alive, our_namespaces
 
 ROOT = Path(__file__).parents[2]
 
 
-def demo(*arguments: str, path: str = "") -> "subprocess.Popen[str]":
-    environment = os.environ | {"COLUMNS": "160", "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "nodeagent.lab.demo", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment | ({"PATH": path} if path else {}),
-    )
+class Running:
+    """A demo with its files in a directory of its own, so that others may run at the same time."""
+
+    def __init__(self, scratch: Path, *arguments: str, path: str = "") -> None:
+        self._scratch = scratch
+        environment = os.environ | {"COLUMNS": "160", "PYTHONUNBUFFERED": "1", "TMPDIR": str(scratch)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "nodeagent.lab.demo", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=environment | ({"PATH": path} if path else {}),
+        )
+        self._supervisors: set[int] = set()
+
+    def read_until(self, words: str) -> str:
+        """What it prints up to and with the line that has these words."""
+        assert self.process.stdout is not None
+        text = ""
+        for line in self.process.stdout:
+            text += line
+            self._supervisors |= {pid for home in self._homes() if (pid := LabDirectory(home, "demo").holder())}
+            if words in line:
+                return text
+        pytest.fail(f"no {words!r} in {text}: {self.finish()[1]}")
+
+    def finish(self) -> tuple[str, str]:
+        """The rest of what it prints, on both streams."""
+        with self.process:
+            return self.process.communicate(timeout=120)
+
+    def _homes(self) -> list[Path]:
+        return list(self._scratch.glob("nodeagent-demo-*"))
+
+    def leftovers(self) -> list[str]:
+        """Namespaces of its lab, files, the lab's process."""
+        assert self._supervisors
+        prefixes = tuple(f"nodeagent-lab-{pid}-" for pid in self._supervisors)
+        namespaces = [name for name in our_namespaces() if name.startswith(prefixes)]
+        alive = [str(pid) for pid in self._supervisors if is_alive(pid)]
+        return [*namespaces, *alive, *map(str, self._homes())]
 
 
-def directories() -> set[Path]:
-    return {path for path in Path("/tmp").glob("nodeagent-demo-*") if any(path.iterdir())}
+def test_the_demo_shows_every_way_and_loses_no_connection(tmp_path: Path) -> None:
+    demo = Running(tmp_path)
+    output = demo.read_until("registered")
+    rest, errors = demo.finish()
+    output += rest
 
-
-def test_the_demo_shows_every_way_and_loses_no_connection() -> None:
-    before = set(our_namespaces())
-    with demo() as process:
-        output, errors = process.communicate(timeout=120)
-
-    assert (process.returncode, errors) == (0, "")
+    assert (demo.process.returncode, errors) == (0, "")
     assert "service/shop created" in output
     assert "12 endpoints of default/shop are programmed on every node" in output
     counted = [line.split() for line in output.splitlines() if "█" in line]
@@ -50,7 +80,7 @@ def test_the_demo_shows_every_way_and_loses_no_connection() -> None:
     assert "replaced all 6 pods" in output
     assert "connections opened before are still answered" in output
     assert "removed everything" in output
-    assert not {name for name in set(our_namespaces()) - before if "-echo-" in name}
+    assert demo.leftovers() == []
 
 
 def test_without_kubectl_the_demo_says_so_and_uses_the_api(tmp_path: Path) -> None:
@@ -58,20 +88,22 @@ def test_without_kubectl_the_demo_says_so_and_uses_the_api(tmp_path: Path) -> No
         found = shutil.which(program)
         assert found is not None
         (tmp_path / program).symlink_to(found)
-    with demo(path=str(tmp_path)) as process:
-        assert process.stdout is not None
-        told = next(line for line in process.stdout if "kubectl" in line)
-        assert "no kubectl on this machine: created through the API instead" in told
-        assert any("service/shop created" in line for line in process.stdout)
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+    demo = Running(tmp_path, path=str(tmp_path))
+    told = demo.read_until("kubectl")
+    assert "no kubectl on this machine: created through the API instead" in told
+    demo.read_until("service/shop created")
+    demo.process.send_signal(signal.SIGINT)
+    demo.finish()
+    assert demo.leftovers() == []
 
 
-def test_an_agent_that_does_not_start_is_shown_with_its_words() -> None:
-    with demo("--agent-option=--no-such") as process:
-        _, errors = process.communicate(timeout=60)
+def test_an_agent_that_does_not_start_is_shown_with_its_words(tmp_path: Path) -> None:
+    demo = Running(tmp_path, "--agent-option=--no-such")
+    demo.read_until("network namespaces")
+    _, errors = demo.finish()
 
-    assert process.returncode == 1
+    assert demo.process.returncode == 1
+    assert demo.leftovers() == []
     assert errors.startswith("demo: ")
     assert "No such option '--no-such'" in errors
     assert errors.count("\n") == 1
@@ -86,20 +118,15 @@ def test_an_agent_that_does_not_start_is_shown_with_its_words() -> None:
         pytest.param(signal.SIGHUP, "nodeagent show", id="hung up while the pods are replaced"),
     ],
 )
-def test_an_interrupted_demo_leaves_nothing(number: signal.Signals, moment: str) -> None:
-    before = set(our_namespaces())
-    with demo() as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if moment in line:
-                process.send_signal(number)
-                break
-        _, errors = process.communicate(timeout=60)
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, moment: str) -> None:
+    demo = Running(tmp_path)
+    demo.read_until(moment)
+    demo.process.send_signal(number)
+    _, errors = demo.finish()
 
-    assert process.returncode == 128 + number
+    assert demo.process.returncode == 128 + number
     assert "interrupted, everything removed" in errors
-    assert not {name for name in set(our_namespaces()) - before if "-echo-" in name}
-    assert not directories()
+    assert demo.leftovers() == []
 
 
 def test_without_root_the_demo_says_so_in_one_line() -> None:

@@ -128,8 +128,11 @@ def anonymous(url: str) -> Access:
 
 
 def _named(document: Document, kind: str, name: str) -> Document:
-    found: Document = next(entry for entry in document[kind] if entry["name"] == name)
-    return found
+    for entry in document[kind]:
+        if entry["name"] == name:
+            found: Document = entry
+            return found
+    raise KeyError(f"{kind}: {name}")
 
 
 def _encoded(text: str) -> str:

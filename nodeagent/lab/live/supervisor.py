@@ -175,10 +175,12 @@ class Supervisor:
             await self._answer(request, reader, writer)
         except LabError as error:
             await _send(writer, Refused(str(error)))
-        except ValueError as error:
+        except (ValueError, msgspec.MsgspecError) as error:
             await _send(writer, Refused(str(error), unusable=True))
         except (ConnectionError, asyncio.CancelledError):
             pass  # the asker has gone, or the lab goes
+        except OSError as error:
+            await _send(writer, Refused(str(error)))
         finally:
             self._requests.discard(task)
             if not closing:
@@ -300,7 +302,7 @@ def main(base: str, settings: str) -> int:
     try:
         directory.hold()
         asyncio.run(Supervisor(directory, wanted).run())
-    except LabError as error:
+    except (LabError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
     return 0
