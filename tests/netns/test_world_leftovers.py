@@ -39,7 +39,7 @@ def namespaces_of(pid: int) -> list[str]:
     return [name for name in our_namespaces() if name.startswith(f"nodeagent-lab-{pid}-")]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 40.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

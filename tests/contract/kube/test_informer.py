@@ -24,7 +24,7 @@ from nodeagent.model.objects import LABEL_PROXY_NAME, Service
 
 SERVICES = "/api/v1/services"
 RESOURCE = Resource(Service, SERVICES, (("labelSelector", "!a"), ("fieldSelector", "spec.clusterIP!=None")))
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 Query = dict[str, str]
 
