@@ -46,7 +46,7 @@ PAGE_SIZE = 500
 LOST_STREAMS_LIMIT = 3
 """Initial streams that may break off in a row before pages, which can be resumed, are asked for instead."""
 
-NOT_YET_REACHED_LIMIT = 2
+NOT_YET_REACHED_LIMIT = 3
 """How often the server may lag behind our version before we take it that history was rewritten (a restored etcd).
 
 A kube-apiserver has by itself waited three seconds for its cache before it says so (cacher.go, blockTimeout), and asks
