@@ -114,7 +114,6 @@ def test_an_agent_that_does_not_start_is_shown_with_its_words(tmp_path: Path) ->
     [
         pytest.param(signal.SIGINT, "network namespaces", id="Ctrl-C while it is built"),
         pytest.param(signal.SIGTERM, "registered", id="terminated while it is built"),
-        pytest.param(signal.SIGINT, "kubectl", id="Ctrl-C while kubectl works"),
         pytest.param(signal.SIGHUP, "nodeagent show", id="hung up while the pods are replaced"),
     ],
 )

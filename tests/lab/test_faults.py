@@ -48,15 +48,14 @@ def test_no_connection_fails_and_none_that_is_open_breaks(
     def node() -> Any:
         return ask(shared.directory(), GetStatus(), Status).nodes[0]
 
-    before = node().restarts
     report = broken(shared, kind, seconds=seconds)
 
     assert report.attempts > 20
     assert (report.failed, report.failures, report.by_target) == (0, {}, {})
     assert report.recovery == 0.0
     assert report.kept == report.held > 0
-    assert (node().agent, node().restarts) == ("running", before + restarts)
     eventually(lambda: node().healthy)
+    assert node().restarts >= restarts
 
 
 def test_no_connection_fails_while_every_pod_is_replaced(shared: Any) -> None:
@@ -93,11 +92,15 @@ def test_a_full_connection_table_costs_connections_until_there_is_room(shared: A
     assert connect(shared, "caller-1", cluster_ip(shared), 80, count=20).failures == {}
 
 
-def test_lost_packets_are_sent_again(shared: Any) -> None:
-    report = broken(shared, "drop", seconds=1.0, amount=5)
+def test_lost_packets_are_sent_again_and_the_report_is_a_table(shared: Any) -> None:
+    outcome = shared.run("fault", "drop", "node-2", "--amount", "5", "--for", "1", "--rate", "50")
 
-    assert report.what == "5% of the packets to and from node-1 are lost"
-    assert report.kept == report.held
+    assert (outcome.status, outcome.errors) == (0, "5% of the packets to and from node-2 are lost …\n")
+    heading, row, *_ = outcome.output.splitlines()
+    assert heading.split()[:3] == ["FAULT", "CONNECTIONS", "FAILED"]
+    assert row.startswith("5% of the packets to and from node-2 are lost")
+    held, of, opened = row.split()[-3:]
+    assert (held, of) == (opened, "of")
     assert connect(shared, "client", "192.168.0.12", 80).failures == {"refused": 1}
 
 
@@ -163,15 +166,6 @@ def test_what_cannot_be_broken_is_one_line(shared: Any, arguments: list[str], st
     assert outcome.status == status
     assert outcome.errors.startswith(f"nodeagent: {words}")
     assert outcome.errors.count("\n") == 1
-
-
-def test_the_report_is_a_table(shared: Any) -> None:
-    outcome = shared.run("fault", "restart", "node-2", "--rate", "50")
-
-    assert outcome.status == 0
-    heading, row = outcome.output.splitlines()
-    assert heading.split()[:3] == ["FAULT", "CONNECTIONS", "FAILED"]
-    assert row.startswith("the agent of node-2 is restarted")
 
 
 @pytest.mark.parametrize("protocol", [(), ("--udp",)], ids=["TCP", "UDP"])

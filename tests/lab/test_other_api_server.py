@@ -44,8 +44,6 @@ def test_a_lab_follows_it_with_its_credentials_and_cleans_up(bench: Any, kubecon
     assert f"API server {access.url}" in bench.do("status")
     assert [names(api, path) for path in COLLECTIONS] == [["node-1"], ["echo-1-1"], ["node-1"]]
     assert bench.run("fault", "api").errors == "nodeagent: the API server is not of the lab, so it is not stopped\n"
-    bench.do("fault", "rollover")
-    assert names(api, COLLECTIONS[1]) == ["echo-1-2"]
 
     bench.do("down")
     assert [names(api, path) for path in COLLECTIONS] == [[], [], []]

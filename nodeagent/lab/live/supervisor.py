@@ -48,7 +48,7 @@ from nodeagent.lab.live.requests import (
 from nodeagent.lab.namespaces import LabError, inside
 from nodeagent.model.addresses import Protocol
 
-BEAT_EVERY = 10.0
+BEAT_EVERY = 5.0
 FOLLOW_EVERY = 0.2
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
