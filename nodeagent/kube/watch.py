@@ -238,6 +238,7 @@ class ListWatch(Generic[O]):
             self._relist(paged=not self._continue)
         elif isinstance(error, NotYetReachedError):
             self._count_not_yet_reached()
+            return Retry.BACK_OFF if self._phase is _Phase.WATCHING else Retry.AT_ONCE
         elif isinstance(error, RejectedError) and error.code == 400:
             return self._simplify()
         elif isinstance(error, NotServedError) and self._phase is _Phase.WATCHING:

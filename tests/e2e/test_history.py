@@ -15,8 +15,8 @@ BACK_S = 3.0
 """From the return of the server to packets that follow it."""
 HEALTHY_S = 3.2
 """A watch that lasts three seconds ends a series of failures, after which the agent does not hold itself back."""
-REWRITTEN_S = 6.0
-"""The same when its history is another one: twice the agent gives the server a second to catch up."""
+REWRITTEN_S = BACK_S + 2 * 2.0
+"""The same when its history is another one: twice the agent gives the server a second, and at most one of jitter."""
 
 
 def forget_history(data: Path) -> None:

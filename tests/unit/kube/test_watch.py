@@ -227,10 +227,12 @@ def test_a_refused_watch(refusal: KubeError, retry: Retry, starts_list: bool) ->
 
 def test_a_server_that_stays_behind_our_version_has_lost_its_history() -> None:
     protocol = watching()
+    waits = []
     for _ in range(NOT_YET_REACHED_LIMIT):
         request = protocol.next_request(300)
         assert not request.starts_list
-        protocol.refused(NotYetReachedError(504, ""))
+        waits.append(protocol.refused(NotYetReachedError(504, "")))
+    assert waits == [*[Retry.BACK_OFF] * (NOT_YET_REACHED_LIMIT - 1), Retry.AT_ONCE]
     assert protocol.next_request(300).starts_list
 
 
