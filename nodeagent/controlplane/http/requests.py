@@ -1,6 +1,6 @@
 """What a request is about, from its method, path and query. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from nodeagent.controlplane.status import bad_request
@@ -93,6 +93,16 @@ def wants(header: str, kind: str) -> str:
         if "as" not in accepted.parameters:
             return ""
     return ""
+
+
+def prefers(header: str, media_types: Collection[str]) -> bool:
+    """One of `media_types` comes before JSON in an Accept header."""
+    for accepted in parse_accept(header):
+        if accepted.media_type in media_types:
+            return True
+        if accepted.media_type in ("application/json", "*/*", "application/*"):
+            return False
+    return False
 
 
 def accepts_json(header: str) -> bool:

@@ -14,11 +14,12 @@ from nodeagent.controlplane.access import ANONYMOUS, Role, Tokens, User
 from nodeagent.controlplane.http.bodies import read_body
 from nodeagent.controlplane.http.discovery import aggregated, api_group, api_groups, api_resources, api_versions
 from nodeagent.controlplane.http.objects import Objects, Request
-from nodeagent.controlplane.http.replies import Reply, document_reply, error_reply, text_reply
-from nodeagent.controlplane.http.requests import accepts_json, parse_accept, parse_target, verb_of
+from nodeagent.controlplane.http.replies import JSON, Reply, document_reply, error_reply, text_reply
+from nodeagent.controlplane.http.requests import accepts_json, parse_accept, parse_target, prefers, verb_of
 from nodeagent.controlplane.http.watches import Watch
 from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.schema.openapi import V2_DOCUMENT, V2_MEDIA_TYPE, OpenApi
+from nodeagent.controlplane.schema import gnostic
+from nodeagent.controlplane.schema.openapi import OpenApi
 from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed
 
 _log = logging.getLogger(__name__)
@@ -134,13 +135,17 @@ class ApiHandler:
                 return document_reply(dict(_VERSION))
             case ("livez" | "readyz" | "healthz" as check, *_):
                 return self._check(check, verbose="verbose" in request.query)
-            case ("openapi", "v2"):
-                return Reply(body=V2_DOCUMENT, content_type=V2_MEDIA_TYPE)
             case ("openapi", *rest):
-                found = self._openapi.document("/".join(rest))
-                return Reply(body=found) if found is not None else text_reply("404 page not found\n", 404)
+                return self._schema("/".join(rest), request.headers.get("Accept", ""))
         found_document = self._discovery(request, segments)
         return found_document or text_reply("404 page not found\n", 404)
+
+    def _schema(self, path: str, accept: str) -> Reply:
+        binary = path == "v2" and prefers(accept, gnostic.ASKED_AS)
+        found = self._openapi.document("v2.protobuf" if binary else path)
+        if found is None:
+            return text_reply("404 page not found\n", 404)
+        return Reply(body=found, content_type=gnostic.MEDIA_TYPE if binary else JSON)
 
     def _discovery(self, request: web.BaseRequest, segments: tuple[str, ...]) -> Reply | None:
         groups = self._catalog.groups()

@@ -2,5 +2,5 @@
 
 `shapes` says what a field is; `notation` reads the compact text in which `kinds_*` write them down;
 `decoding` turns a client's document into canonical form; `strategic` merges patches; `fieldsets` computes who owns
-which field; `openapi` publishes it all.
+which field; `openapi` publishes it all, `gnostic` in the encoding old clients ask for.
 """

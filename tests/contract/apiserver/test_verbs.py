@@ -9,6 +9,8 @@ SERVICE: Any = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 
+PROTOBUF_SCHEMA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
 
 def services(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/services"
@@ -268,3 +270,20 @@ def test_every_group_has_an_openapi_document(api: Any) -> None:
             for found in schema["properties"].values():
                 for reference in found.get("allOf", []):
                     assert reference["$ref"].rpartition("/")[2] in schemas
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        pytest.param("", "application/json", id="anything"),
+        pytest.param("application/json, */*", "application/json", id="json"),
+        pytest.param(f"{PROTOBUF_SCHEMA.replace('.v1.0', '@v1.0')}", PROTOBUF_SCHEMA, id="as old clients ask"),
+        pytest.param(f"{PROTOBUF_SCHEMA}, application/json", PROTOBUF_SCHEMA, id="as newer ones do"),
+    ],
+)
+def test_version_2_of_the_schema_comes_as_asked_for(api: Any, accept: str, content_type: str) -> None:
+    answer = api.call("GET", "/openapi/v2", headers={"Accept": accept})
+    assert (answer.status, answer.headers["Content-Type"]) == (200, content_type)
+    if content_type == "application/json":
+        port = answer.json["definitions"]["io.k8s.api.core.v1.ServicePort"]
+        assert (port["required"], port["properties"]["port"]["type"]) == (["port"], "integer")
