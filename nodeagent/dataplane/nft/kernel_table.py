@@ -4,9 +4,11 @@ Blocking, like the socket; callers that hold an event loop run it in a worker th
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 
 from nodeagent.dataplane.errors import KernelUnclear
+from nodeagent.dataplane.framing import nested
 from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
@@ -20,21 +22,39 @@ from nodeagent.dataplane.nft.readback import (
     parse_set,
     parse_table,
 )
+from nodeagent.dataplane.nft.render import programmed_keys
 from nodeagent.dataplane.nft.schema import SetSpec
-from nodeagent.dataplane.nft.transaction import GETCHAIN, GETRULE, GETSET, GETSETELEM, GETTABLE, nfproto
+from nodeagent.dataplane.nft.transaction import (
+    GETCHAIN,
+    GETRULE,
+    GETSET,
+    GETSETELEM,
+    GETTABLE,
+    encode_keys,
+    nfproto,
+)
 from nodeagent.model.addresses import Family
 
 DUMP_ATTEMPTS = 20
 DUMP_PAUSE_SECONDS = 0.05
+FETCH_ABOVE = 150_000
+"""Endpoints from which on they are asked for by key. The kernel walks a set from its beginning for every 32 kB of a
+dump (nf_tables_api.c, nf_tables_dump_set), so a dump's time grows with the square of the set."""
+FETCH_KEYS = 256
+"""In one request: the answers, a datagram each, wait in the socket's buffer."""
+_ENDPOINTS = frozenset({schema.BACKENDS, schema.NODEPORT_BACKENDS})
 
 
 class KernelTable:
-    """Reads the table `nodeagent` of one family."""
+    """Reads the table `nodeagent` of one family. fetch_above: elements from which on endpoints are not dumped."""
 
-    def __init__(self, socket: NetlinkSocket, family: Family, specs: Mapping[str, SetSpec]) -> None:
+    def __init__(
+        self, socket: NetlinkSocket, family: Family, specs: Mapping[str, SetSpec], *, fetch_above: int = FETCH_ABOVE
+    ) -> None:
         self._socket = socket
         self._family = family
         self._specs = specs
+        self._fetch_above = fetch_above
         self._table = nl.string(1, schema.TABLE)
 
     def header(self) -> TableHeader | None:
@@ -96,10 +116,28 @@ class KernelTable:
         return contents
 
     def _add_elements(self, contents: Contents, name: str) -> None:
-        dump = self.elements(name)
+        dump = self._fetched(contents, name) or self.elements(name)
         contents.image[name] = dump.elements
         if dump.counters:
             contents.counters[name] = dump.counters
+
+    def _fetched(self, contents: Contents, name: str) -> ElementDump | None:
+        """The endpoints of a big set, by the keys its frontends lead to; None when those are not all it has."""
+        count = contents.sets[name].count
+        if name not in _ENDPOINTS or count is None or count <= self._fetch_above:
+            return None
+        keys = programmed_keys(contents.image, name)
+        try:
+            fetched = collect_elements(self._specs[name], self._fetch(name, keys))
+        except (FileNotFoundError, KernelUnclear):
+            return None
+        return fetched if len(fetched.elements) == self._count(name) else None
+
+    def _fetch(self, name: str, keys: Iterator[bytes]) -> Iterator[memoryview]:
+        where = self._table + nl.string(2, name)
+        while wanted := list(islice(keys, FETCH_KEYS)):
+            body = where + nested(3, *encode_keys(self._specs[name], wanted))
+            yield from self._socket.fetch(GETSETELEM, nfproto(self._family), body)
 
     def _add_verdicts(self, contents: Contents, name: str) -> None:
         contents.verdicts[name] = {key: chain.decode() for key, chain in self.elements(name).elements.items()}

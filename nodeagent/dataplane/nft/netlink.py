@@ -14,6 +14,7 @@ from typing import Final
 from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection
 from nodeagent.dataplane.framing import (
     HEADER,
+    NLM_F_ACK,
     NLM_F_ACK_TLVS,
     NLM_F_DUMP,
     NLM_F_DUMP_INTR,
@@ -122,6 +123,24 @@ class NetlinkSocket:
                 if received.kind == NLMSG_ERROR:
                     _raise_errno(-_ERROR.unpack_from(received.body)[0])
                 return memoryview(bytes(received.body[nl.GENMSG_LENGTH :]))
+
+    def fetch(self, kind: int, family: int, body: bytes) -> Iterator[memoryview]:
+        """The attributes of every object a request names, a message each; valid only until the next step.
+
+        Raises FileNotFoundError when one of them is not there, KernelUnclear when the kernel could not answer.
+        """
+        seq = self._reserve(1)
+        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_ACK, seq, family, 0, body))
+        while True:
+            for received in self._receive():
+                if received.seq != seq:
+                    continue
+                if received.kind == NLMSG_ERROR:
+                    code = -_ERROR.unpack_from(received.body)[0]
+                    if code:
+                        _raise_errno(code)
+                    return
+                yield received.body[nl.GENMSG_LENGTH :]
 
     def generation(self) -> int:
         """The ruleset generation of this network namespace: any change of any table raises it (21 µs)."""

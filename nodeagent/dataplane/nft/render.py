@@ -5,7 +5,7 @@ programmed: an endpoint that stays keeps its slot, so one endpoint more or less 
 last one gone. docs/decisions/0002 proves why no order that depends on the endpoints alone can do that.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import affinity_id
@@ -68,6 +68,19 @@ def programmed_slots(
     held = programmed[backends]
     slots = (held.get(key + slot_key(slot, cluster_scope=cluster_scope)) for slot in range(picked.count))
     return [endpoint for endpoint in slots if endpoint is not None]
+
+
+def programmed_keys(programmed: TableImage, backends: str) -> Iterator[bytes]:
+    """Every key that the frontends' classes lead to in `backends`, which is one of the two maps of endpoints."""
+    node_ports = backends == schema.NODEPORT_BACKENDS
+    wide = schema.NODEPORTS if node_ports else schema.FRONTENDS
+    narrow = schema.NODEPORTS_CLUSTER_SCOPE if node_ports else schema.FRONTENDS_CLUSTER_SCOPE
+    for frontends, cluster_scope in ((wide, False), (narrow, True)):
+        for key, value in programmed[frontends].items():
+            picked = pick_class(class_of(value))
+            if picked is not None:
+                for slot in range(picked.count):
+                    yield key + slot_key(slot, cluster_scope=cluster_scope)
 
 
 def render_service(state: ServiceState, family: Family, programmed: TableImage) -> TableImage:

@@ -1,0 +1,95 @@
+"""Of a big table the endpoints are asked for by key: the same as a dump, and a dump when the keys are not all there is."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.belief import Contents
+from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.schema import set_specs
+from nodeagent.dataplane.nft.transaction import GETSETELEM
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import Backend, Route, ServiceState
+
+pytestmark = pytest.mark.kernel
+
+SPECS = {spec.name: spec for spec in set_specs(counters=True)}
+KEY = "10.96.0.10 . tcp . 80"
+
+
+class WatchedSocket(NetlinkSocket):
+    """Remembers which sets were dumped and how many elements were fetched."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dumped: list[bytes] = []
+        self.fetched = 0
+
+    def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[tuple[int, memoryview]]:
+        if kind == GETSETELEM:
+            self.dumped.append(body)
+        return super().dump(kind, family, body)
+
+    def fetch(self, kind: int, family: int, body: bytes) -> Iterator[memoryview]:
+        for element in super().fetch(kind, family, body):
+            self.fetched += 1
+            yield element
+
+    def has_dumped(self, name: str) -> bool:
+        return any(body.endswith(name.encode() + b"\0" * (4 - len(name) % 4)) for body in self.dumped)
+
+
+@pytest.fixture
+def socket(kernel: Any) -> Iterator[WatchedSocket]:
+    made: WatchedSocket = kernel.run(WatchedSocket)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def states(service: Callable[..., ServiceState]) -> list[ServiceState]:
+    """More endpoints than fit one request, node ports, a list for the cluster that differs, and one with nobody."""
+    many = [f"10.244.{at >> 8}.{at & 255}" for at in range(256, 956)]
+    local = service("local", "10.96.0.12", "10.244.1.1", "10.244.2.2", node_port=30081)
+    narrow = Route((Backend("10.244.1.1", 8080, local=True),))
+    return [
+        service("many", "10.96.0.11", *many),
+        service("web", "10.96.0.10", "10.244.1.1", "10.244.2.2", affinity=60, node_port=30080),
+        replace(local, frontends=tuple(replace(each, short_circuit=narrow) for each in local.frontends)),
+        service("nobody", "10.96.0.13"),
+    ]
+
+
+def read(kernel: Any, socket: WatchedSocket) -> Contents:
+    table = KernelTable(socket, Family.IPV4, SPECS, fetch_above=0)
+    found: Contents = kernel.run(table.read)
+    return found
+
+
+def test_what_is_fetched_is_what_a_dump_gives(kernel: Any, socket: WatchedSocket, states: list[ServiceState]) -> None:
+    kernel.start().sync(*states)
+    assert read(kernel, socket) == kernel.contents()
+    assert socket.fetched == 700 + 2 * 2 + 2 * (2 + 1)
+    assert not socket.has_dumped(schema.BACKENDS)
+    assert not socket.has_dumped(schema.NODEPORT_BACKENDS)
+    assert socket.has_dumped(schema.FRONTENDS)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(f"delete element ip nodeagent backends {{ {KEY} . 0:1 }}", id="an endpoint less"),
+        pytest.param(f"add element ip nodeagent backends {{ {KEY} . 0:9 : 10.9.9.9 . 1 }}", id="an endpoint more"),
+        pytest.param("delete element ip nodeagent frontends { 10.96.0.11 . tcp . 80 }", id="a frontend less"),
+        pytest.param("flush map ip nodeagent backends", id="none at all"),
+    ],
+)
+def test_what_others_changed_is_seen(kernel: Any, socket: WatchedSocket, states: list[ServiceState], edit: str) -> None:
+    kernel.start().sync(*states)
+    kernel.nft(edit)
+    assert read(kernel, socket) == kernel.contents()
+    assert socket.has_dumped(schema.BACKENDS)
