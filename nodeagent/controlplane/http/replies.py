@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from unicodedata import category
 
 from nodeagent.controlplane.documents import Document, encode
 from nodeagent.controlplane.status import ApiError
@@ -45,9 +46,13 @@ def error_reply(error: ApiError) -> Reply:
 
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
-    """RFC 7234 Warning headers as Kubernetes sends them."""
-    escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
-    return [("Warning", f'299 - "{text}"') for text in escaped]
+    """RFC 7234 Warning headers as Kubernetes sends them; what clients call a field may hold anything."""
+    return [("Warning", f'299 - "{_quoted(text)}"') for text in warnings]
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return "".join(f"\\x{ord(char):02x}" if category(char) == "Cc" else char for char in escaped)
 
 
 def merged(*groups: Mapping[str, str] | Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
