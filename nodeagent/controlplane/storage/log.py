@@ -297,6 +297,8 @@ def _compact(connection: sqlite3.Connection, floor: int) -> None:
 
 
 def _settle_call(request: _Call, connection: sqlite3.Connection) -> None:
+    if not request.done.set_running_or_notify_cancel():
+        return  # whoever asked is gone
     try:
         request.done.set_result(request.function(connection))
     except (sqlite3.Error, OSError) as error:

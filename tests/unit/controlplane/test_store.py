@@ -192,6 +192,32 @@ def test_a_full_store_says_so_and_stays_whole(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_store_outlives_those_who_no_longer_wait(tmp_path: Path) -> None:
+    """A request that is cancelled before its turn, as at every shutdown, is passed over."""
+    path = str(tmp_path / "store")
+
+    async def scenario() -> None:
+        async with Store(path, clock=Clock()) as store:
+            other = connect(path)
+            other.execute("BEGIN IMMEDIATE")
+            held_up = asyncio.create_task(store.commit([put("a")]))
+            await asyncio.sleep(0)
+            requests = [store.catch_up(), store.snapshot(str(tmp_path / "copy"))]
+            waiting = [asyncio.create_task(request) for request in requests]
+            await asyncio.sleep(0)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+            other.execute("ROLLBACK")
+            other.close()
+            async with asyncio.timeout(10):
+                await held_up
+                await store.commit([put("b")])
+            assert list(store.collection(THINGS).records) == ["a", "b"]
+
+    asyncio.run(scenario())
+
+
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.db"
     connection = sqlite3.connect(other)
