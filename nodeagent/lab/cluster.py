@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nodeagent.lab.namespaces import LabError
 from nodeagent.lab.objects import ManifestDirectory, make_node, make_service, make_slices, service_port
-from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.process import PATIENCE, AgentProcess
 from nodeagent.lab.topology import POD_CIDRS, first_of
 from nodeagent.lab.world import World
 from nodeagent.model.addresses import Family
@@ -72,7 +72,7 @@ class Cluster:
         """Delete a Service and its slices from disk."""
         self.manifests.remove(service, *make_slices(service, []))
 
-    def start_agent(self, *flags: str, seconds: float = 10.0) -> AgentProcess:
+    def start_agent(self, *flags: str, seconds: float = PATIENCE) -> AgentProcess:
         """The agent on `node-a`, ready within so many seconds."""
         agent = self.world.start(NODE, [*AGENT, "run", *self._sources(), *flags])
         agent.wait_for_line(" ready: ", seconds=seconds)

@@ -12,6 +12,8 @@ from nodeagent.lab.namespaces import LabError, check_ours
 
 SHOWN_LINES = 40
 LOOK_EVERY = 0.005
+PATIENCE = 30.0
+"""Seconds until something that takes one on an idle machine is given up. Who cares how long it takes measures it."""
 
 
 class AgentProcess:
@@ -61,7 +63,13 @@ class AgentProcess:
         """All it has printed (both streams), over restarts too."""
         return tuple(self._lines)
 
-    def wait_for_line(self, pattern: str, *, seconds: float = 10.0, after: int = 0) -> str:
+    def last_words(self) -> str:
+        """The last line it printed; when it has ended, the last one there will be."""
+        if not self.running:
+            self._reader.join()
+        return self._lines[-1] if self._lines else ""
+
+    def wait_for_line(self, pattern: str, *, seconds: float = PATIENCE, after: int = 0) -> str:
         """The first line from number `after` on in which the regular expression is found. Raises LabError."""
         found: list[str] = []
 
@@ -72,7 +80,7 @@ class AgentProcess:
         self.wait_until(look, f"a line with {pattern!r}", seconds=seconds)
         return found[0]
 
-    def wait_until(self, condition: Callable[[], bool], what: str, *, seconds: float = 10.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
         """Return when the condition holds. Raises LabError when it does not in time or the process ended."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -93,7 +101,7 @@ class AgentProcess:
         """Send it a signal; one that ended already is fine."""
         self._process.send_signal(number)
 
-    def stop(self, *, seconds: float = 10.0) -> int:
+    def stop(self, *, seconds: float = PATIENCE) -> int:
         """SIGTERM, and its exit status. Raises LabError (and kills it) when it does not end in time."""
         self.signal(signal.SIGTERM)
         try:
