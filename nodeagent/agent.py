@@ -383,6 +383,7 @@ def node_settings(config: AgentConfig, families: tuple[Family, ...]) -> NodeSett
         bind_address=str(config.node.address or ""),
         detect_local=DetectLocal(traffic.detect_local_mode.value),
         cluster_cidrs=tuple(str(cidr) for cidr in traffic.cluster_cidrs),
+        external_ips_enabled=traffic.external_ips,
         node_port_addresses=tuple(str(address) for address in traffic.node_port_addresses),
     )
 

@@ -48,6 +48,7 @@ _FLAGS: tuple[Flag, ...] = (
     Flag("--pod-interface-name-prefix", "traffic.interfaceNamePrefix"),
     Flag("--masquerade-all", "traffic.masqueradeAll"),
     Flag("--service-cidr", "traffic.serviceCIDRs"),
+    Flag("--external-ips", "traffic.externalIPs"),
     Flag("--nodeport-addresses", "traffic.nodePortAddresses"),
     Flag("--table-ownership", "dataplane.tableOwnership"),
     Flag("--service-interface", "dataplane.serviceInterface"),
@@ -79,7 +80,11 @@ _UNBUFFERED = "log lines are written at once, to standard error"
 
 _IGNORED_FLAGS: tuple[IgnoredFlag, ...] = (
     IgnoredFlag("--proxy-mode", "there is one mode, nftables maps", usual=("", "nftables")),
-    IgnoredFlag("--feature-gates", "the feature gates of kube-proxy switch nothing here", usual=("",)),
+    IgnoredFlag(
+        "--feature-gates",
+        "the gates of kube-proxy switch nothing here; use --external-ips for AllowServiceExternalIPs",
+        usual=("",),
+    ),
     IgnoredFlag("--kube-api-content-type", "the agent always speaks JSON to the API server"),
     IgnoredFlag("--kube-api-qps", _UNTHROTTLED, usual=("5",)),
     IgnoredFlag("--kube-api-burst", _UNTHROTTLED, usual=("10",)),

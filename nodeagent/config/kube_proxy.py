@@ -6,6 +6,7 @@ Which of its fields apply is in kube_proxy_fields.py. Decided here, because it n
   mode is iptables (or unset) or ipvs, where kube-proxy reads it.
 - The periods of the ``iptables`` and ``ipvs`` sections never apply: they pace programs that nodeagent does not run.
 - With an IPv6 ``bindAddress`` the servers listen on ``[::]`` and ``[::1]`` by default, as kube-proxy's do.
+- Of the feature gates ``AllowServiceExternalIPs`` applies, as `traffic.externalIPs`.
 - ``localhost`` in ``nodePortAddresses`` is ignored as long as other addresses are left.
 """
 
@@ -18,6 +19,7 @@ from nodeagent.config.values import ALL, LOCALHOST
 from nodeagent.model.addresses import Family, family_of, parse_address, parse_network
 
 _MODES = ("", "iptables", "ipvs", "nftables")
+_EXTERNAL_IPS_GATE = "AllowServiceExternalIPs"
 _DEBUG_VERBOSITY = 4  # klog: 0 to 3 is for operators, 4 and more for debugging (Kubernetes' logging conventions)
 
 
@@ -47,6 +49,8 @@ class _Import:
             field = KUBE_PROXY_FIELDS[path]
             if field.becomes:
                 self._apply(field, located, mode)
+            elif path == "featureGates":
+                self._apply_feature_gates(located, field.reason)
             elif not _is_usual(field, located.plain):
                 self._ignore(path, field.reason)
         self._listen_as_bound()
@@ -99,6 +103,15 @@ class _Import:
             case _:
                 pass
         self._layer.settings[field.becomes] = Setting(value, located.place, field.path)
+
+    def _apply_feature_gates(self, located: Located, reason: str) -> None:
+        gates = located.entries() or {}
+        external = gates.get(_EXTERNAL_IPS_GATE)
+        if external is not None:
+            path = f"featureGates.{_EXTERNAL_IPS_GATE}"
+            self._layer.settings["traffic.externalIPs"] = Setting(external.plain, external.place, path)
+        if gates.keys() - {_EXTERNAL_IPS_GATE}:
+            self._ignore("featureGates", reason)
 
     def _apply_node_port_addresses(self, located: Located) -> None:
         assert isinstance(located.value, list)

@@ -54,7 +54,7 @@ _UNBUFFERED = "log lines are written at once, to standard error"
 _WINDOWS = "it is for Windows"
 
 _FIELDS: tuple[KubeProxyField, ...] = (
-    KubeProxyField("featureGates", GoType.BOOLS, reason="the feature gates of kube-proxy switch nothing here"),
+    KubeProxyField("featureGates", GoType.BOOLS, reason="only AllowServiceExternalIPs switches something here"),
     KubeProxyField("clientConnection.kubeconfig", GoType.STRING, becomes="source.kubeconfig"),
     KubeProxyField("clientConnection.acceptContentTypes", GoType.STRING, reason=_JSON),
     KubeProxyField(

@@ -44,7 +44,7 @@ from nodeagent.config.values import (
 API_VERSION = "nodeagent.io/v1alpha1"
 KIND = "NodeAgentConfiguration"
 
-_ACRONYMS = {"cidrs": "CIDRs", "api": "API"}
+_ACRONYMS = {"cidrs": "CIDRs", "ips": "IPs", "api": "API"}
 
 
 def camel_case(name: str) -> str:
@@ -138,6 +138,12 @@ class TrafficConfig(Group):
         "list of CIDRs",
         "Ranges of ClusterIPs in addition to those of the cluster's ServiceCIDR objects; addresses in them that no "
         "service has are dropped.",
+    )
+    external_ips: Switch = option(
+        True,
+        "true or false",
+        "Capture `externalIPs`. Whoever may write a Service may with them take over any address outside the ranges of "
+        "ClusterIPs (CVE-2020-8554).",
     )
     node_port_addresses: NodePortAddresses = option(
         (PRIMARY,),

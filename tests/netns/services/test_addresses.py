@@ -116,3 +116,13 @@ def test_the_older_of_two_claimants_is_served_the_other_told_and_served_when_it_
     exposed.remove(older, *exposed.slices(older))
     exposed.agent.wait_for_line("solved: .*a-younger.*AddressConflict", after=seen)
     assert served_by(CONTESTED) == {"web-2"}
+
+
+def test_external_ips_are_left_alone_when_switched_off(exposed: ServedNode) -> None:
+    exposed.run_agent(*WITH_POD_CIDRS, "--external-ips", "false")
+    for client in ("outside", "caller", NODE):
+        for address in EXTERNAL:
+            failure = exposed.world[client].ask(address, 80, timeout=0.1).only.failure
+            assert failure in (Failure.UNREACHABLE, Failure.TIMEOUT), client
+        for address in (*VIPS, *cluster_ips(1)):
+            assert not exposed.world[client].ask(address, 80, timeout=1).failures, client

@@ -57,6 +57,7 @@ def test_a_file_with_all_of_kube_proxys_defaults_has_nothing_to_ignore() -> None
         ("clusterCIDR: '10.0.0.0/8,fd00::/8'", "traffic.clusterCIDRs", ["10.0.0.0/8", "fd00::/8"]),
         ("nodePortAddresses: [all]", "traffic.nodePortAddresses", ["all"]),
         ("nodePortAddresses: [192.0.2.0/24, localhost]", "traffic.nodePortAddresses", ["192.0.2.0/24"]),
+        ("featureGates: {AllowServiceExternalIPs: false}", "traffic.externalIPs", False),
         ("nftables: {masqueradeAll: true}", "traffic.masqueradeAll", True),
         ("nftables: {minSyncPeriod: 250ms}", "dataplane.minSyncPeriod", "250ms"),
         ("nftables: {syncPeriod: 1m}", "dataplane.syncPeriod", "1m0s"),
@@ -102,6 +103,7 @@ def test_fields_that_apply(kube_proxy: Load, body: str, path: str, value: object
     ("body", "ignored"),
     [
         ("featureGates: {TopologyAwareHints: true}", "featureGates"),
+        ("featureGates: {AllowServiceExternalIPs: false, TopologyAwareHints: true}", "featureGates"),
         ("clientConnection: {qps: 50}", "clientConnection.qps"),
         ("clientConnection: {burst: 100}", "clientConnection.burst"),
         ("clientConnection: {contentType: application/cbor}", "clientConnection.contentType"),
