@@ -41,7 +41,7 @@ class Selection:
 
     def matches(self, record: Record) -> bool:
         """The object is selected."""
-        if self.namespace and record.namespace != self.namespace:
+        if self.namespace and not record.path.startswith(f"{self.namespace}/"):
             return False
         if self.labels.requirements and not self.labels.matches(record.labels):
             return False

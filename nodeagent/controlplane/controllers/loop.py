@@ -70,7 +70,8 @@ class Controller:
 
     async def _follow(self, name: str, keys: Keys) -> None:
         collection = self._store.collection(name)
-        waiter = collection.register()
+        waiter = asyncio.Event()
+        collection.register(waiter.set)
         try:
             position = self._begin(name, keys)
             while True:
@@ -88,7 +89,7 @@ class Controller:
                 else:
                     await waiter.wait()
         finally:
-            collection.unregister(waiter)
+            collection.unregister(waiter.set)
 
     def _begin(self, name: str, keys: Keys) -> int:
         """Takes the present objects as if they had just been added."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from nodeagent.controlplane.documents import Document, Json, decode, encode
 from nodeagent.controlplane.http import bodies
+from nodeagent.controlplane.http.deliveries import Deliveries
 from nodeagent.controlplane.http.discovery import parts_of
 from nodeagent.controlplane.http.replies import Reply, document_reply, warning_headers
 from nodeagent.controlplane.http.requests import Target, is_true, number, wants
@@ -79,6 +80,7 @@ class Objects:
         self._registry = registry
         self._clock = clock
         self._stopping = stopping
+        self._deliveries = Deliveries()
         self._readers = {(row.group, row.plural): FieldReader(row) for row in catalog.rows}
 
     async def handle(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
@@ -208,6 +210,7 @@ class Objects:
             ),
             stopping=self._stopping,
             clock=self._clock,
+            deliveries=self._deliveries,
             bookmark_every_s=_BOOKMARK_EVERY_S,
         )
 

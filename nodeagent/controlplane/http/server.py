@@ -212,13 +212,34 @@ async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
     return response
 
 
+class _Chunks:
+    """The body of a response in chunked encoding."""
+
+    def __init__(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
+        self._request = request
+        self._response = response
+
+    def write_now(self, frames: bytes) -> bool:
+        """Straight to the transport, while that keeps less than its high-water mark back."""
+        protocol = self._request.protocol
+        transport = protocol.transport
+        if transport is None or transport.is_closing() or protocol.writing_paused:
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(frames), frames))
+        return True
+
+    async def write(self, frames: bytes) -> None:
+        """By way of aiohttp, which waits for room."""
+        await self._response.write(frames)
+
+
 async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
     response = web.StreamResponse()
     response.headers["Content-Type"] = "application/json"
     response.enable_chunked_encoding()
     await response.prepare(request)
     try:
-        await watch.run(response.write)
+        await watch.run(_Chunks(request, response))
         await response.write_eof()
     except (ConnectionError, asyncio.CancelledError):
         # The watcher has gone; that is how watches usually end.

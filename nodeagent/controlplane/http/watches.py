@@ -1,15 +1,17 @@
 """Watch streams: what a watcher of a selection is told, in which order (KEP-3157 for initial events).
 
 A watcher holds a position in the history. Each time the collection grows it reads on from there, so all watchers share
-the encoded events; a watcher the history has outrun is told 410 and ends.
+the encoded events; a watcher the history has outrun is told 410 and ends. One that has seen everything and whose connection
+takes more is written to at once; its task sleeps on.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from nodeagent.controlplane.documents import Document, decode, encode
+from nodeagent.controlplane.http.deliveries import Deliveries
 from nodeagent.controlplane.http.tables import table_of
 from nodeagent.controlplane.reading import Selection
 from nodeagent.controlplane.resources import Resource
@@ -48,6 +50,18 @@ class Clock(Protocol):
         ...
 
 
+class Stream(Protocol):
+    """A connection frames are written to."""
+
+    def write_now(self, frames: bytes) -> bool:
+        """Writes without waiting; False, and nothing written, when the connection has not taken what it was given."""
+        ...
+
+    async def write(self, frames: bytes) -> None:
+        """Writes, and waits while the connection is behind. Raises ConnectionError."""
+        ...
+
+
 def selected_kind(event: Event, selection: Selection) -> EventKind | None:
     """What the event means for a selection: objects enter and leave it by changing; None: nothing."""
     after = event.kind is not EventKind.DELETED and selection.matches(event.record)
@@ -68,6 +82,7 @@ class Watch:
         *,
         stopping: asyncio.Event,
         clock: Clock,
+        deliveries: Deliveries,
         bookmark_every_s: float,
     ) -> None:
         self._store = store
@@ -77,28 +92,58 @@ class Watch:
         self._clock = clock
         self._bookmark_every_s = bookmark_every_s
         self._collection = store.collection(resource.stored_in)
+        self._deliveries = deliveries
+        self._opening = resource.opening
+        self._is_converted = bool(request.as_table) or resource.converts
+        """The frames are this watcher's own, not the events' encoded ones."""
         self._position = 0
         self._first_table = True
+        self._news = asyncio.Event()
+        self._idle: Stream | None = None
+        """The stream while everything has been told and the task sleeps."""
 
-    async def run(self, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """Ends by returning. Errors of the connection come out of `write` and go through."""
-        waiter = self._collection.register()
+    async def run(self, stream: Stream) -> None:
+        """Ends by returning. Errors of the connection come out of `stream` and go through."""
+        self._collection.register(self._notice)
         try:
-            await self._begin(write)
-            await self._follow(write, waiter)
+            await self._begin(stream)
+            await self._follow(stream)
         except ApiError as error:
-            await write(b'{"type":"ERROR","object":%b}\n' % encode(error.document))
+            await stream.write(b'{"type":"ERROR","object":%b}\n' % encode(error.document))
         finally:
-            self._collection.unregister(waiter)
+            self._collection.unregister(self._notice)
 
-    async def _begin(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+    def _notice(self) -> None:
+        if self._idle is None:
+            self._news.set()
+        else:
+            self._deliveries.add(self)
+
+    def deliver(self) -> None:
+        """Tells what is new where that needs no waiting; otherwise wakes the task, which can wait."""
+        stream = self._idle
+        events = self._collection.events_after(self._position, _BATCH)
+        outrun = self._position < self._collection.forgotten
+        if stream is None or outrun or not events or len(events) == _BATCH or self._is_converted:
+            self._news.set()
+            return
+        frames = self._frames(events)
+        if not frames or stream.write_now(frames):
+            self._position = events[-1].revision
+        else:
+            self._news.set()
+
+    async def _begin(self, stream: Stream) -> None:
         request, store = self._request, self._store
         self._position = store.revision
         if request.since is not None and not request.initial_events:
             if request.since > store.revision:
                 raise future_version(request.since, store.revision)
             self._position = request.since
-            self._check_history()
+            try:
+                store.check_revision(request.since)
+            except Compacted:
+                raise self._expired() from None
             return
         frames: list[bytes] = []
         weight = 0
@@ -109,57 +154,63 @@ class Watch:
             frames.append(self._frame(EventKind.ADDED, Event(EventKind.ADDED, record, None, 0)))
             weight += len(frames[-1])
             if weight > _INITIAL_BATCH_BYTES:
-                await write(b"".join(frames))
+                await stream.write(b"".join(frames))
                 frames, weight = [], 0
         if request.initial_events and request.bookmarks:
             frames.append(self._bookmark(end_of_list=True))
         if frames:
-            await write(b"".join(frames))
+            await stream.write(b"".join(frames))
 
-    async def _follow(self, write: Callable[[bytes], Awaitable[None]], waiter: asyncio.Event) -> None:
+    async def _follow(self, stream: Stream) -> None:
         ends = self._clock.monotonic() + self._request.timeout_s
         next_bookmark = min(self._clock.monotonic() + self._bookmark_every_s, max(ends - 2.0, 0.0))
         while not self._stopping.is_set():
-            waiter.clear()
+            self._news.clear()
             self._check_history()
             events = self._collection.events_after(self._position, _BATCH)
             if events:
-                frames = [
-                    self._frame(kind, event)
-                    for event in events
-                    if (kind := selected_kind(event, self._request.selection)) is not None
-                ]
+                frames = self._frames(events)
                 self._position = events[-1].revision
                 if frames:
-                    await write(b"".join(frames))
+                    await stream.write(frames)
                 continue
             now = self._clock.monotonic()
             if now >= ends:
                 return
             if self._request.bookmarks and now >= next_bookmark:
                 self._position = max(self._position, self._store.revision)
-                await write(self._bookmark())
+                await stream.write(self._bookmark())
                 next_bookmark = now + self._bookmark_every_s
             until = min(ends, next_bookmark) if self._request.bookmarks else ends
-            await self._wait(waiter, max(until - now, 0.0))
+            await self._sleep(stream, max(until - now, 0.0))
 
-    async def _wait(self, waiter: asyncio.Event, seconds: float) -> None:
+    async def _sleep(self, stream: Stream, seconds: float) -> None:
+        self._idle = stream
         try:
             async with asyncio.timeout(seconds):
-                await waiter.wait()
+                await self._news.wait()
         except TimeoutError:
             return
+        finally:
+            self._idle = None
 
     def _check_history(self) -> None:
-        try:
-            self._store.check_revision(self._position)
-        except Compacted:
-            raise expired(f"too old resource version: {self._position} ({self._store.revision})") from None
+        """A stream begins within the history of the store; then only what it did not see in time is lost to it."""
+        if self._position < self._collection.forgotten:
+            raise self._expired()
+
+    def _expired(self) -> ApiError:
+        return expired(f"too old resource version: {self._position} ({self._store.revision})")
+
+    def _frames(self, events: Sequence[Event]) -> bytes:
+        selection = self._request.selection
+        kinds = ((selected_kind(event, selection), event) for event in events)
+        return b"".join([self._frame(kind, event) for kind, event in kinds if kind is not None])
 
     def _frame(self, kind: EventKind, event: Event) -> bytes:
         resource = self._resource
-        if not self._request.as_table and not resource.converts:
-            return event.line(kind, resource.opening)
+        if not self._is_converted:
+            return event.line(kind, self._opening)
         body = event.record.body
         if kind is EventKind.DELETED and event.kind is not EventKind.DELETED and event.before is not None:
             body = assemble(event.before.body, event.revision)

@@ -42,7 +42,9 @@ class Collection:
         self._paths: list[str] = []
         self._events: list[Event] = []
         self._revisions: list[int] = []
-        self._waiters: set[asyncio.Event] = set()
+        self._watchers: set[Callable[[], None]] = set()
+        self.forgotten = 0
+        """The revision of the latest event that was dropped: who has seen it has missed nothing."""
 
     def paths(self, prefix: str = "", after: str | None = None) -> list[str]:
         """Paths that start with `prefix`, in order, beyond `after`."""
@@ -85,23 +87,22 @@ class Collection:
         """Drops the events at or before `floor`."""
         keep = bisect_right(self._revisions, floor)
         if keep:
+            self.forgotten = self._revisions[keep - 1]
             del self._events[:keep]
             del self._revisions[:keep]
 
     def wake(self) -> None:
         """Tells every watcher that there is something new."""
-        for waiter in self._waiters:
-            waiter.set()
+        for watcher in self._watchers:
+            watcher()
 
-    def register(self) -> asyncio.Event:
-        """An event that `wake` sets; give it back with `unregister`."""
-        waiter = asyncio.Event()
-        self._waiters.add(waiter)
-        return waiter
+    def register(self, watcher: Callable[[], None]) -> None:
+        """`watcher` is called each time the history has grown; it only takes note, and does not raise."""
+        self._watchers.add(watcher)
 
-    def unregister(self, waiter: asyncio.Event) -> None:
+    def unregister(self, watcher: Callable[[], None]) -> None:
         """The watcher has left."""
-        self._waiters.discard(waiter)
+        self._watchers.discard(watcher)
 
 
 class Store:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import aiohttp
@@ -22,6 +23,8 @@ pytestmark = pytest.mark.slow
 SERVICES = 10_000
 CONNECTIONS = 32
 WATCHES = 1_000
+ROUNDS = 12
+WATCHERS = Path(__file__).with_name("watchers.py")
 COMMAND = "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"
 
 
@@ -64,7 +67,7 @@ def slice_of(number: int) -> Any:
     return {"metadata": meta, "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "http", "port": 80}]}
 
 
-def test_the_budgets_hold(server: tuple[int, Any]) -> None:
+def test_the_budgets_hold(server: tuple[int, Any], tmp_path: Path) -> None:
     pid, config = server
     cluster = config["clusters"][0]["cluster"]
     context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
@@ -94,39 +97,26 @@ def test_the_budgets_hold(server: tuple[int, Any]) -> None:
             await post_all("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slices)
             begun = time.monotonic()
             async with session.get("/api/v1/services") as response:
-                listed = await response.read()
+                await response.read()
             async with session.get("/apis/discovery.k8s.io/v1/endpointslices") as response:
                 await response.read()
             figures["seconds to list"] = time.monotonic() - begun
-            revision = json.loads(listed)["metadata"]["resourceVersion"]
-            arrivals: list[float] = []
-            opened = asyncio.Semaphore(0)
-
-            async def watch() -> None:
-                path = f"/api/v1/services?watch=1&resourceVersion={revision}&timeoutSeconds=120"
-                async with session.get(path) as response:
-                    opened.release()
-                    await response.content.readline()
-                    arrivals.append(time.monotonic())
-
-            watchers = [asyncio.ensure_future(watch()) for _ in range(WATCHES)]
-            for _ in range(WATCHES):
-                await opened.acquire()
-            merge = {"Content-Type": "application/merge-patch+json"}
-            begun = time.monotonic()
-            body = json.dumps({"metadata": {"labels": {"a": "b"}}})
-            async with session.patch("/api/v1/namespaces/default/services/s1", data=body, headers=merge) as response:
-                assert response.status == 200
-            await asyncio.gather(*watchers)
-            figures["seconds to reach every watcher"] = max(arrivals) - begun
 
     asyncio.run(scenario())
+    arguments = [str(tmp_path / "kubeconfig"), str(pid), str(WATCHES), str(ROUNDS)]
+    told = subprocess.run([sys.executable, WATCHERS, *arguments], capture_output=True, check=True, timeout=120)
+    rounds = json.loads(told.stdout)
+    figures["best seconds to reach every watcher"] = min(one["seconds"] for one in rounds)
+    figures["median seconds to reach every watcher"] = median(one["seconds"] for one in rounds)
+    figures["server microseconds per watcher"] = min(one["server_cpu"] for one in rounds) / WATCHES * 1e6
+    figures["client microseconds per watcher"] = min(one["client_cpu"] for one in rounds) / WATCHES * 1e6
     figures["peak RSS in MB"] = peak_rss_mb(pid)
     for name, value in figures.items():
-        print(f"{name:>34} {value:10.3f}")
+        print(f"{name:>38} {value:10.3f}")
     # The client and whatever else runs share the machine's cores; the server answers for the time it had.
     assert figures["creates per second of the server"] >= 1000
     assert figures["seconds to list"] < 1.5
     assert figures["peak RSS in MB"] < 400
-    # The client decrypts a thousand streams in the same interpreter as it measures; the server's part is below 0.1 s.
-    assert figures["seconds to reach every watcher"] < 1.0
+    assert figures["best seconds to reach every watcher"] < 0.1
+    # Now some 40 µs, half of them in the kernel and in OpenSSL; what depends on nothing else the machine does.
+    assert figures["server microseconds per watcher"] < 120

@@ -1,0 +1,248 @@
+"""A watcher is told everything of its selection once, in order, however its connection keeps up."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nodeagent.controlplane.http.deliveries import Deliveries
+from nodeagent.controlplane.http.watches import Watch, WatchRequest
+from nodeagent.controlplane.reading import Selection
+from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.selectors import parse_labels
+from nodeagent.controlplane.storage.records import Change, draft
+from nodeagent.controlplane.storage.store import Store, Window
+
+CONFIG_MAPS = Catalog().named("configmaps")
+DEADLINE_S = 10.0
+
+
+class Clock:
+    """The store's time stands still unless told; the loop's own is real."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+class Connection:
+    """Takes frames at once while `busy` says no; what is written while it says yes has to be waited for."""
+
+    def __init__(self, busy: Iterable[bool] = ()) -> None:
+        self._busy = iter(busy)
+        self.at_once = 0
+        self.frames: list[Any] = []
+        self._more = asyncio.Event()
+
+    def write_now(self, frames: bytes) -> bool:
+        if next(self._busy, False):
+            return False
+        self.at_once += 1
+        self._take(frames)
+        return True
+
+    async def write(self, frames: bytes) -> None:
+        self._take(frames)
+        await asyncio.sleep(0)
+
+    def _take(self, frames: bytes) -> None:
+        assert frames.endswith(b"\n")
+        self.frames += [json.loads(line) for line in frames.splitlines()]
+        self._more.set()
+
+    async def until(self, enough: Callable[[list[Any]], bool]) -> list[Any]:
+        async with asyncio.timeout(DEADLINE_S):
+            while not enough(self.frames):
+                self._more.clear()
+                await self._more.wait()
+        return self.frames
+
+
+class World:
+    """A store, and watches of its config maps."""
+
+    def __init__(self, store: Store, clock: Clock, group: asyncio.TaskGroup) -> None:
+        self.store = store
+        self.clock = clock
+        self._group = group
+        self._deliveries = Deliveries()
+        self._stopping = asyncio.Event()
+
+    def watch(self, connection: Connection, **request: Any) -> asyncio.Task[None]:
+        asked = WatchRequest(**{"selection": Selection(), "since": self.store.revision, **request})
+        watch = Watch(
+            self.store,
+            CONFIG_MAPS,
+            asked,
+            stopping=self._stopping,
+            clock=self.clock,
+            deliveries=self._deliveries,
+            bookmark_every_s=60.0,
+        )
+        return self._group.create_task(watch.run(connection))
+
+    async def put(self, name: str, collection: str = "configmaps", **labels: str) -> int:
+        body = draft({"metadata": {"name": name, "resourceVersion": "0", "labels": labels}})
+        (record,) = await self.store.commit([Change(collection, f"default/{name}", None, body)])
+        return record.revision
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.store.wake()
+
+
+@asynccontextmanager
+async def world(**window: int) -> AsyncIterator[World]:
+    clock = Clock()
+    async with Store(":memory:", clock=clock, window=Window(**window)) as store, asyncio.TaskGroup() as group:
+        made = World(store, clock, group)
+        yield made
+        made.stop()
+
+
+def versions(frames: list[Any]) -> list[int]:
+    return [int(frame["object"]["metadata"]["resourceVersion"]) for frame in frames]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(1, 4), max_size=12), st.lists(st.booleans(), max_size=30))
+def test_every_change_once_and_in_order_on_a_connection_that_falls_behind(bursts: list[int], busy: list[bool]) -> None:
+    async def scenario() -> None:
+        async with world() as made:
+            connection = Connection(busy)
+            made.watch(connection)
+            written: list[int] = []
+            for burst in bursts:
+                written += await asyncio.gather(*(made.put(f"c{n}") for n in range(burst)))
+            frames = await connection.until(lambda frames: len(frames) >= len(written))
+            assert versions(frames) == written
+
+    asyncio.run(scenario())
+
+
+def test_a_watcher_that_keeps_up_is_written_to_without_a_task_of_its_own() -> None:
+    async def scenario() -> None:
+        async with world() as made:
+            connections = [Connection() for _ in range(1000)]
+            for connection in connections:
+                made.watch(connection)
+            await asyncio.sleep(0)
+            written = [await made.put("a"), await made.put("a"), await made.put("b")]
+            for connection in connections:
+                await connection.until(lambda frames: len(frames) == len(written))
+                assert versions(connection.frames) == written
+                assert 1 <= connection.at_once <= len(written)
+
+    asyncio.run(scenario())
+
+
+def test_all_watchers_share_one_encoding_of_an_event() -> None:
+    async def scenario() -> None:
+        async with world() as made:
+            connections = [Connection() for _ in range(20)]
+            for connection in connections:
+                made.watch(connection)
+            await made.put("a")
+            for connection in connections:
+                await connection.until(lambda frames: len(frames) == 1)
+            (event,) = made.store.collection("configmaps").events_after(0)
+            first = event.line(event.kind, CONFIG_MAPS.opening)
+            assert event.line(event.kind, CONFIG_MAPS.opening) is first
+
+    asyncio.run(scenario())
+
+
+def test_a_selective_watcher_is_told_of_its_selection_only() -> None:
+    async def scenario() -> None:
+        async with world() as made:
+            connection = Connection()
+            made.watch(connection, selection=Selection("default", labels=parse_labels("tier=front")))
+            await made.put("a")
+            entered = await made.put("a", tier="front")
+            left = await made.put("a", tier="back")
+            frames = await connection.until(lambda frames: len(frames) == 2)
+            assert [(frame["type"], version) for frame, version in zip(frames, versions(frames), strict=True)] == [
+                ("ADDED", entered),
+                ("DELETED", left),
+            ]
+
+    asyncio.run(scenario())
+
+
+def test_a_quiet_resource_is_watched_on_while_history_passes_by() -> None:
+    async def scenario() -> None:
+        async with world(seconds=10) as made:
+            connection = Connection()
+            made.watch(connection)
+            await asyncio.sleep(0)
+            for _ in range(5):
+                made.clock.now += 20
+                await made.put("other", collection="secrets")
+                await made.store.compact()
+            assert made.store.floor > 0
+            seen = await made.put("a")
+            assert versions(await connection.until(lambda frames: len(frames) == 1)) == [seen]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "since", [pytest.param(1, id="from before the history"), pytest.param(99, id="from the future")]
+)
+def test_a_watch_from_a_revision_that_cannot_be_had_ends_with_an_error(since: int) -> None:
+    async def scenario() -> None:
+        async with world(seconds=10) as made:
+            for _ in range(3):
+                made.clock.now += 20
+                await made.put("a")
+            await made.store.compact()
+            connection = Connection()
+            async with asyncio.timeout(DEADLINE_S):
+                await made.watch(connection, since=since)
+            assert [frame["type"] for frame in connection.frames] == ["ERROR"]
+
+    asyncio.run(scenario())
+
+
+def test_a_watcher_history_has_outrun_is_told_so() -> None:
+    async def scenario() -> None:
+        async with world(seconds=10) as made:
+
+            class Stuck(Connection):
+                """Takes the first frames only when allowed to."""
+
+                def __init__(self) -> None:
+                    super().__init__(busy=[True])
+                    self.allowed = asyncio.Event()
+
+                async def write(self, frames: bytes) -> None:
+                    await super().write(frames)
+                    await self.allowed.wait()
+
+            connection = Stuck()
+            made.watch(connection)
+            await asyncio.sleep(0)
+            await made.put("a")
+            await connection.until(lambda frames: len(frames) == 1)
+            for _ in range(3):
+                made.clock.now += 20
+                await made.put("a")
+            await made.store.compact()
+            connection.allowed.set()
+            frames = await connection.until(lambda frames: len(frames) == 2)
+            assert (frames[1]["type"], frames[1]["object"]["code"]) == ("ERROR", 410)
+
+    asyncio.run(scenario())
