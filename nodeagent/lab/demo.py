@@ -183,7 +183,7 @@ class Demo:
         if kind == "kill":
             self._print(f"{report.kept} of {report.held} connections opened before are still answered")
         if report.failed:
-            raise LabError(f"{report.failed} connections failed: {report.failures}, {report.by_target}")
+            raise LabError(f"{report.failed} connections failed: {dict(report.failures)}")
 
     def _report(self, request: InjectFault) -> FaultReport:
         with conversation(self._directory, request) as answers:

@@ -251,9 +251,10 @@ class Member:
         interval: float = 0.01,
         workers: int = 1,
         timeout: float = 3.0,
+        delay: float = 0.0,
     ) -> Loading:
-        """A new connection every `interval` seconds and worker until stopped."""
-        load = Load(Dial(protocol, address, port, timeout), interval, workers)
+        """A new connection every `interval` seconds and worker until stopped, the first one after `delay` seconds."""
+        load = Load(Dial(protocol, address, port, timeout), interval, workers, delay)
         return Loading(self._channel, self._channel.request(load, Started))
 
     def ping(self, address: str, *, count: int = 1, timeout: float = 1.0) -> Survey:

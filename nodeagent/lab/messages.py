@@ -112,11 +112,12 @@ class Ping(Struct, frozen=True, tag=True):
 
 
 class Load(Struct, frozen=True, tag=True):
-    """New connections, one every `interval` seconds and worker, until stopped."""
+    """New connections, one every `interval` seconds and worker, until stopped; the first one after `delay` seconds."""
 
     dial: Dial
     interval: float = 0.01
     workers: int = 1
+    delay: float = 0.0
 
 
 class Sniff(Struct, frozen=True, tag=True):

@@ -78,7 +78,7 @@ class Loading:
             thread.start()
 
     def _run(self, number: int) -> None:
-        self._stopping.wait(number * self._load.interval / self._load.workers)
+        self._stopping.wait(self._load.delay + number * self._load.interval / self._load.workers)
         while not self._stopping.is_set():
             with self._lock:
                 began = self._open[number] = time.monotonic()

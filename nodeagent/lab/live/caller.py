@@ -44,8 +44,11 @@ class Line(msgspec.Struct):
 def start(
     directory: LabDirectory, settings: Settings, environment: Mapping[str, str], said: Callable[[Line], None]
 ) -> None:
-    """Build a lab that goes on when this returns. Raises LabError; interrupted or failed, it leaves nothing."""
+    """Build a lab that goes on when this returns; interrupted or failed, it leaves nothing. Raises ValueError, LabError,
+    OSError when there cannot be files.
+    """
     settings.check()
+    directory.check()
     directory.sweep()
     directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     inherited = {
@@ -156,10 +159,15 @@ def _responses(lines: IO[bytes], directory: LabDirectory) -> Iterator[Response]:
         raise LabError(f"lab {directory.name} stopped answering: {error}") from error
 
 
+def ended(directory: LabDirectory) -> LabError:
+    """What is said when there are no more answers, and should be."""
+    return LabError(f"lab {directory.name} ended before it answered; its supervisor's words, if any: {directory.log}")
+
+
 def ask(directory: LabDirectory, request: Request, expect: type[R], *, timeout: float | None = 60.0) -> R:
     """One answer. Raises NoSuchLab, RequestRefused, LabError."""
     with conversation(directory, request, timeout=timeout) as answers:
         for answer in answers:
             if isinstance(answer, expect):
                 return answer
-    raise LabError(f"lab {directory.name} ended before it answered")
+    raise ended(directory)

@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -42,12 +42,20 @@ from nodeagent.lab.world import World
 from nodeagent.model.addresses import Protocol
 
 PATIENCE = 30.0
+OUTER_PATIENCE = 10.0
 LOOK_EVERY = 0.05
+API_ANSWER = "an answer of the API server"
+READY = " ready: "
+"""In the line that an agent prints when it is."""
 SPREAD_BY_FLOW = {"net/ipv4/fib_multipath_hash_policy": "1", "net/ipv6/fib_multipath_hash_policy": "1"}
 
 
 class Interrupted(LabError):
     """The lab is being taken down while it is being built."""
+
+
+class TooLate(LabError):
+    """Something did not happen in time."""
 
 
 class LiveCluster:
@@ -126,6 +134,13 @@ class LiveCluster:
         access.url = self.settings.api.rstrip("/")
         return access
 
+    def check_outer(self, access: Access) -> None:
+        """Raise LabError when nobody listens there: that is easier to understand here than from inside."""
+        try:
+            socket.create_connection(access.place, timeout=5.0).close()
+        except OSError as error:
+            raise LabError(f"--api {self.settings.api}: {error.strerror or error}") from error
+
     def write_inner_kubeconfig(self, access: Access) -> None:
         """The API server elsewhere, as the inside reaches it: through the control host."""
         self.write_private(self._directory.inner_kubeconfig, access.moved_to(api_address(), API_PORT))
@@ -146,18 +161,26 @@ class LiveCluster:
         """From now on `api` works."""
         self._api = Api(Access.read(self._directory.inner_kubeconfig), self.connect_from_control)
         if self.settings.embedded:
-            self.wait_until(self.api_answers, "an answer of the API server", of=self.api_server)
-        else:
-            self.api.call("GET", "/readyz")  # it is there, or there is no point in waiting
+            self.wait_until(self.api_answers, API_ANSWER, of=self.api_server)
+            return
+        try:
+            self.wait_until(self.api_answers, API_ANSWER, seconds=OUTER_PATIENCE)  # it may just be starting
+        except TooLate:
+            self.api.call("GET", "/readyz")  # says why
+            raise
 
     def connect_from_control(self, host: str, port: int) -> socket.socket:
         """A TCP connection out of the control host. Raises OSError."""
         return inside(self.world.namespace(CONTROL), lambda: socket.create_connection((host, port), timeout=5.0))
 
     def api_answers(self) -> bool:
-        """Whether the API server is ready."""
+        """Whether the API server is ready. Raises ApiRefused when it does not let us in."""
         try:
             self.api.call("GET", "/readyz")
+        except ApiRefused as refusal:
+            if refusal.status in (401, 403):
+                raise
+            return False
         except LabError:
             return False
         return True
@@ -211,20 +234,38 @@ class LiveCluster:
             return all(have == want for have, want in programmed(self.world, self.nodes, expected).values())
 
         for name, agent in self.agents.items():
-            self.wait_until(lambda agent=agent: any(" ready: " in line for line in agent.lines), name, of=agent)  # type: ignore[misc]
+            self.wait_for_line(agent, READY, f"the agent of {name}")
         self.wait_until(complete, "every endpoint on every node")
 
-    def wait_until(self, condition: Callable[[], bool], what: str, *, of: AgentProcess | None = None) -> None:
-        """Return when the condition holds. Raises Interrupted, and LabError when it takes too long or `of` ended."""
-        deadline = time.monotonic() + PATIENCE
+    def wait_until(
+        self, condition: Callable[[], bool], what: str, *, of: AgentProcess | None = None, seconds: float = PATIENCE
+    ) -> None:
+        """Return when the condition holds. Raises Interrupted, TooLate, and LabError when the program `of` ended."""
+        deadline = time.monotonic() + seconds
         while not condition():
             if self.interrupted.is_set():
                 raise Interrupted("interrupted")
             if of is not None and not of.running:
-                raise LabError(f"a program ended while waiting for {what}: {''.join(of.lines[-1:])}")
+                raise LabError(f"a program ended while waiting for {what}: {of.last_words()}")
             if time.monotonic() > deadline:
-                raise LabError(f"{what}: not within {PATIENCE:.0f} s")
+                raise TooLate(f"{what}: not within {seconds:.0f} s")
             time.sleep(LOOK_EVERY)
+
+    def wait_for_line(
+        self, process: AgentProcess, words: str, what: str, *, after: int = 0, seconds: float = PATIENCE
+    ) -> None:
+        """Return when a program has printed a line with these words, from line number `after` on."""
+        self.wait_until(lambda: any(words in line for line in process.lines[after:]), what, of=process, seconds=seconds)
+
+    def start_until(self, member: str, argv: Sequence[str], words: str, seconds: float = PATIENCE) -> AgentProcess:
+        """A program in a member's namespace that has printed a line with these words; it is killed when it does not."""
+        process = self.world.start(member, argv)
+        try:
+            self.wait_for_line(process, words, f"{words!r}", seconds=seconds)
+        except LabError:
+            process.kill()
+            raise
+        return process
 
     # -- pods ---------------------------------------------------------------------------------------------------
 
@@ -264,13 +305,15 @@ class LiveCluster:
 
     # -- breaking -----------------------------------------------------------------------------------------------
 
-    def restart_agent(self, node: str) -> None:
-        """The agent anew, ready; stopped first if it runs."""
+    def restart_agent(self, node: str) -> float:
+        """The agent anew, ready; stopped first if it runs. How many seconds that took."""
+        began = time.monotonic()
         agent = self.agents[node]
         printed = len(agent.lines)
         agent.restart()
         self.restarts[node] += 1
-        agent.wait_for_line(" ready: ", after=printed, seconds=PATIENCE)
+        self.wait_for_line(agent, READY, f"the agent of {node}", after=printed)
+        return time.monotonic() - began
 
     def freeze_agent(self, node: str) -> None:
         """It does nothing from now on."""
@@ -291,7 +334,7 @@ class LiveCluster:
         """It is there again, and answers."""
         if self.api_server is not None:
             self.api_server.restart()
-            self.wait_until(self.api_answers, "an answer of the API server", of=self.api_server)
+            self.wait_until(self.api_answers, API_ANSWER, of=self.api_server)
 
     # -- finding ------------------------------------------------------------------------------------------------
 

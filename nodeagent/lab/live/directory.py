@@ -30,7 +30,7 @@ REAL_NAME_ONLY = "a lab's name has up to 32 of a-z, 0-9 and '-', with no '-' at 
 def base_directory(environment: Mapping[str, str]) -> Path:
     """Below which every lab has its directory: NODEAGENT_LAB_DIR, else under XDG_RUNTIME_DIR, else under /run."""
     if given := environment.get("NODEAGENT_LAB_DIR"):
-        return Path(given)
+        return Path(given).absolute()
     runtime = environment.get("XDG_RUNTIME_DIR")
     return Path(runtime) / BASE_NAME if runtime and Path(runtime).is_dir() else DEFAULT_BASE
 
@@ -46,13 +46,15 @@ class LabDirectory:
         self.path = base / name
         self._descriptor: int | None = None
 
+    def check(self) -> None:
+        """Raise ValueError when its path is too long for a socket."""
+        if len(os.fsencode(self.socket)) > LONGEST_SOCKET_PATH:
+            raise ValueError(f"{self.socket} is too long for a socket: set NODEAGENT_LAB_DIR to a shorter directory")
+
     @property
     def socket(self) -> Path:
-        """Where the supervisor answers. Raises LabError when the path is too long for a socket."""
-        path = self.path / "socket"
-        if len(os.fsencode(path)) > LONGEST_SOCKET_PATH:
-            raise LabError(f"{path} is too long for a socket: set NODEAGENT_LAB_DIR to a shorter directory")
-        return path
+        """Where the supervisor answers."""
+        return self.path / "socket"
 
     @property
     def log(self) -> Path:

@@ -1,142 +1,253 @@
-"""What can be broken in a lab, and how it is put right again.
-
-Each fault is a function that breaks something and returns what puts it right, or None when it has put itself right.
-"""
+"""What can be broken in a lab, what shows that it is broken, and how it is put right again."""
 
 import asyncio
 import json
 import sys
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from msgspec import Struct
 
 from nodeagent.lab.bridge_wiring import BRIDGE
 from nodeagent.lab.live.cluster import LiveCluster
-from nodeagent.lab.live.load import ClusterLoad, HeldConnections, Work, find_service, going_on, targets
-from nodeagent.lab.live.requests import FaultProgress, FaultReport, InjectFault, LoadSample
-from nodeagent.lab.live.verdict import is_quiet, judge
+from nodeagent.lab.live.plan import CONTROL
+from nodeagent.lab.live.verdict import Promise
 from nodeagent.lab.live.wire import restore_lines
-from nodeagent.lab.namespaces import LabError, run_ip
+from nodeagent.lab.live.worker import Work
+from nodeagent.lab.namespaces import LabError, inside, run_ip
 from nodeagent.lab.topology import UNDERLAY
 
-LOAD_TIMEOUT = 2.0
-WARM_UP = 0.5
-QUIET = 0.5
-PATIENCE = 20.0
-LOOK_EVERY = 0.1
 GRACE = 2
 DROPS = "lab-drops"
 PROGRAM = (sys.executable, "-m")
+PING_TIMEOUT = 0.2
+CONNTRACK_STATISTICS = Path("/proc/thread-self/net/stat/nf_conntrack")
+LEAST_DROPS = 0.1
 
-Righting = Callable[[], None]
+
+class Broken(Struct, frozen=True):
+    """Something that is broken now.
+
+    look: what shows that it is, in words; raises LabError when it is not. right: puts it right; what that took, in words.
+    """
+
+    look: Callable[[], str]
+    right: Callable[[], str]
 
 
 class Site:
-    """Where something is broken: the node, how much, and what there is to say about it."""
+    """Where something is broken: the node, how much, and what came of it."""
 
     def __init__(self, cluster: LiveCluster, work: Work, node: str, amount: float) -> None:
         self.cluster = cluster
         self.work = work
         self.node = node
         self.amount = amount
-        self.note = ""
-        self.since: float | None = None
-        """When it was broken, if that took a while."""
+        self.began = 0.0
+        self.broken: Broken | None = None
+        """To be put right. A fault that puts itself right has none."""
+        self.seen: list[str] = []
 
     @property
     def underlay(self) -> list[str]:
         """Options of `ip` for the namespace of the bridge."""
         return ["-n", self.cluster.world.namespace(UNDERLAY)]
 
+    async def break_by(self, function: Callable[[], Broken]) -> None:
+        """Break something. What has been broken is known, and put right, also when the wait for it is cancelled."""
 
-async def cut(site: Site) -> Righting | None:
+        def carry_out() -> None:
+            self.broken = function()
+
+        await self.work(carry_out)
+
+    def ping(self, timeout: float) -> float | None:
+        """Seconds until the node answers the control host; None when it does not."""
+        address = self.cluster.nodes[self.node][1].addresses[0]
+        answer = self.cluster.world[CONTROL].ping(address, timeout=timeout).only
+        return None if answer.failure else answer.seconds
+
+
+async def cut(site: Site) -> None:
     """The link of the node goes down."""
-    await site.work(lambda: run_ip(site.underlay, [f"link set {site.node} down"]))
-    return lambda: run_ip(site.underlay, [f"link set {site.node} up"])
+
+    def look() -> str:
+        if site.ping(PING_TIMEOUT) is not None:
+            raise LabError(f"{site.node} answered while its link was to be down")
+        return f"{site.node} answered no ping"
+
+    def plug() -> str:
+        run_ip(site.underlay, [f"link set {site.node} up"])
+        return ""
+
+    def unplug() -> Broken:
+        run_ip(site.underlay, [f"link set {site.node} down"])
+        return Broken(look, plug)
+
+    await site.break_by(unplug)
 
 
-async def delay(site: Site) -> Righting | None:
+async def delay(site: Site) -> None:
     """Each frame to and from the node takes longer."""
+    least = 2 * site.amount / 1000
     program = [*PROGRAM, "nodeagent.lab.live.wire", site.node, BRIDGE, str(site.amount)]
 
-    def slow_down() -> Righting:
-        wire = site.cluster.world.start(UNDERLAY, program)
-        wire.wait_for_line("in place")
+    def look() -> str:
+        took = site.ping(least + 2.0)
+        if took is None or took < least:
+            raise LabError(f"a ping of {site.node} was to take {least * 1000:.0f} ms, not {took}")
+        return f"a ping of {site.node} took {took * 1000:.0f} ms"
 
-        def speed_up() -> None:
+    def slow_down() -> Broken:
+        wire = site.cluster.start_until(UNDERLAY, program, "in place")
+        site.began = time.monotonic()
+
+        def speed_up() -> str:
             if wire.stop() != 0:
                 run_ip(site.underlay, restore_lines(site.node, BRIDGE))
+            return ""
 
-        return speed_up
+        return Broken(look, speed_up)
 
-    return await site.work(slow_down)
+    await site.break_by(slow_down)
 
 
-async def drop(site: Site) -> Righting | None:
+async def drop(site: Site) -> None:
     """Some of the packets to and from the node are lost."""
-    chains = "".join(
+    some = "" if site.amount >= 100 else f"numgen random mod 1000 < {round(site.amount * 10)} "
+    commands = f"add table netdev {DROPS}\n" + "".join(
         f"add chain netdev {DROPS} {hook} {{ type filter hook {hook} device {site.node} priority 0; }}\n"
-        f"add rule netdev {DROPS} {hook} numgen random mod 1000 < {round(site.amount * 10)} drop\n"
+        f"add rule netdev {DROPS} {hook} counter\n"
+        f"add rule netdev {DROPS} {hook} {some}counter drop\n"
         for hook in ("ingress", "egress")
     )
-    await site.work(lambda: site.cluster.world.nft(UNDERLAY, f"add table netdev {DROPS}\n{chains}"))
 
-    def let_pass() -> None:
+    def look() -> str:
+        listed = site.cluster.world.run(UNDERLAY, ["nft", "-j", "list", "table", "netdev", DROPS]).stdout
+        rules = [entry["rule"]["expr"] for entry in json.loads(listed)["nftables"] if "rule" in entry]
+        counts = {True: 0, False: 0}
+        for expressions in rules:
+            dropping = any("drop" in one for one in expressions)
+            counts[dropping] += sum(one["counter"]["packets"] for one in expressions if "counter" in one)
+        if not counts[True]:
+            raise LabError(f"none of the {counts[False]} packets to and from {site.node} was dropped")
+        return f"{counts[True]} of {counts[False]} packets dropped"
+
+    def let_pass() -> str:
         site.cluster.world.nft(UNDERLAY, f"delete table netdev {DROPS}")
+        return ""
 
-    return let_pass
+    def lose() -> Broken:
+        site.cluster.world.nft(UNDERLAY, commands)
+        return Broken(look, let_pass)
+
+    await site.break_by(lose)
 
 
-async def restart(site: Site) -> Righting | None:
+async def restart(site: Site) -> None:
     """The agent is stopped (SIGTERM) and started again."""
-    await site.work(lambda: site.cluster.restart_agent(site.node))
-    return None
+    before = site.cluster.agents[site.node].pid
+    took = await site.work(lambda: site.cluster.restart_agent(site.node))
+    site.seen.append(f"process {before} ended, {site.cluster.agents[site.node].pid} was ready after {took:.2f} s")
 
 
-async def kill(site: Site) -> Righting | None:
+async def kill(site: Site) -> None:
     """The agent is killed (SIGKILL), and started again later, as systemd would."""
-    await site.work(site.cluster.agents[site.node].kill)
-    return lambda: site.cluster.restart_agent(site.node)
+    agent = site.cluster.agents[site.node]
+
+    def look() -> str:
+        if agent.running:
+            raise LabError(f"the agent of {site.node} was running while it was to be dead")
+        return f"process {pid} was dead for {time.monotonic() - site.began:.1f} s"
+
+    def start() -> str:
+        took = site.cluster.restart_agent(site.node)
+        return f"{agent.pid} was ready after {took:.2f} s"
+
+    def strike() -> Broken:
+        agent.kill()
+        return Broken(look, start)
+
+    pid = agent.pid
+    await site.break_by(strike)
 
 
-async def freeze(site: Site) -> Righting | None:
+async def freeze(site: Site) -> None:
     """The agent is stopped in its tracks (SIGSTOP), and goes on later."""
-    await site.work(lambda: site.cluster.freeze_agent(site.node))
-    return lambda: site.cluster.thaw_agent(site.node)
+    pid = site.cluster.agents[site.node].pid
+
+    def look() -> str:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+        if state != "T":
+            raise LabError(f"the agent of {site.node} was in state {state}, not T (stopped)")
+        return f"process {pid} was in state T (stopped)"
+
+    def thaw() -> str:
+        site.cluster.thaw_agent(site.node)
+        return ""
+
+    def stop() -> Broken:
+        site.cluster.freeze_agent(site.node)
+        return Broken(look, thaw)
+
+    await site.break_by(stop)
 
 
-async def api(site: Site) -> Righting | None:
+async def api(site: Site) -> None:
     """The API server is stopped (SIGTERM), and started again later."""
-    await site.work(site.cluster.stop_api_server)
-    return site.cluster.restart_api_server
+
+    def look() -> str:
+        if site.cluster.api_answers():
+            raise LabError("the API server answered while it was to be down")
+        return f"it did not answer {time.monotonic() - site.began:.1f} s later"
+
+    def start() -> str:
+        site.cluster.restart_api_server()
+        return "then it did"
+
+    def stop() -> Broken:
+        site.cluster.stop_api_server()
+        return Broken(look, start)
+
+    await site.break_by(stop)
 
 
-async def rollover(site: Site) -> Righting | None:
+async def rollover(site: Site) -> None:
     """Every pod is replaced by a new one: that one first, then the old one ends, two seconds after it was told to."""
     leaving: list[tuple[float, str]] = []
-    for name, (_, node) in list(site.cluster.pods.items()):
-        await site.work(lambda node=node: site.cluster.add_pod(node))  # type: ignore[misc]
-        await site.work(lambda name=name: site.cluster.dismiss_pod(name, GRACE))  # type: ignore[misc]
-        leaving.append((time.monotonic() + GRACE, name))
-    for moment, name in leaving:
-        await asyncio.sleep(max(0.0, moment - time.monotonic()))
-        await site.work(lambda name=name: site.cluster.remove_pod(name))  # type: ignore[misc]
-    site.note = f"{len(leaving)} pods replaced; connections to those that left ended with them"
-    return None
+
+    def end_first() -> None:
+        _, name = leaving.pop(0)
+        site.cluster.remove_pod(name)
+
+    olds = {name: node for name, (_, node) in site.cluster.pods.items()}
+    try:
+        for name, node in olds.items():
+            await site.work(lambda node=node: site.cluster.add_pod(node))  # type: ignore[misc]
+            leaving.append((time.monotonic() + GRACE, name))
+            await site.work(lambda name=name: site.cluster.dismiss_pod(name, GRACE))  # type: ignore[misc]
+        while leaving:
+            await asyncio.sleep(max(0.0, leaving[0][0] - time.monotonic()))
+            await site.work(end_first)
+    finally:
+        while leaving:
+            await site.work(end_first)
+    site.seen.append(f"{len(olds)} pods replaced; connections open to those that left ended with them")
 
 
-async def flush(site: Site) -> Righting | None:
+async def flush(site: Site) -> None:
     """Somebody else runs `nft flush ruleset` on the node."""
 
     def flush_and_look() -> bool:
         before = table_handles(site)
+        if not before:
+            raise LabError(f"there is no table of an agent on {site.node}")
         site.cluster.world.nft(site.node, "flush ruleset")
         return before == table_handles(site)
 
     kept = await site.work(flush_and_look)
-    site.note = "the agent's tables are owned and were not flushed" if kept else "the agent's tables were flushed"
-    return None
+    site.seen.append("the agent's tables are owned and were not flushed" if kept else "the agent's tables were flushed")
 
 
 def table_handles(site: Site) -> dict[str, int]:
@@ -146,131 +257,66 @@ def table_handles(site: Site) -> dict[str, int]:
     return {table["family"]: table["handle"] for table in tables if table["name"] == "nodeagent"}
 
 
-async def conntrack(site: Site) -> Righting | None:
+async def conntrack(site: Site) -> None:
     """The node's connection table is full of other connections."""
+    program = [*PROGRAM, "nodeagent.lab.live.conntrack"]
 
-    def fill() -> Righting:
-        filler = site.cluster.world.start(site.node, [*PROGRAM, "nodeagent.lab.live.conntrack"])
-        filler.wait_for_line("full", seconds=60.0)
-        site.since = time.monotonic()
+    def fill() -> Broken:
+        filler = site.cluster.start_until(site.node, program, "full", seconds=60.0)
+        site.began = time.monotonic()
+        before = packets_without_room(site)
 
-        def clear() -> None:
+        def look() -> str:
+            lost = packets_without_room(site) - before
+            if not lost:
+                raise LabError(f"no packet found the connection table of {site.node} full")
+            return f"{lost} packets of new connections found no room"
+
+        def clear() -> str:
             filler.stop(seconds=30.0)
+            return ""
 
-        return clear
+        return Broken(look, clear)
 
-    return await site.work(fill)
+    await site.break_by(fill)
+
+
+def packets_without_room(site: Site) -> int:
+    """How many packets the node's connection tracker has dropped: the column `drop`, a row for each CPU, in hex."""
+    text = inside(site.cluster.world.namespace(site.node), CONNTRACK_STATISTICS.read_text)
+    heading, *rows = text.splitlines()
+    column = heading.split().index("drop")
+    return sum(int(row.split()[column], 16) for row in rows)
 
 
 class Kind(Struct, frozen=True):
-    """A fault. seconds: how long it lasts when nobody says; amount: how much, with its unit in `what`.
-
-    lossless: no connection may fail.
+    """A fault. seconds: how long it lasts when nobody says, 0 when that is not for anybody to say; amount: how much,
+    with its unit in `what`, 0 when there is none.
     """
 
     what: str
-    inject: Callable[[Site], Awaitable[Righting | None]]
+    inject: Callable[[Site], Awaitable[None]]
+    promise: Promise = Promise()
     seconds: float = 0.0
     amount: float = 0.0
     on_a_node: bool = True
-    lossless: bool = False
 
     def text(self, site: Site) -> str:
         """What is done, in words."""
         return self.what.format(node=site.node, amount=site.amount)
 
 
+NOTHING = Promise(new=True, open=True)
 KINDS = {
-    "restart": Kind("the agent of {node} is restarted", restart, lossless=True),
-    "kill": Kind("the agent of {node} is killed, and started again later", kill, seconds=1.0, lossless=True),
-    "freeze": Kind("the agent of {node} is frozen", freeze, seconds=3.0, lossless=True),
-    "api": Kind("the API server is down", api, seconds=4.0, on_a_node=False, lossless=True),
-    "rollover": Kind("every pod is replaced", rollover, on_a_node=False, lossless=True),
+    "restart": Kind("agent of {node} restarted", restart, NOTHING),
+    "kill": Kind("agent of {node} killed, started again", kill, NOTHING, seconds=1.0),
+    "freeze": Kind("agent of {node} frozen", freeze, NOTHING, seconds=3.0),
+    "api": Kind("API server down", api, NOTHING, seconds=4.0, on_a_node=False),
+    "rollover": Kind("every pod replaced", rollover, Promise(new=True), on_a_node=False),
     "flush": Kind("nft flush ruleset on {node}", flush),
     "delay": Kind("{amount:g} ms more to and from {node}", delay, seconds=3.0, amount=20.0),
-    "drop": Kind("{amount:g}% of the packets to and from {node} are lost", drop, seconds=3.0, amount=5.0),
-    "conntrack": Kind("the connection table of {node} is full", conntrack, seconds=2.0),
-    "cut": Kind("the link of {node} is cut", cut, seconds=2.0),
+    "drop": Kind("{amount:g}% of packets to and from {node} lost", drop, seconds=3.0, amount=5.0),
+    "conntrack": Kind("connection table of {node} full", conntrack, seconds=2.0),
+    "cut": Kind("link of {node} cut", cut, seconds=2.0),
 }
 """In the order in which they hurt."""
-
-
-async def carry_out(
-    request: InjectFault, cluster: LiveCluster, work: Work, present: list[str]
-) -> AsyncGenerator[FaultProgress | FaultReport, None]:
-    """Break it under load, put it right, wait until all is well, report. Cancelled, it puts right what is broken.
-
-    Raises LabError, ValueError.
-    """
-    site = site_of(request, cluster, work)
-    kind = KINDS[request.kind]
-    service = await work(lambda: find_service(cluster, request.service))
-    ways = targets(cluster, service)
-    text = kind.text(site)
-    async with (
-        going_on(work, lambda: HeldConnections(cluster, ways)) as held,
-        going_on(work, lambda: ClusterLoad(cluster, ways, "TCP", request.rate, LOAD_TIMEOUT)) as load,
-    ):
-        await asyncio.sleep(WARM_UP)
-        before = await work(load.sample)
-        yield FaultProgress(text)
-        began = time.monotonic()
-        present.append(text)
-        try:
-            righted = await break_and_right(kind, site, request.seconds or kind.seconds)
-        finally:
-            present.remove(text)
-        after = await watch_until_quiet(load, work, since=time.monotonic())
-        kept = await work(held.count_alive)
-        yield judge(
-            request.kind,
-            text,
-            before,
-            after,
-            began=site.since or began,
-            righted=righted,
-            recovered=is_quiet(after, began, QUIET),
-            held=held.opened,
-            kept=kept,
-            note=site.note,
-        )
-
-
-async def break_and_right(kind: Kind, site: Site, seconds: float) -> float | None:
-    """The moment at which it was put right; None when nothing had to be.
-
-    Cancelled while it breaks, it waits until it is broken, to be able to put it right.
-    """
-    breaking = asyncio.ensure_future(kind.inject(site))
-    try:
-        if await asyncio.shield(breaking) is not None:
-            await asyncio.sleep(seconds)
-    finally:
-        righting = await breaking
-        if righting is not None:
-            await site.work(righting)
-    return time.monotonic() if righting is not None else None
-
-
-def site_of(request: InjectFault, cluster: LiveCluster, work: Work) -> Site:
-    """Raises ValueError when the request makes no sense, LabError when this lab cannot do it."""
-    kind = KINDS.get(request.kind)
-    if kind is None:
-        raise ValueError(f"{request.kind!r} is no fault; there are {', '.join(KINDS)}")
-    if request.node and request.node not in cluster.nodes:
-        raise ValueError(f"there is no node {request.node!r}; there are {', '.join(cluster.nodes)}")
-    if request.kind == "api" and cluster.api_server is None:
-        raise LabError("the API server is not of the lab, so it is not stopped")
-    if request.amount < 0 or (request.kind == "drop" and request.amount > 100):
-        raise ValueError(f"--amount {request.amount:g}: not for {request.kind}")
-    node = request.node or next(iter(cluster.nodes))
-    return Site(cluster, work, node, request.amount or kind.amount)
-
-
-async def watch_until_quiet(load: ClusterLoad, work: Work, *, since: float) -> LoadSample:
-    """What the load has seen once all is well again, or after a long time."""
-    while True:
-        await asyncio.sleep(LOOK_EVERY)
-        sample = await work(load.sample)
-        if is_quiet(sample, since, QUIET) or sample.at - since > PATIENCE:
-            return sample

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
+from nodeagent.lab.namespaces import LabError
+
 PIECE = 64 * 1024
 
 Connect = Callable[[], socket.socket]
@@ -40,7 +42,7 @@ class Forwarder:
         assert task is not None, "a connection is a task"
         self._open.add(task)
         try:
-            with suppress(OSError):
+            with suppress(OSError, LabError):  # LabError: the namespace has gone
                 there = await asyncio.open_connection(sock=await asyncio.to_thread(self._connect))
                 try:
                     await _both_ways((reader, writer), there)

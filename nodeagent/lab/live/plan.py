@@ -1,10 +1,14 @@
 """What a lab consists of: names, addresses and ranges, from a few numbers. Pure."""
 
+from urllib.parse import urlsplit
+
 from msgspec import Struct
 
 from nodeagent.lab.topology import Node, Outside, Pod, Topology
 from nodeagent.model.addresses import family_of
 
+PROGRAMS = ("ip", "nft", "setpriv", "openssl")
+"""What a machine must have for a lab."""
 MOST_NODES = 50
 MOST_PODS = 100
 EMBEDDED = "embedded"
@@ -57,14 +61,23 @@ class Settings(Struct, frozen=True):
             raise ValueError(f"--nodes {self.nodes}: from 1 to {MOST_NODES}")
         if not 0 <= self.pods <= MOST_PODS:
             raise ValueError(f"--pods {self.pods}: from 0 to {MOST_PODS}, on each node")
-        if not self.embedded and not self.api.startswith(("http://", "https://")):
-            raise ValueError(f"--api {self.api!r} is neither 'embedded' nor an http:// or https:// URL")
+        if not self.embedded and not is_server(self.api):
+            raise ValueError(f"--api {self.api!r} is neither 'embedded' nor an http:// or https:// URL of a server")
         if self.credentials and self.embedded:
-            raise ValueError("credentials are for a server given with --api; the embedded one makes its own")
+            raise ValueError("--api-kubeconfig is for a server given with --api; the embedded one makes its own")
 
     def of_families(self, pair: tuple[str, str]) -> tuple[str, ...]:
         """The IPv4 one of a pair, and the IPv6 one in a lab that has both families."""
         return pair if self.ipv6 else pair[:1]
+
+
+def is_server(url: str) -> bool:
+    """Whether it names a host and, if any, a port."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def node_name(number: int) -> str:

@@ -4,9 +4,13 @@ The supervisor answers with any number of messages and closes. What a request st
 Times are seconds, moments CLOCK_MONOTONIC.
 """
 
+from collections import Counter
+from enum import StrEnum
+
 from msgspec import Struct
 
-from nodeagent.lab.live.plan import Settings
+from nodeagent.lab.live.plan import Settings, endpoint_text
+from nodeagent.model.addresses import family_of
 
 
 class GetStatus(Struct, frozen=True, tag=True):
@@ -43,7 +47,8 @@ class StartLoad(Struct, frozen=True, tag=True):
 class InjectFault(Struct, frozen=True, tag=True):
     """FaultProgress, then one FaultReport; under load of its own.
 
-    node: empty for the first node, or where the fault has none. seconds: how long it lasts; 0: as is usual for it.
+    node: empty for the first node, or where the fault has none. seconds: how long it lasts, amount: how much of it;
+    0 for either: as is usual for it.
     """
 
     kind: str
@@ -52,6 +57,7 @@ class InjectFault(Struct, frozen=True, tag=True):
     seconds: float = 0.0
     rate: float = 100.0
     amount: float = 0.0
+    protocol: str = "TCP"
 
 
 class Connect(Struct, frozen=True, tag=True):
@@ -124,15 +130,38 @@ class LogLines(Struct, frozen=True, tag=True):
     lines: tuple[str, ...]
 
 
-class TargetSample(Struct, frozen=True):
-    """One way to the service, since the load began. latencies: see messages.LoadReport."""
+class Way(Struct, frozen=True):
+    """One way to a service. role: what the client is (pod, node, outside). kind: what the address is (ClusterIP, …)."""
 
     client: str
-    target: str
+    role: str
+    kind: str
+    address: str
+    port: int
+
+    @property
+    def text(self) -> str:
+        """What is connected to."""
+        return f"{self.kind} {endpoint_text(self.address, self.port)}"
+
+    @property
+    def family(self) -> str:
+        return family_of(self.address).value
+
+
+class WaySample(Struct, frozen=True):
+    """What a load has seen on one way since it began. latencies: see messages.LoadReport.
+
+    last_answer, last_failure: when the latest connection was begun that was answered, that failed; 0 for none.
+    """
+
+    way: Way
     names: dict[str, int]
     failures: dict[str, int]
     latencies: dict[int, int]
     slowest: float
+    last_answer: float = 0.0
+    last_failure: float = 0.0
 
     @property
     def answered(self) -> int:
@@ -144,24 +173,24 @@ class TargetSample(Struct, frozen=True):
 
 
 class LoadSample(Struct, frozen=True, tag=True):
-    """Everything the load has seen, in `seconds` until `at`.
-
-    last_failure: when the latest failed connection was begun, 0 for none. horizon: what was begun before is counted.
-    """
+    """Everything the load has seen, in `seconds` until `at`. horizon: what was begun before is counted."""
 
     at: float
     seconds: float
-    targets: tuple[TargetSample, ...]
-    last_failure: float
+    ways: tuple[WaySample, ...]
     horizon: float
 
     @property
     def answered(self) -> int:
-        return sum(target.answered for target in self.targets)
+        return sum(way.answered for way in self.ways)
 
     @property
     def failed(self) -> int:
-        return sum(target.failed for target in self.targets)
+        return sum(way.failed for way in self.ways)
+
+    @property
+    def last_failure(self) -> float:
+        return max((way.last_failure for way in self.ways), default=0.0)
 
 
 class Connected(Struct, frozen=True, tag=True):
@@ -179,27 +208,68 @@ class FaultProgress(Struct, frozen=True, tag=True):
     text: str
 
 
+class Verdict(StrEnum):
+    """What a fault came to. LOST: connections that it must not cost."""
+
+    NONE_FAILED = "none failed"
+    RECOVERED = "recovered"
+    LOST = "CONNECTIONS LOST"
+    NOT_RECOVERED = "NOT RECOVERED"
+
+    @property
+    def good(self) -> bool:
+        return self in (Verdict.NONE_FAILED, Verdict.RECOVERED)
+
+
+class WayCost(Struct, frozen=True):
+    """New connections on one way since a fault, and how those failed that did."""
+
+    way: Way
+    attempts: int
+    failures: dict[str, int]
+
+    @property
+    def failed(self) -> int:
+        return sum(self.failures.values())
+
+
 class FaultReport(Struct, frozen=True, tag=True):
     """What a fault cost.
 
-    attempts, failed, failures, by_target: new connections in the `seconds` since the fault, how many failed, in which
-    way, on which way. recovery: seconds from the fault until connections begun later all succeeded, 0 when none failed; None: never, while
-    it was watched. after: the same, from the moment it was put right; None when nothing had to be.
+    seconds: from the fault until the report. outage: from the fault until the last connection was begun that failed, 0
+    when none was. recovery: the same from the moment at which the fault was over (put right, or done); None: connections
+    still failed when nobody looked any longer. slowest: seconds that the slowest answer took, to two digits.
     kept, held: connections open before, and those of them that still answered in the end.
+    seen: what showed that the fault was in effect.
     """
 
     kind: str
     what: str
+    verdict: Verdict
     seconds: float
-    attempts: int
-    failed: int
-    failures: dict[str, int]
+    ways: tuple[WayCost, ...]
+    outage: float
     recovery: float | None
-    after: float | None
+    slowest: float
     kept: int
     held: int
-    by_target: dict[str, int] = {}
-    note: str = ""
+    seen: str = ""
+
+    @property
+    def attempts(self) -> int:
+        return sum(way.attempts for way in self.ways)
+
+    @property
+    def failed(self) -> int:
+        return sum(way.failed for way in self.ways)
+
+    @property
+    def failures(self) -> Counter[str]:
+        """By kind."""
+        total: Counter[str] = Counter()
+        for way in self.ways:
+            total.update(way.failures)
+        return total
 
 
 class Done(Struct, frozen=True, tag=True):

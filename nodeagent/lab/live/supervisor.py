@@ -14,7 +14,6 @@ import socket
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -24,9 +23,8 @@ import msgspec
 from nodeagent.lab.live import status
 from nodeagent.lab.live.cluster import Interrupted, LiveCluster
 from nodeagent.lab.live.directory import LabDirectory
-from nodeagent.lab.live.faults import carry_out
 from nodeagent.lab.live.forward import Forwarder
-from nodeagent.lab.live.load import ClusterLoad, find_service, going_on, targets
+from nodeagent.lab.live.load import ClusterLoad, check_rate, find_service, going_on, ways_to
 from nodeagent.lab.live.plan import API_PORT, CONTROL, SERVICE, Settings, api_address
 from nodeagent.lab.live.requests import (
     Connect,
@@ -45,6 +43,8 @@ from nodeagent.lab.live.requests import (
     Status,
     TakeDown,
 )
+from nodeagent.lab.live.trial import carry_out
+from nodeagent.lab.live.worker import Worker
 from nodeagent.lab.namespaces import LabError, inside
 from nodeagent.model.addresses import Protocol
 
@@ -62,7 +62,7 @@ class Supervisor:
         self._directory = directory
         self._settings = settings
         self._started = time.monotonic()
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab")
+        self._work = Worker()
         self._stop = asyncio.Event()
         self._cluster = LiveCluster(settings, directory, self._say)
         self._requests: set[asyncio.Task[None]] = set()
@@ -80,22 +80,18 @@ class Supervisor:
                     await self._build(stack)
                     await self._keep(stack)
                 finally:
-                    await self.work(self._cluster.withdraw)
+                    await self._work(self._cluster.withdraw)
         finally:
-            await self.work(self._cluster.close)
+            await self._work(self._cluster.close)
             self._directory.remove()
             for writer in self._waiting_for_the_end:
                 await _send(writer, Done())
-            self._worker.shutdown()
+            self._work.close()
 
     def stop(self) -> None:
         """Take the lab down."""
         self._cluster.interrupted.set()
         self._stop.set()
-
-    async def work(self, function: Callable[[], T]) -> T:
-        """Do something that blocks, after all that is to be done before."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker, function)
 
     def _say(self, text: str, *, up: bool = False) -> None:
         """Tell whoever started this. Once nobody listens, the lab is not wanted."""
@@ -107,11 +103,13 @@ class Supervisor:
 
     async def _build(self, stack: AsyncExitStack) -> None:
         cluster = self._cluster
-        await self._step(cluster.build_world)
         if self._settings.embedded:
+            await self._step(cluster.build_world)
             await self._step(cluster.start_api_server)
         else:
             outer = await self._step(cluster.outer_access)
+            await self._step(lambda: cluster.check_outer(outer))
+            await self._step(cluster.build_world)
             listener = await self._step(self._listen_inside)
             await stack.enter_async_context(
                 Forwarder(listener, lambda: socket.create_connection(outer.place, timeout=5.0))
@@ -136,15 +134,17 @@ class Supervisor:
         self._say("", up=True)
         if self._cluster.interrupted.is_set():
             return
-        beating = asyncio.create_task(self._beat())
-        await self._stop.wait()
-        beating.cancel()
-        await self._end_requests()
+        async with asyncio.TaskGroup() as group:
+            beating = group.create_task(self._beat())
+            await self._stop.wait()
+            server.close()
+            await self._end_requests()
+            beating.cancel()
 
     async def _step(self, function: Callable[[], T]) -> T:
         if self._cluster.interrupted.is_set():
             raise Interrupted("interrupted")
-        return await self.work(function)
+        return await self._work(function)
 
     def _listen_inside(self) -> socket.socket:
         namespace = self._cluster.world.namespace(CONTROL)
@@ -155,7 +155,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(BEAT_EVERY)
             with suppress(LabError):
-                await self.work(self._cluster.beat)
+                await self._work(self._cluster.beat)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
@@ -165,22 +165,17 @@ class Supervisor:
         self._requests.add(task)
         closing = False
         try:
-            line = await reader.readline()
-            request = msgspec.json.decode(line, type=Request)
+            request = msgspec.json.decode(await reader.readline(), type=Request)
             if isinstance(request, TakeDown):
                 self._waiting_for_the_end.append(writer)
                 closing = True
                 self.stop()
                 return
             await self._answer(request, reader, writer)
-        except LabError as error:
-            await _send(writer, Refused(str(error)))
         except (ValueError, msgspec.MsgspecError) as error:
             await _send(writer, Refused(str(error), unusable=True))
         except (ConnectionError, asyncio.CancelledError):
             pass  # the asker has gone, or the lab goes
-        except OSError as error:
-            await _send(writer, Refused(str(error)))
         finally:
             self._requests.discard(task)
             if not closing:
@@ -193,21 +188,23 @@ class Supervisor:
 
     async def _answer(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Send the answers until there are no more, or the asker has gone."""
-        answering = asyncio.create_task(self._send_answers(request, writer))
-        gone = asyncio.create_task(reader.read())
-        try:
+        async with asyncio.TaskGroup() as group:
+            answering = group.create_task(self._send_answers(request, writer))
+            gone = group.create_task(_await_end(reader))
             await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            gone.cancel()
             answering.cancel()
-            await asyncio.wait({answering})
-        if not answering.cancelled():
-            answering.result()
+            gone.cancel()
 
     async def _send_answers(self, request: Request, writer: asyncio.StreamWriter) -> None:
-        async with aclosing(self._answers(request)) as responses:
-            async for response in responses:
-                await _send(writer, response)
+        """All of them, or why there are none."""
+        try:
+            async with aclosing(self._answers(request)) as responses:
+                async for response in responses:
+                    await _send(writer, response)
+        except ValueError as error:
+            await _send(writer, Refused(str(error), unusable=True))
+        except (LabError, OSError) as error:
+            await _send(writer, Refused(str(error)))
 
     def _answers(self, request: Request) -> AsyncGenerator[Response, None]:
         match request:
@@ -222,7 +219,7 @@ class Supervisor:
             case Connect():
                 return self._connect(request)
             case InjectFault():
-                return carry_out(request, self._cluster, self.work, self._faults)
+                return carry_out(request, self._cluster, self._work, self._faults)
             case TakeDown():
                 raise LabError("the end is answered at the end")
 
@@ -241,10 +238,10 @@ class Supervisor:
                 tuple(self._faults),
             )
 
-        yield await self.work(look)
+        yield await self._work(look)
 
     async def _locate(self, request: Locate) -> AsyncGenerator[Response, None]:
-        namespace = await self.work(lambda: self._cluster.place_of(request.member))
+        namespace = await self._work(lambda: self._cluster.place_of(request.member))
         yield Place(namespace, str(self._directory.inner_kubeconfig))
         await asyncio.Event().wait()
 
@@ -257,19 +254,20 @@ class Supervisor:
             failures = {failure.value: count for failure, count in survey.failures.items()}
             return Connected(dict(survey.names), failures, tuple(sorted(survey.peers)), time.monotonic() - began)
 
-        yield await self.work(connect)
+        yield await self._work(connect)
 
     async def _load(self, request: StartLoad) -> AsyncGenerator[Response, None]:
         cluster = self._cluster
+        check_rate(request.rate)
 
         def begin() -> ClusterLoad:
-            ways = targets(cluster, find_service(cluster, request.service), request.protocol)
+            ways = ways_to(cluster, find_service(cluster, request.service), request.protocol)
             return ClusterLoad(cluster, ways, request.protocol, request.rate, request.timeout)
 
-        async with going_on(self.work, begin) as load:
+        async with going_on(self._work, begin) as load:
             while True:
                 await asyncio.sleep(request.every)
-                yield await self.work(load.sample)
+                yield await self._work(load.sample)
 
     async def _log(self, request: GetLog) -> AsyncGenerator[Response, None]:
         process = self._cluster.agents.get(request.member)
@@ -286,6 +284,13 @@ class Supervisor:
             if not request.follow:
                 return
             await asyncio.sleep(FOLLOW_EVERY)
+
+
+async def _await_end(reader: asyncio.StreamReader) -> None:
+    """Return when the asker has gone."""
+    with suppress(ConnectionError):
+        while await reader.read(4096):
+            pass
 
 
 async def _send(writer: asyncio.StreamWriter, response: Response) -> None:

@@ -1,15 +1,18 @@
 """What a lab tells, as text: loads, faults, and tables in general. Pure but for rich, which aligns columns."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
 from nodeagent.lab.latencies import merged, percentile
-from nodeagent.lab.live.requests import FaultReport, LoadSample, TargetSample
+from nodeagent.lab.live.requests import FaultReport, LoadSample, Verdict, WayCost, WaySample
+from nodeagent.lab.live.verdict import NotDone
+from nodeagent.model.addresses import Family
 
 PIPE_WIDTH = 1000
+NEVER = "not seen"
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
@@ -27,23 +30,23 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequ
 
 def load_line(sample: LoadSample) -> str:
     """One look, for a log."""
-    latencies = merged(target.latencies for target in sample.targets)
+    latencies = merged(way.latencies for way in sample.ways)
     speed = " ".join(f"p{share:g}={milliseconds(percentile(latencies, share / 100))}" for share in (50, 99))
     return f"{sample.seconds:6.1f} s  answered={sample.answered} failed={sample.failed} {speed}"
 
 
 def load_text(sample: LoadSample, previous: LoadSample | None) -> str:
     """Ways in and who answered, with the rate since `previous` (None: since the beginning)."""
-    before = {(one.client, one.target): one for one in previous.targets} if previous else {}
+    before = {one.way: one for one in previous.ways} if previous else {}
     seconds = sample.at - previous.at if previous else sample.seconds
     ways = table(
         ("FROM", "TO", "ANSWERED", "FAILED", "PER SECOND", "P50", "P90", "P99", "SLOWEST", "FAILURES"),
-        (_of_way(one, before.get((one.client, one.target)), seconds) for one in sample.targets),
+        (_of_way(one, before.get(one.way), seconds) for one in sample.ways),
         right=range(2, 9),
     )
     names: Counter[str] = Counter()
-    for target in sample.targets:
-        names.update(target.names)
+    for one in sample.ways:
+        names.update(one.names)
     answers = table(
         ("POD", "ANSWERS", "SHARE"),
         ((name, str(count), f"{count / sample.answered:.1%}") for name, count in sorted(names.items())),
@@ -52,41 +55,93 @@ def load_text(sample: LoadSample, previous: LoadSample | None) -> str:
     return f"{ways}\n\n{answers}\n\n{load_line(sample).strip()}"
 
 
-def _of_way(one: TargetSample, before: TargetSample | None, seconds: float) -> Sequence[str]:
+def _of_way(one: WaySample, before: WaySample | None, seconds: float) -> Sequence[str]:
     done = one.answered + one.failed - (before.answered + before.failed if before else 0)
     speeds = [milliseconds(percentile(one.latencies, share)) for share in (0.5, 0.9, 0.99)]
     counts = (str(one.answered), str(one.failed), f"{done / max(seconds, 0.001):.0f}")
-    return (one.client, one.target, *counts, *speeds, milliseconds(one.slowest), listed_counts(one.failures))
-
-
-def fault_table(reports: Sequence[FaultReport]) -> str:
-    """What each fault cost, and how it was lost."""
-    rows = table(
-        ("FAULT", "CONNECTIONS", "FAILED", "RECOVERY", "AFTER IT WAS RIGHTED", "OPEN ONES KEPT", "REMARK"),
-        (_of_fault(report) for report in reports),
-        right=(1, 2),
+    return (
+        one.way.client,
+        one.way.text,
+        *counts,
+        *speeds,
+        milliseconds(one.slowest if one.answered else None),
+        listed_counts(one.failures),
     )
-    lost = [
-        (report.kind, str(count), way, listed_counts(report.failures))
-        for report in reports
-        for way, count in report.by_target.items()
+
+
+def fault_table(results: Sequence[FaultReport | NotDone]) -> str:
+    """What each fault cost; where connections failed; what showed that it was there; what was not done, and why."""
+    reports = [result for result in results if isinstance(result, FaultReport)]
+    costs = table(
+        ("FAULT", "WHAT HAPPENED", "FAILED", "OF", "OUTAGE", "RECOVERY", "SLOWEST", "OPEN KEPT", "VERDICT"),
+        (_of_fault(result) if isinstance(result, FaultReport) else _of_none(result) for result in results),
+        right=range(2, 8),
+    )
+    parts = [costs]
+    if lost := [row for report in reports for row in _failed_ways(report)]:
+        headings = ("FAILED AT", "FROM", "TO", *(family.value for family in Family), "HOW")
+        parts.append(table(headings, lost, right=(3, 4)))
+    if seen := [(report.kind, report.seen) for report in reports if report.seen]:
+        parts.append(table(("SEEN AT", "WHAT SHOWED THAT IT WAS IN EFFECT"), seen))
+    if undone := [(result.kind, result.reason) for result in results if isinstance(result, NotDone)]:
+        parts.append(table(("NOT DONE", "WHY"), undone))
+    return "\n\n".join([*parts, summary(results)])
+
+
+def summary(results: Sequence[FaultReport | NotDone]) -> str:
+    """One line for all of them."""
+    reports = [result for result in results if isinstance(result, FaultReport)]
+    attempts, failed = sum(report.attempts for report in reports), sum(report.failed for report in reports)
+    words = f"{len(reports)} {'fault' if len(reports) == 1 else 'faults'}, {attempts} connections, {failed} failed"
+    return f"{words}; {shortcomings(results) or 'all is as it must be'}"
+
+
+def shortcomings(results: Sequence[FaultReport | NotDone]) -> str:
+    """What is not as it must be; empty when all is."""
+    bad = [
+        f"{one.kind} {one.verdict.lower()}" for one in results if isinstance(one, FaultReport) and not one.verdict.good
     ]
-    where = table(("FAULT", "FAILED", "FROM → TO", "HOW, ALL TOGETHER"), lost, right=(1,))
-    return "\n\n".join([rows, where] if lost else [rows])
+    bad += [f"{one.kind} not done" for one in results if isinstance(one, NotDone)]
+    return f"not as it must be: {', '.join(bad)}" if bad else ""
 
 
 def _of_fault(report: FaultReport) -> Sequence[str]:
-    never = "not seen"
-    after = "" if report.after is None else f"{report.after:.2f} s"
+    seconds = (report.outage, report.recovery)
+    times = [NEVER if each is None else f"{each:.2f} s" for each in seconds]
+    spotless = not report.failed and report.verdict is not Verdict.NOT_RECOVERED
     return (
+        report.kind,
         report.what,
-        str(report.attempts),
         str(report.failed),
-        never if report.recovery is None else f"{report.recovery:.2f} s",
-        never if report.recovery is None else after,
+        str(report.attempts),
+        *(("-", "-") if spotless else times),
+        milliseconds(report.slowest or None),
         f"{report.kept} of {report.held}",
-        report.note,
+        report.verdict.value,
     )
+
+
+def _of_none(result: NotDone) -> Sequence[str]:
+    return (result.kind, "", "", "", "", "", "", "", "NOT DONE")
+
+
+def _failed_ways(report: FaultReport) -> Iterator[Sequence[str]]:
+    """A row for each kind of client and address on which connections failed, with both families."""
+    groups: dict[tuple[str, str], list[WayCost]] = {}
+    for cost in report.ways:
+        groups.setdefault((cost.way.role, cost.way.kind), []).append(cost)
+    for (role, kind), costs in groups.items():
+        how: Counter[str] = Counter()
+        for cost in costs:
+            how.update(cost.failures)
+        if how:
+            yield (report.kind, role, kind, *(_share(costs, family) for family in Family), listed_counts(how))
+
+
+def _share(costs: Iterable[WayCost], family: Family) -> str:
+    """How many failed, of how many; empty when there was no way of this family."""
+    chosen = [cost for cost in costs if cost.way.family == family.value]
+    return f"{sum(c.failed for c in chosen)} of {sum(c.attempts for c in chosen)}" if chosen else ""
 
 
 def listed_counts(counts: Mapping[str, int]) -> str:

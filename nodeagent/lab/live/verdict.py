@@ -2,59 +2,100 @@
 
 from collections import Counter
 
-from nodeagent.lab.live.requests import FaultReport, LoadSample
+from msgspec import Struct
+
+from nodeagent.lab.latencies import merged
+from nodeagent.lab.live.requests import FaultReport, LoadSample, Verdict, WayCost
+
+QUIET = 0.5
+"""Seconds in which nothing fails before all is said to be well."""
 
 
-def failures_of(sample: LoadSample) -> Counter[str]:
-    """By kind."""
-    total: Counter[str] = Counter()
-    for target in sample.targets:
-        total.update(target.failures)
-    return total
+class Promise(Struct, frozen=True):
+    """What a fault must not cost: new connections that fail, open ones that break."""
+
+    new: bool = False
+    open: bool = False
 
 
-def failures_by_target(sample: LoadSample) -> Counter[str]:
-    """By way."""
-    return Counter({f"{target.client} → {target.target}": target.failed for target in sample.targets})
+class Course(Struct, frozen=True):
+    """How a fault went: when it began, when it was over (put right, or done), and what showed that it was in effect."""
+
+    began: float
+    ended: float
+    seen: str = ""
 
 
-def seconds_to_recovery(sample: LoadSample, since: float) -> float:
-    """From this moment until the last connection began that failed; 0 when none of those begun later failed."""
-    return max(0.0, sample.last_failure - since)
+class Open(Struct, frozen=True):
+    """Connections opened before, and those of them that answered in the end."""
+
+    held: int
+    kept: int
 
 
-def is_quiet(sample: LoadSample, since: float, quiet: float) -> bool:
-    """Whether all connections begun in some `quiet` seconds, after `since` and lately, are known to be well."""
-    return sample.horizon - max(since, sample.last_failure) >= quiet
+class NotDone(Struct, frozen=True):
+    """A fault that came to no report, and why."""
+
+    kind: str
+    reason: str
+
+
+def is_well(sample: LoadSample, since: float) -> bool:
+    """Whether all goes well, after `since` and after the last failure.
+
+    That is: each way has answered a connection that was begun later, and whatever was begun in the first QUIET seconds
+    after that moment has been answered.
+    """
+    moment = max(since, sample.last_failure)
+    return sample.horizon - moment >= QUIET and all(way.last_answer > moment for way in sample.ways)
+
+
+def ailing(sample: LoadSample, since: float) -> list[str]:
+    """The ways on which the latest connections failed, or none was answered since then."""
+    return [
+        f"{one.way.client} → {one.way.text}" for one in sample.ways if one.last_answer <= max(since, one.last_failure)
+    ]
+
+
+def slowest_answer(before: LoadSample, after: LoadSample) -> float:
+    """Seconds, to two digits."""
+    took = merged(way.latencies for way in after.ways) - merged(way.latencies for way in before.ways)
+    return max(took, default=0) / 1e6
+
+
+def way_costs(before: LoadSample, after: LoadSample) -> tuple[WayCost, ...]:
+    """What was counted in between; both samples have the same ways."""
+    costs = []
+    for earlier, later in zip(before.ways, after.ways, strict=True):
+        attempts = later.answered + later.failed - earlier.answered - earlier.failed
+        costs.append(WayCost(later.way, attempts, dict(Counter(later.failures) - Counter(earlier.failures))))
+    return tuple(costs)
 
 
 def judge(
-    kind: str,
-    what: str,
-    before: LoadSample,
-    after: LoadSample,
-    *,
-    began: float,
-    righted: float | None,
-    recovered: bool,
-    held: int,
-    kept: int,
-    note: str = "",
+    kind: str, what: str, promise: Promise, before: LoadSample, after: LoadSample, course: Course, opened: Open
 ) -> FaultReport:
-    """The report. began: the moment of the fault; righted: when it was put right, None when nothing had to be."""
-    failures = failures_of(after) - failures_of(before)
-    failed = failures.total()
+    """The report. `after` was taken when all was well again, or when nobody looked any longer."""
+    ways = way_costs(before, after)
+    failed = sum(way.failed for way in ways)
+    last = after.last_failure if failed else 0.0
+    recovered = is_well(after, course.ended)
+    if not recovered:
+        verdict = Verdict.NOT_RECOVERED
+    elif (promise.new and failed) or (promise.open and opened.kept < opened.held):
+        verdict = Verdict.LOST
+    else:
+        verdict = Verdict.RECOVERED if failed else Verdict.NONE_FAILED
     return FaultReport(
         kind,
         what,
-        after.at - began,
-        after.answered + after.failed - before.answered - before.failed,
-        failed,
-        dict(failures),
-        seconds_to_recovery(after, began) if recovered else None,
-        seconds_to_recovery(after, righted) if recovered and righted is not None else None,
-        kept,
-        held,
-        dict(failures_by_target(after) - failures_by_target(before)),
-        note,
+        verdict,
+        after.at - course.began,
+        ways,
+        max(0.0, last - course.began),
+        max(0.0, last - course.ended) if recovered else None,
+        slowest_answer(before, after),
+        opened.kept,
+        opened.held,
+        course.seen,
     )

@@ -61,12 +61,12 @@ def carry(ends: tuple[int, int], delay: float) -> None:
 def main(port: str, bridge: str, milliseconds: str) -> None:
     """Until SIGTERM."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    ends = splice(port, bridge)
     try:
+        ends = splice(port, bridge)
         print("in place", flush=True)
         carry(ends, float(milliseconds) / 1000)
     finally:
-        run_ip([], restore_lines(port, bridge))
+        run_ip(["-force"], restore_lines(port, bridge))  # both lines, also where only half was in place
 
 
 if __name__ == "__main__":

@@ -1,19 +1,25 @@
 """The parts of a live lab that only decide: its plan, percentiles, verdicts, kubeconfigs."""
 
+import asyncio
 import base64
+import math
+import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.lab.latencies import merged, percentile, to_two_digits
 from nodeagent.lab.live.api import Access, anonymous
+from nodeagent.lab.live.load import check_rate
 from nodeagent.lab.live.plan import Settings, plan, pod_at
-from nodeagent.lab.live.requests import LoadSample, TargetSample
+from nodeagent.lab.live.requests import FaultReport, LoadSample, Verdict, Way, WayCost, WaySample
 from nodeagent.lab.live.tables import fault_table, load_text
-from nodeagent.lab.live.verdict import is_quiet, judge
+from nodeagent.lab.live.verdict import Course, NotDone, Open, Promise, ailing, is_well, judge
+from nodeagent.lab.live.worker import Worker
 from nodeagent.lab.namespaces import LabError
 
 SETTINGS = [
@@ -78,69 +84,167 @@ def test_there_is_no_percentile_of_nothing() -> None:
     assert percentile({}, 0.5) is None
 
 
+NOTHING_PROMISED = Promise()
+WAY = Way("client", "outside", "NodePort", "192.168.0.11", 30000)
+OTHER_WAY = Way("caller-1", "pod", "ClusterIP", "fd00:10:96::7", 80)
+
+
+def seen_on(way: Way, answered: int, failed: int = 0, last_answer: float = 0.0, last_failure: float = 0.0) -> WaySample:
+    failures = {"timeout": failed} if failed else {}
+    return WaySample(way, {"echo-1-1": answered}, failures, {100: answered}, 0.0001, last_answer, last_failure)
+
+
 def sample(
     at: float, answered: int, failed: int = 0, last_failure: float = 0.0, horizon: float | None = None
 ) -> LoadSample:
-    failures = {"timeout": failed} if failed else {}
-    way = TargetSample(
-        "client", "NodePort 192.168.0.11:30000", {"echo-1-1": answered}, failures, {100: answered}, 0.0001
-    )
-    return LoadSample(at, at, (way,), last_failure, at if horizon is None else horizon)
+    way = seen_on(WAY, answered, failed, at, last_failure)
+    return LoadSample(at, at, (way,), at if horizon is None else horizon)
 
 
-def verdict(before: LoadSample, after: LoadSample, *, righted: float | None = None, recovered: bool = True) -> Any:
-    return judge("cut", "cut", before, after, began=10.0, righted=righted, recovered=recovered, held=5, kept=4)
+def verdict(
+    before: LoadSample, after: LoadSample, *, ended: float = 12.0, promise: Promise = NOTHING_PROMISED, kept: int = 5
+) -> FaultReport:
+    return judge("cut", "link cut", promise, before, after, Course(10.0, ended, "no ping"), Open(5, kept))
 
 
 def test_only_what_failed_since_the_fault_counts() -> None:
-    report = verdict(sample(10, 100, 3, 5.0), sample(20, 190, 10, 12.5), righted=12.0)
+    report = verdict(sample(10, 100, 3, 5.0), sample(20, 190, 10, 12.5))
 
-    assert (report.attempts, report.failed) == (97, 7)
-    assert report.failures == {"timeout": 7}
-    assert report.by_target == {"client → NodePort 192.168.0.11:30000": 7}
-    assert (report.recovery, report.after) == (2.5, 0.5)
-    assert report.seconds == 10
+    assert (report.attempts, report.failed, report.failures) == (97, 7, {"timeout": 7})
+    assert report.ways == (WayCost(WAY, 97, {"timeout": 7}),)
+    assert (report.outage, report.recovery, report.seconds) == (2.5, 0.5, 10)
 
 
-def test_nothing_failed_and_nothing_had_to_be_righted() -> None:
-    report = verdict(sample(10, 100, 3, 5.0), sample(20, 190, 3, 5.0))
+@pytest.mark.parametrize(
+    ("promise", "failed", "kept", "expected"),
+    [
+        pytest.param(Promise(), 0, 5, Verdict.NONE_FAILED, id="nothing lost"),
+        pytest.param(Promise(), 7, 0, Verdict.RECOVERED, id="nothing promised"),
+        pytest.param(Promise(new=True), 0, 0, Verdict.NONE_FAILED, id="open ones may break"),
+        pytest.param(Promise(new=True), 1, 5, Verdict.LOST, id="a new one lost"),
+        pytest.param(Promise(new=True, open=True), 0, 4, Verdict.LOST, id="an open one broken"),
+    ],
+)
+def test_a_fault_is_measured_by_what_it_must_not_cost(
+    promise: Promise, failed: int, kept: int, expected: Verdict
+) -> None:
+    after = sample(20, 190, failed, 11.0 if failed else 0.0)
 
-    assert (report.failed, report.recovery, report.after) == (0, 0.0, None)
-    assert report.by_target == {}
+    assert verdict(sample(10, 100), after, promise=promise, kept=kept).verdict is expected
 
 
-def test_what_still_fails_has_not_recovered() -> None:
-    report = verdict(sample(10, 100), sample(20, 100, 50, 19.9), righted=12.0, recovered=False)
+def test_failures_before_the_fault_are_no_outage() -> None:
+    report = verdict(sample(10, 100, 3, 9.0), sample(20, 190, 3, 9.0))
 
-    assert (report.recovery, report.after) == (None, None)
+    assert (report.failed, report.outage, report.recovery) == (0, 0.0, 0.0)
+    assert fault_table([report]).splitlines()[1].split()[:7] == ["cut", "link", "cut", "0", "90", "-", "-"]
+
+
+def test_what_still_fails_has_not_recovered_whatever_was_promised() -> None:
+    report = verdict(sample(10, 100), sample(20, 100, 50, 19.9), promise=Promise(new=True))
+
+    assert (report.verdict, report.recovery) == (Verdict.NOT_RECOVERED, None)
     assert "not seen" in fault_table([report])
+    assert fault_table([report]).endswith("; not as it must be: cut not recovered")
 
 
-def test_it_is_quiet_when_all_that_began_lately_is_known_to_be_well() -> None:
-    assert is_quiet(sample(20, 1), since=19.0, quiet=0.5)
-    assert not is_quiet(sample(20, 1), since=19.8, quiet=0.5)
-    assert not is_quiet(sample(20, 1, 1, last_failure=19.7), since=10.0, quiet=0.5)
-    assert not is_quiet(sample(20, 1, horizon=18.2), since=18.0, quiet=0.5), "one that began then has not ended"
+def test_all_is_well_when_all_that_began_lately_is_known_to_be_answered() -> None:
+    assert is_well(sample(20, 1), since=19.0)
+    assert not is_well(sample(20, 1), since=19.8)
+    assert not is_well(sample(20, 1, 1, last_failure=19.7), since=10.0)
+    assert not is_well(sample(20, 1, horizon=18.2), since=18.0), "one that began then has not ended"
+
+
+def test_all_is_not_well_as_long_as_one_way_has_not_answered_since() -> None:
+    failing = seen_on(OTHER_WAY, 5, 1, last_answer=9.0, last_failure=12.0)
+    slow = LoadSample(20, 20, (seen_on(WAY, 90, last_answer=19.9), failing), 20)
+
+    assert not is_well(slow, since=11.0), "it is asked so rarely that nothing failed lately"
+    assert ailing(slow, since=11.0) == ["caller-1 → ClusterIP [fd00:10:96::7]:80"]
+
+
+def test_the_slowest_answer_is_one_of_those_since_the_fault() -> None:
+    way = msgspec.structs.replace(seen_on(WAY, 3), latencies={100: 2, 900_000: 1}, last_answer=20)
+    before = LoadSample(10, 10, (way,), 10)
+    after = LoadSample(20, 20, (msgspec.structs.replace(way, latencies={100: 5, 3000: 1, 900_000: 1}),), 20)
+
+    assert verdict(before, after).slowest == 0.003
+
+
+def test_the_table_tells_where_connections_failed_and_what_was_not_done() -> None:
+    before = LoadSample(10, 10, (seen_on(WAY, 10), seen_on(OTHER_WAY, 10)), 10)
+    ways = (seen_on(WAY, 20, 2, 20, 11), seen_on(OTHER_WAY, 20, 0, 20))
+    text = fault_table([verdict(before, LoadSample(20, 20, ways, 20)), NotDone("delay", "no /dev/net/tun")])
+
+    costs, where, seen, undone, last = text.split("\n\n")
+    assert costs.splitlines()[1].split() == [
+        "cut",
+        "link",
+        "cut",
+        "2",
+        "22",
+        "1.00",
+        "s",
+        "0.00",
+        "s",
+        "0.10",
+        "ms",
+        "5",
+        "of",
+        "5",
+        "recovered",
+    ]
+    assert costs.splitlines()[2].split() == ["delay", "NOT", "DONE"]
+    assert where.splitlines()[1:] == ["cut        outside  NodePort  2 of 12        2 timeout"]
+    assert seen.splitlines()[1:] == ["cut      no ping"]
+    assert undone.splitlines()[1:] == ["delay     no /dev/net/tun"]
+    assert last == "1 fault, 22 connections, 2 failed; not as it must be: delay not done"
 
 
 def test_a_load_is_told_with_the_rate_since_the_last_look() -> None:
     text = load_text(sample(20, 150, 10), sample(10, 100)).splitlines()
 
-    assert text[0].split() == [
-        "FROM",
-        "TO",
-        "ANSWERED",
-        "FAILED",
-        "PER",
-        "SECOND",
-        "P50",
-        "P90",
-        "P99",
-        "SLOWEST",
-        "FAILURES",
-    ]
+    assert text[0].split()[:5] == ["FROM", "TO", "ANSWERED", "FAILED", "PER"]
     assert text[1].split()[:6] == ["client", "NodePort", "192.168.0.11:30000", "150", "10", "6"]
     assert text[1].endswith("10 timeout")
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5, -1.0, 2001.0, math.nan, math.inf])
+def test_a_rate_that_cannot_be_kept_is_refused(rate: float) -> None:
+    with pytest.raises(ValueError, match="--rate"):
+        check_rate(rate)
+
+
+@pytest.mark.parametrize("url", ["here", "https://", "ftp://192.0.2.7", "http://h:port", "https://[::1", "http://h:0"])
+def test_an_api_that_is_no_url_of_a_server_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="neither 'embedded' nor"):
+        Settings(api=url).check()
+
+
+def test_a_cancelled_wait_ends_when_the_work_has() -> None:
+    began, may_end, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        began.set()
+        may_end.wait(10)
+        ended.set()
+
+    async def cancel_twice() -> None:
+        worker = Worker()
+        waiting = asyncio.create_task(worker(work))
+        await asyncio.to_thread(began.wait, 10)
+        for _ in range(2):
+            waiting.cancel()
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert ended.is_set()
+        assert await worker(lambda: 7) == 7
+        worker.close()
+
+    asyncio.run(cancel_twice())
 
 
 def kubeconfig(**cluster: object) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""What every `nodeagent lab` command begins and ends with: root, signals, the lab's directory, errors in one line."""
+
+import functools
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
+from nodeagent.lab.live.caller import RequestRefused
+from nodeagent.lab.live.directory import LabDirectory, base_directory
+from nodeagent.lab.live.plan import PROGRAMS
+from nodeagent.lab.namespaces import LabError
+
+INTERRUPTED = 130
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""SIGINT too: it may have been ignored by whoever started this in the background."""
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """Whatever goes wrong becomes one line and an exit code."""
+    try:
+        yield
+    except RequestRefused as error:
+        raise Failure(str(error), UNUSABLE if error.unusable else FAILED) from error
+    except ValueError as error:
+        raise Failure(str(error), UNUSABLE) from error
+    except LabError as error:
+        raise Failure(str(error), FAILED) from error
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        raise Failure(f"{place}{error.strerror or error}", FAILED) from error
+
+
+def pass_lab(command: Callable[..., None]) -> Callable[..., None]:
+    """The command gets a LabDirectory first; asked for --help only, it needs no root."""
+
+    @click.pass_obj
+    def with_lab(name: str, /, **options: object) -> None:
+        require_root()
+        for number in ENDING:
+            signal.signal(number, interrupt)
+        with failures():
+            command(LabDirectory(base_directory(os.environ), name), **options)
+
+    return functools.update_wrapper(with_lab, command)
+
+
+def require_root() -> None:
+    """Raises Failure."""
+    if os.geteuid():
+        raise Failure("a lab is made of network namespaces: run it as root", CANNOT_PROGRAM)
+    missing = [program for program in PROGRAMS if not shutil.which(program)]
+    if missing:
+        raise Failure(f"missing programs: {', '.join(missing)}", CANNOT_PROGRAM)
+
+
+def interrupt(_number: int, _frame: FrameType | None) -> None:
+    """Any of these signals is like Ctrl-C."""
+    raise KeyboardInterrupt

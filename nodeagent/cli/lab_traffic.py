@@ -1,0 +1,168 @@
+"""`nodeagent lab load` and `nodeagent lab fault`: traffic, and what breaks it."""
+
+import math
+import sys
+from contextlib import suppress
+
+import click
+
+from nodeagent.cli import lab_screen
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.lab_access import INTERRUPTED, pass_lab
+from nodeagent.lab.live import caller
+from nodeagent.lab.live.directory import LabDirectory
+from nodeagent.lab.live.faults import KINDS
+from nodeagent.lab.live.requests import FaultProgress, FaultReport, InjectFault, LoadSample, StartLoad
+from nodeagent.lab.live.tables import fault_table, shortcomings
+from nodeagent.lab.live.verdict import NotDone
+from nodeagent.lab.namespaces import LabError
+
+EVERY = "all"
+SERVICE = click.option(
+    "--service", default="default/echo", show_default=True, help="NAMESPACE/NAME of what is connected to."
+)
+RATE = click.option("--rate", default=100.0, show_default=True, help="New connections a second, all clients together.")
+UDP = click.option("--udp", is_flag=True, help="UDP; a connection is a question from a port of its own.")
+
+
+def check_number(option: str, value: float | None) -> float:
+    """0 when it was not given. Raises Failure for what is not above 0."""
+    if value is None:
+        return 0.0
+    if not 0 < value < math.inf:
+        raise Failure(f"{option} {value:g} is not above 0", UNUSABLE)
+    return value
+
+
+@click.command("load")
+@SERVICE
+@RATE
+@UDP
+@click.option("--for", "seconds", type=float, help="End after so many seconds; without it, with Ctrl-C.")
+@pass_lab
+def load_command(directory: LabDirectory, *, service: str, rate: float, udp: bool, seconds: float | None) -> None:
+    """Connect from everywhere, and show who answers, how fast, and what fails.
+
+    Exit code 1 when a connection failed.
+    """
+    duration = check_number("--for", seconds) or math.inf
+    request = StartLoad(service, check_number("--rate", rate), protocol_of(udp))
+    sample: LoadSample | None = None
+    ended = False
+    with (
+        lab_screen.LiveTable() as screen,
+        suppress(KeyboardInterrupt),  # the way it is meant to end
+        caller.conversation(directory, request) as answers,
+    ):
+        for answer in answers:
+            if isinstance(answer, LoadSample):
+                sample = answer
+                screen.show(sample)
+                if sample.seconds >= duration:
+                    break
+        else:
+            ended = True
+    if sample is not None:
+        screen.finish(sample)
+    if ended:
+        raise caller.ended(directory)
+    sys.exit(FAILED if sample is not None and sample.failed else 0)
+
+
+@click.command("fault")
+@click.argument("kind", type=click.Choice([*KINDS, EVERY]), metavar="KIND")
+@click.argument("node", default="")
+@click.option("--for", "seconds", type=float, help="How many seconds it lasts; each fault has its own usual time.")
+@click.option("--amount", type=float, help="`delay`: milliseconds, 20; `drop`: percent, 5.")
+@SERVICE
+@RATE
+@UDP
+@pass_lab
+def fault_command(
+    directory: LabDirectory,
+    *,
+    kind: str,
+    node: str,
+    seconds: float | None,
+    amount: float | None,
+    service: str,
+    rate: float,
+    udp: bool,
+) -> None:
+    """Break something under load, put it right, and report what that cost. NODE: the first one, if not given.
+
+    \b
+    KIND is one of
+      restart    the agent of the node is stopped and started
+      kill       the agent is killed (SIGKILL), and started again
+      freeze     the agent is stopped in its tracks (SIGSTOP)
+      api        the API server is down
+      rollover   every pod is replaced
+      flush      `nft flush ruleset` on the node
+      delay      frames to and from the node take longer
+      drop       packets to and from the node are lost
+      conntrack  the node's connection table is full
+      cut        the node's link is down
+      all        all of these, one after the other
+
+    Exit code 1 when it cost what it must not, did not recover, or was not done.
+    """
+    every = kind == EVERY
+    if every and amount is not None:
+        raise Failure("--amount is for `delay` or `drop`, not for all faults", UNUSABLE)
+    lasting, share = check_number("--for", seconds), check_number("--amount", amount)
+    requests = [
+        InjectFault(
+            each,
+            service,
+            node if not every or KINDS[each].on_a_node else "",
+            lasting if not every or KINDS[each].seconds else 0.0,
+            check_number("--rate", rate),
+            share,
+            protocol_of(udp),
+        )
+        for each in (KINDS if every else (kind,))
+    ]
+    results: list[FaultReport | NotDone] = []
+    interrupted = False
+    try:
+        for request in requests:
+            result = attempt(directory, request) if every else carry_out(directory, request)
+            results.append(result)
+    except KeyboardInterrupt:
+        interrupted = True
+    if results:
+        click.echo(fault_table(results))
+    if interrupted:
+        sys.exit(INTERRUPTED)
+    if wrong := shortcomings(results):
+        raise Failure(wrong, FAILED)
+
+
+def attempt(directory: LabDirectory, request: InjectFault) -> FaultReport | NotDone:
+    """Its report, or why there is none. Raises RequestRefused when it could not be asked for like that."""
+    try:
+        return carry_out(directory, request)
+    except caller.RequestRefused as refused:
+        if refused.unusable:
+            raise
+        return NotDone(request.kind, str(refused))
+    except LabError as error:
+        return NotDone(request.kind, str(error))
+
+
+def carry_out(directory: LabDirectory, request: InjectFault) -> FaultReport:
+    """Raises LabError when it comes to no report."""
+    with caller.conversation(directory, request) as answers:
+        for answer in answers:
+            match answer:
+                case FaultProgress(text):
+                    click.echo(f"{text} …", err=True)
+                case FaultReport():
+                    return answer
+    raise caller.ended(directory)
+
+
+def protocol_of(udp: bool) -> str:
+    """Its name."""
+    return "UDP" if udp else "TCP"
