@@ -5,7 +5,8 @@ from pathlib import Path
 
 
 def connected_networks(proc: Path = Path("/proc/net")) -> list[str]:
-    """CIDRs of the routes of the main table without a gateway, and of the IPv6 addresses. Unreadable files count as empty."""
+    """CIDRs of the routes of the main table without a gateway, and of the IPv6 addresses that come with a network: those of
+    services, which an agent gives to this machine one by one, do not. Unreadable files count as empty."""
     return sorted({*_ipv4(_lines(proc / "route")), *_ipv6(_lines(proc / "if_inet6"))})
 
 
@@ -30,7 +31,7 @@ def _ipv4(lines: list[list[str]]) -> list[str]:
 def _ipv6(lines: list[list[str]]) -> list[str]:
     found = []
     for words in lines:
-        if len(words) >= 4 and words[3] == "00":
+        if len(words) >= 4 and words[3] == "00" and words[2] != "80":
             text = ":".join(words[0][i : i + 4] for i in range(0, 32, 4))
             found.append(str(ip_network(f"{text}/{int(words[2], 16)}", strict=False)))
     return found
