@@ -1,11 +1,11 @@
 """What a store holds from the first start on: the system namespaces and the default ServiceCIDR."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.managed import Manager, track_update
+from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.ranges import AddressRange
 from nodeagent.controlplane.registry import Registry, WriteOptions
 from nodeagent.controlplane.resources import Catalog
@@ -44,7 +44,7 @@ async def bootstrap(
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-        now = datetime.fromtimestamp(int(clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(int(clock()))
         condition = {
             "type": "Ready",
             "status": "True",
@@ -71,7 +71,7 @@ class AddressObjects:
 
     def describe(self, address: str, namespace: str, name: str) -> bytes:
         """The object that says a service holds `address`, as a draft. Names of services need no escaping in JSON."""
-        now = datetime.fromtimestamp(int(self._clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(int(self._clock()))
         return self._templates["IPv6" if ":" in address else "IPv4"] % (
             address.encode(),
             self._uid().encode(),

@@ -7,12 +7,12 @@ on a resourceVersion.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from nodeagent.controlplane import managed
 from nodeagent.controlplane.documents import Document, copy, decode, encode
 from nodeagent.controlplane.lifecycle import Lifecycle, Plan
+from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.resources import Catalog, Resource
 from nodeagent.controlplane.schema.decoding import TypeMismatch, claims, empty, normalise
 from nodeagent.controlplane.schema.shapes import Struct
@@ -248,8 +248,7 @@ class Registry:
         if already and meta.get("deletionGracePeriodSeconds", 0) <= grace:
             return live
         marked: Document = copy(live)
-        end = datetime.fromtimestamp(int(self._clock()) + grace, UTC)
-        marked["metadata"]["deletionTimestamp"] = end.strftime("%Y-%m-%dT%H:%M:%SZ")
+        marked["metadata"]["deletionTimestamp"] = rfc3339(int(self._clock()) + grace)
         if resource.plural != "namespaces":
             marked["metadata"]["deletionGracePeriodSeconds"] = grace
         if resource.plural == "namespaces":
@@ -393,8 +392,8 @@ class Registry:
         record = self._store.get("namespaces", namespace)
         if record is None:
             raise not_found("namespaces", namespace)
-        ending = record.document()["metadata"].get("deletionTimestamp")
-        if ending:
+        # Most are not ending, and then need not be decoded.
+        if b'"deletionTimestamp"' in record.body and record.document()["metadata"].get("deletionTimestamp"):
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             cause = {
                 "reason": "NamespaceTerminating",
@@ -425,4 +424,4 @@ class Registry:
         return managed.Manager("Update", options.manager, resource.group_version, part)
 
     def _now(self) -> str:
-        return datetime.fromtimestamp(int(self._clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return rfc3339(int(self._clock()))

@@ -5,10 +5,11 @@ declares its nodes and means it) are left alone.
 """
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.registry import Registry, WriteOptions
 from nodeagent.controlplane.resources import Catalog
 from nodeagent.controlplane.storage.records import Event
@@ -49,7 +50,7 @@ class NodeHeartbeat:
         ready = next((condition for condition in conditions if condition["type"] == "Ready"), None)
         if ready is None or ready["status"] == "Unknown":
             return None
-        now = datetime.fromtimestamp(int(self._clock()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = rfc3339(int(self._clock()))
         ready |= {"status": "Unknown", "lastTransitionTime": now, "reason": "NodeStatusUnknown", "message": _MESSAGE}
         options = WriteOptions(manager="kube-controller-manager")
         await self._registry.update(self._nodes, "", name, node, options, STATUS)

@@ -1,7 +1,6 @@
 """Revisions, records and events: what the store keeps and what watchers are given. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -44,17 +43,18 @@ def assemble(body: bytes, revision: int) -> bytes:
     return b"%b%d%b" % (body[:start], revision, body[body.index(b'"', start) :])
 
 
-class Record:
-    """One revision of one object; `body` is its JSON without kind and apiVersion, encoded once and shared by all readers."""
+class Record(msgspec.Struct, eq=False, gc=False):
+    """One revision of one object; `body` is its JSON without kind and apiVersion, encoded once and shared by all readers.
 
-    __slots__ = ("_labels", "body", "path", "revision")
+    Records and events refer to nothing that refers back, so the cycle collector need not walk through all of them: with
+    many objects its passes would hold the loop for a tenth of a second.
+    """
 
-    def __init__(self, path: str, revision: int, body: bytes) -> None:
-        self.path = path
-        """`namespace/name`, or `name` for objects without a namespace."""
-        self.revision = revision
-        self.body = body
-        self._labels: Mapping[str, str] | None = None
+    path: str
+    """`namespace/name`, or `name` for objects without a namespace."""
+    revision: int
+    body: bytes
+    _labels: Mapping[str, str] | None = None
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -87,21 +87,18 @@ class EventKind(Enum):
     DELETED = "DELETED"
 
 
-class Event:
+class Event(msgspec.Struct, eq=False, gc=False):
     """One change. `record` is the object after it (for DELETED: its last state, at the revision of the deletion).
 
     `before` is the record it replaced: a selective watcher needs it to see objects enter and leave its selection.
     """
 
-    __slots__ = ("_lines", "at", "before", "kind", "record")
-
-    def __init__(self, kind: EventKind, record: Record, before: Record | None, at: int) -> None:
-        self.kind = kind
-        self.record = record
-        self.before = before
-        self.at = at
-        """Unix seconds: when it was written."""
-        self._lines: dict[tuple[str, bytes], bytes] | None = None
+    kind: EventKind
+    record: Record
+    before: Record | None
+    at: int
+    """Unix seconds: when it was written."""
+    _lines: dict[tuple[str, bytes], bytes] | None = None
 
     @property
     def revision(self) -> int:
@@ -128,8 +125,7 @@ class Event:
         return self.record.body
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One write of a transaction.
 
     `expected` is the revision the object must be at (0: it must not exist; None: any). `body` is a draft, or None to
@@ -143,8 +139,7 @@ class Change:
     last: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(msgspec.Struct, frozen=True, gc=False):
     """One row of the log: `deleted` rows carry the last state."""
 
     number: int

@@ -1,7 +1,7 @@
 """The server under load, in one run: creates, idle watches, big lists, memory."""
 
-import asyncio
 import base64
+import http.client
 import json
 import os
 import signal
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.parse import urlsplit
 
-import aiohttp
 import pytest
 import yaml
 
@@ -24,7 +24,7 @@ SERVICES = 10_000
 CONNECTIONS = 32
 WATCHES = 1_000
 ROUNDS = 12
-WATCHERS = Path(__file__).with_name("watchers.py")
+CLIENT = Path(__file__).with_name("load_client.py")
 COMMAND = "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"
 
 
@@ -49,74 +49,55 @@ def peak_rss_mb(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def slice_of(number: int) -> Any:
-    endpoints = [
-        {
-            "addresses": [f"10.{number % 200 + 1}.{number // 200}.{n + 1}"],
-            "conditions": {"ready": True, "serving": True, "terminating": False},
-            "nodeName": f"node-{n}",
-        }
-        for n in range(10)
-    ]
-    meta = {"name": f"s{number}-x", "labels": {"kubernetes.io/service-name": f"s{number}"}}
-    return {"metadata": meta, "addressType": "IPv4", "endpoints": endpoints, "ports": [{"name": "http", "port": 80}]}
+def listed_seconds(kubeconfig: Any) -> float:
+    """How long a client waits for all services and all slices."""
+    cluster = kubeconfig["clusters"][0]["cluster"]
+    authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
+    context = ssl.create_default_context(cadata=authority)
+    address = urlsplit(cluster["server"])
+    connection = http.client.HTTPSConnection(address.hostname or "", address.port, context=context, timeout=60)
+    begun = time.monotonic()
+    for path in ("/api/v1/services", "/apis/discovery.k8s.io/v1/endpointslices"):
+        connection.request("GET", path, None, {"Authorization": f"Bearer {kubeconfig['users'][0]['user']['token']}"})
+        response = connection.getresponse()
+        assert response.status == 200
+        assert response.read().count(b'"name":"s') >= SERVICES
+    took = time.monotonic() - begun
+    connection.close()
+    return took
 
 
 def test_the_budgets_hold(server: tuple[int, Any], tmp_path: Path) -> None:
     pid, config = server
-    cluster = config["clusters"][0]["cluster"]
-    context = ssl.create_default_context(cadata=base64.b64decode(cluster["certificate-authority-data"]).decode())
-    headers = {"Authorization": f"Bearer {config['users'][0]['user']['token']}"}
-    figures: dict[str, float] = {}
 
-    async def scenario() -> None:
-        connector = aiohttp.TCPConnector(ssl=context, limit=0)
-        async with aiohttp.ClientSession(cluster["server"], headers=headers, connector=connector) as session:
+    def load(*arguments: object) -> list[dict[str, float]]:
+        words = [str(tmp_path / "kubeconfig"), str(pid), *map(str, arguments)]
+        told = subprocess.run([sys.executable, CLIENT, *words], stdout=subprocess.PIPE, check=True, timeout=300)
+        found: list[dict[str, float]] = json.loads(told.stdout)
+        return found
 
-            async def post_all(path: str, bodies: Iterator[Any]) -> None:
-                async def worker() -> None:
-                    for body in bodies:
-                        async with session.post(path, json=body) as response:
-                            assert response.status == 201
-                            await response.read()
-
-                await asyncio.gather(*(worker() for _ in range(CONNECTIONS)))
-
-            begun, used = time.monotonic(), cpu_seconds(pid)
-            ports = [{"name": "http", "port": 80, "targetPort": 8080}]
-            bodies = ({"metadata": {"name": f"s{n}"}, "spec": {"ports": ports}} for n in range(SERVICES))
-            await post_all("/api/v1/namespaces/default/services", bodies)
-            figures["creates per second"] = SERVICES / (time.monotonic() - begun)
-            figures["creates per second of the server"] = SERVICES / (cpu_seconds(pid) - used)
-            slices = (slice_of(n) for n in range(SERVICES))
-            await post_all("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", slices)
-            begun = time.monotonic()
-            async with session.get("/api/v1/services") as response:
-                await response.read()
-            async with session.get("/apis/discovery.k8s.io/v1/endpointslices") as response:
-                await response.read()
-            figures["seconds to list"] = time.monotonic() - begun
-
-    asyncio.run(scenario())
-    arguments = [str(tmp_path / "kubeconfig"), str(pid), str(WATCHES), str(ROUNDS)]
-    told = subprocess.run([sys.executable, WATCHERS, *arguments], capture_output=True, check=True, timeout=120)
-    rounds = json.loads(told.stdout)
-    figures["best seconds to reach every watcher"] = min(one["seconds"] for one in rounds)
-    figures["median seconds to reach every watcher"] = median(one["seconds"] for one in rounds)
-    figures["server microseconds per watcher"] = min(one["server_cpu"] for one in rounds) / WATCHES * 1e6
-    figures["client microseconds per watcher"] = min(one["client_cpu"] for one in rounds) / WATCHES * 1e6
-    figures["peak RSS in MB"] = peak_rss_mb(pid)
+    created = load("create", "services", SERVICES, CONNECTIONS)
+    load("create", "endpointslices", SERVICES, CONNECTIONS)
+    lists = [listed_seconds(config) for _ in range(3)]
+    told = load("watch", WATCHES, ROUNDS)
+    figures = {
+        "creates per second": SERVICES / sum(part["seconds"] for part in created),
+        "best creates per second": SERVICES / 20 / min(part["seconds"] for part in created),
+        "creates per second of the server": SERVICES / sum(part["server_cpu"] for part in created),
+        "seconds to list": min(lists),
+        "best seconds to reach every watcher": min(one["seconds"] for one in told),
+        "median seconds to reach every watcher": median(one["seconds"] for one in told),
+        "server microseconds per watcher": min(one["server_cpu"] for one in told) / WATCHES * 1e6,
+        "client microseconds per watcher": min(one["client_cpu"] for one in told) / WATCHES * 1e6,
+        "peak RSS in MB": peak_rss_mb(pid),
+    }
     for name, value in figures.items():
         print(f"{name:>38} {value:10.3f}")
-    # The client and whatever else runs share the machine's cores; the server answers for the time it had.
-    assert figures["creates per second of the server"] >= 1000
+    # What else runs has a part in what a clock shows, so of several stretches the best counts; the server's processor time is
+    # its own, and a cost that grows several-fold shows there.
+    assert figures["best creates per second"] >= 1000
+    assert figures["creates per second of the server"] >= 1200
     assert figures["seconds to list"] < 1.5
-    assert figures["peak RSS in MB"] < 400
     assert figures["best seconds to reach every watcher"] < 0.1
-    # Now some 40 µs, half of them in the kernel and in OpenSSL; what depends on nothing else the machine does.
     assert figures["server microseconds per watcher"] < 120
+    assert figures["peak RSS in MB"] < 400
