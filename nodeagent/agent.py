@@ -142,6 +142,7 @@ class Agent:
                 if self._take_over is not None:
                     await changes.wait_synced(Timing().node_patience)
                     await self._take_over()
+                    self._take_over = None  # it holds the predecessor, and with it all that one knew
                 else:
                     self._notifier.status(f"waiting for services and endpoints from {describe_source(config)}")
                 engine = self._engine(families, store, changes, cleaner)

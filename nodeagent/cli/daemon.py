@@ -6,6 +6,7 @@ without its owner, and no rule is missing at any time. A successor that does not
 """
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 RELOAD_SECONDS = 60.0
 """How long the source of a new configuration has for its first full lists; longer than an agent waits for its Node."""
+COLLECT_AFTER_SECONDS = 2.0
+"""After a reload: what the predecessor knew is in cycles by then, and Python rarely looks for those in a big process."""
 
 
 class Daemon:
@@ -57,6 +60,7 @@ class Daemon:
                         return await serving
                     self._hangup.clear()
                     serving = await self._replace(serving, netlink)
+                    asyncio.get_running_loop().call_later(COLLECT_AFTER_SECONDS, gc.collect)
             finally:
                 await _end(*self._agents, *(() if hangup is None else (hangup,)))
 

@@ -7,6 +7,7 @@ whole engine runs: store, change queue, translation, both tables, service interf
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import resource
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
+from nodeagent.cli.run import COLLECTION_THRESHOLDS
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -196,6 +198,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, type=int, metavar=("SERVICES", "ENDPOINTS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
+        gc.set_threshold(*COLLECTION_THRESHOLDS)
         print(json.dumps(asyncio.run(measure(*arguments.one))))
         return
     sizes = [tuple(map(int, size.split("x"))) for size in arguments.sizes.split(",")]

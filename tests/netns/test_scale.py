@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ CHANGED = 4321
 CLUSTER_IP = "10.96.16.226"
 """Of service number 4321: 10.96.0.1 is number 0's."""
 PEAK_MEGABYTES = 350
+RELOADED_MEGABYTES = 80
+"""What three reloads may add; an agent of this size holds 120."""
 PATIENCE = 60.0
 SOON = 3.0
 """Seconds for a change of a file with 250 services; half of one is usual."""
@@ -40,9 +43,9 @@ def agent(cluster: Cluster) -> AgentProcess:
     return agent
 
 
-def peak_megabytes(agent: AgentProcess) -> int:
-    """The most memory the process had so far (VmHWM in proc_pid_status(5))."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{agent.pid}/status").read_text())
+def megabytes(agent: AgentProcess, what: str) -> int:
+    """VmHWM: the most memory the process had so far. VmRSS: what it has now (proc_pid_status(5))."""
+    found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{agent.pid}/status").read_text())
     assert found
     return int(found[1]) // 1024
 
@@ -86,13 +89,26 @@ def test_the_last_cluster_ip_is_reached_from_the_node(cluster: Cluster, agent: A
 
 
 def test_a_restart_writes_nothing_and_needs_no_more_memory(cluster: Cluster, agent: AgentProcess) -> None:
-    first_peak = peak_megabytes(agent)
+    first_peak = megabytes(agent, "VmHWM")
     agent.stop(seconds=PATIENCE)
     printed, began = len(agent.lines), time.monotonic()
     agent.restart()
     agent.wait_for_line(" ready: ", after=printed, seconds=PATIENCE)
-    seconds, second_peak = time.monotonic() - began, peak_megabytes(agent)
+    seconds, second_peak = time.monotonic() - began, megabytes(agent, "VmHWM")
     print(f"\nadopted {seconds:.1f} s after the start; peak RSS {first_peak} MB, after the restart {second_peak} MB")
 
     assert elements_written(agent, after=printed) == 0
     assert max(first_peak, second_peak) < PEAK_MEGABYTES
+
+
+def test_reloads_need_no_more_memory_from_one_to_the_next(agent: AgentProcess) -> None:
+    held = []
+    for _ in range(4):
+        printed = len(agent.lines)
+        agent.signal(signal.SIGHUP)
+        agent.wait_for_line(" ready: ", after=printed, seconds=PATIENCE)
+        agent.wait_for_line("reload: the new configuration takes effect", after=printed)
+        held.append(megabytes(agent, "VmRSS"))
+    print(f"\nRSS after each reload: {held} MB")
+
+    assert held[-1] < held[0] + RELOADED_MEGABYTES
