@@ -27,7 +27,7 @@ from nodeagent.lab.live.api import Access, Api
 from nodeagent.lab.live.caller import Line, ask, conversation, start, take_down
 from nodeagent.lab.live.directory import LabDirectory
 from nodeagent.lab.live.objects import SERVICES
-from nodeagent.lab.live.plan import CLIENT, Settings, caller_name, node_name
+from nodeagent.lab.live.plan import CLIENT, PROGRAMS, Settings, caller_name, endpoint_text, node_name, plan
 from nodeagent.lab.live.requests import (
     Connect,
     Connected,
@@ -39,7 +39,7 @@ from nodeagent.lab.live.requests import (
     ServiceStatus,
     Status,
 )
-from nodeagent.lab.live.tables import table
+from nodeagent.lab.live.tables import fault_table, listed_counts, shortcomings, table
 from nodeagent.lab.namespaces import LabError
 
 NODES, PODS = 3, 2
@@ -48,6 +48,10 @@ RATE = 200.0
 PATIENCE = 15.0
 BAR = 40
 UNFAIR = 1e-6
+FAULTS = {
+    "rollover": f"all {NODES * PODS} pods are replaced",
+    "kill": "an agent is killed with SIGKILL, and started again a second later",
+}
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SERVICE = "default/shop"
 MANIFEST = """\
@@ -72,37 +76,53 @@ control ─┘                  └─ node-3 (agent) ── pods echo-3-1, echo
 class Demo:
     """The steps, in order. Each raises LabError when the lab does not do what it should."""
 
-    def __init__(self, directory: LabDirectory, screen: Console, started: float) -> None:
+    def __init__(self, directory: LabDirectory, settings: Settings, screen: Console, started: float) -> None:
         self._directory = directory
+        self._owners = address_owners(settings)
         self._screen = screen
         self._started = started
+        self._connections = 0
+        self._failed = 0
 
     def run(self) -> None:
         """All of it, in a lab that is up."""
-        self._print(DIAGRAM)
         self._apply()
         shop = self._await_shop()
         self._connect(shop)
         self._show()
-        self._break("rollover", f"replaced all {NODES * PODS} pods")
-        self._break("kill", "killed an agent with SIGKILL and started it again a second later")
+        self._break()
+
+    def introduce(self) -> None:
+        """What there will be to see."""
+        self._head(f"{NODES} nodes with an agent each, {NODES * PODS} pods, a client outside: all on this machine")
+        self._print(DIAGRAM)
+
+    def conclude(self) -> None:
+        """What there was to see."""
+        self.say("everything is removed: namespaces, links, processes, files")
+        self._head(f"{self._connections} connections in both families, {self._failed} failed")
+        self._print("a lab of your own: nodeagent lab up (docs/lab.md)", style="dim")
 
     def tell(self, line: Line) -> None:
         """One step of building."""
-        self._say(line.text)
+        self.say(line.text)
 
-    def _say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
+        """What is done, and when."""
         self._screen.print(f"[dim]{time.monotonic() - self._started:5.2f} s[/]  ", end="")
-        self._screen.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._screen.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+
+    def _head(self, text: str) -> None:
+        self.say(text, style="bold")
 
     def _print(self, text: str, style: str = "cyan") -> None:
         for line in text.splitlines():
-            self._screen.print(f"         {line}", style=style, highlight=False, markup=False, soft_wrap=True)
+            self._screen.print(f"         {line}".rstrip(), style=style, highlight=False, markup=False, soft_wrap=True)
 
     def _apply(self) -> None:
         """Create the Service."""
         kubectl = shutil.which("kubectl")
-        self._say("kubectl apply -f -" if kubectl else "no kubectl on this machine: created through the API instead")
+        self._head("kubectl apply -f -" if kubectl else "no kubectl on this machine: created through the API instead")
         self._print(MANIFEST, style="dim")
         self._print(self._with_kubectl(kubectl) if kubectl else self._by_hand())
 
@@ -133,32 +153,28 @@ class Demo:
                 and shop.endpoints == wanted
                 and all(node.programmed[0] == node.programmed[1] for node in status.nodes)
             ):
-                self._say(f"{wanted} endpoints of {SERVICE} are programmed on every node; it answers at")
-                self._print("\n".join(shop.addresses), style="green")
+                self.say(f"{wanted} endpoints of {SERVICE} are programmed on every node; it answers at")
+                self._print(", ".join(shop.addresses), style="green")
                 return shop
         raise LabError(f"{SERVICE} was not programmed everywhere within {PATIENCE:.0f} s")
 
     def _connect(self, shop: ServiceStatus) -> None:
         """From everywhere, through everything."""
+        self._head(f"{CONNECTIONS // 4} connections on each way to {SERVICE}")
         rows, total = [], Counter[str]()
         for client, who in ((caller_name(1), "a pod"), (node_name(2), "a node"), (CLIENT, "outside")):
             for address, port in reachable(shop, client):
                 answer = ask(self._directory, Connect(client, address, port, CONNECTIONS // 4), Connected)
+                self._connections += CONNECTIONS // 4
+                self._failed += sum(answer.failures.values())
                 if answer.failures:
-                    raise LabError(f"from {client} to {address}:{port}: {answer.failures}")
+                    raise LabError(f"from {client} to {endpoint_text(address, port)}: {listed_counts(answer.failures)}")
                 total.update(answer.names)
-                speed = f"{answer.seconds / (CONNECTIONS // 4) * 1000:.2f} ms each"
-                rows.append(
-                    (
-                        f"{who} ({client})",
-                        f"{address} port {port}",
-                        str(len(answer.names)),
-                        speed,
-                        " ".join(answer.peers),
-                    )
-                )
-        self._say(f"{total.total()} connections, none failed:")
-        self._print(table(("FROM", "TO", "PODS", "TIME", "CLIENT ADDRESS THE PODS SAW"), rows))
+                speed = f"{answer.seconds / (CONNECTIONS // 4) * 1000:.2f} ms"
+                seen = " ".join(sorted({self._owners.get(peer, peer) for peer in answer.peers}))
+                rows.append((f"{who} ({client})", endpoint_text(address, port), str(len(answer.names)), speed, seen))
+        self._print(table(("FROM", "TO", "PODS", "TIME EACH", "CLIENT THAT THE PODS SAW"), rows, right=(2, 3)))
+        self.say(f"{total.total()} connections, none failed; who answered:")
         self._print(bars(total), style="green")
         chance = evenness(total, total.keys())
         self._print(f"a fair choice is at least this uneven in {chance:.0%} of all runs", style="dim")
@@ -172,18 +188,22 @@ class Demo:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:
             raise LabError(f"`nodeagent show` ended with {result.returncode}: {result.stderr.strip()}")
-        self._say(f"nodeagent show, on {node_name(1)}")
+        self._head(f"nodeagent show, on {node_name(1)}")
         self._print(result.stdout)
 
-    def _break(self, kind: str, what: str) -> None:
-        """A fault that must not cost a connection."""
-        report = self._report(InjectFault(kind, SERVICE, rate=RATE))
-        self._say(f"{what}, under load from everywhere, in {report.seconds:.1f} s:")
-        self._print(f"{report.attempts - report.failed} of {report.attempts} connections made meanwhile were answered")
-        if kind == "kill":
-            self._print(f"{report.kept} of {report.held} connections opened before are still answered")
-        if report.failed:
-            raise LabError(f"{report.failed} connections failed: {dict(report.failures)}")
+    def _break(self) -> None:
+        """Faults that must not cost a connection."""
+        self._head(f"{RATE:.0f} connections a second from everywhere, while")
+        reports = []
+        for kind, what in FAULTS.items():
+            self.say(f"  {what}")
+            reports.append(self._report(InjectFault(kind, SERVICE, rate=RATE)))
+        self.say(f"{sum(report.attempts for report in reports)} connections meanwhile:")
+        self._print(fault_table(reports))
+        self._connections += sum(report.attempts for report in reports)
+        self._failed += sum(report.failed for report in reports)
+        if wrong := shortcomings(reports):
+            raise LabError(wrong)
 
     def _report(self, request: InjectFault) -> FaultReport:
         with conversation(self._directory, request) as answers:
@@ -191,6 +211,13 @@ class Demo:
                 if isinstance(answer, FaultReport):
                     return answer
         raise LabError("the lab ended")
+
+
+def address_owners(settings: Settings) -> dict[str, str]:
+    """Whose each address is."""
+    topology = plan(settings)
+    owners = {address: host.name for host in topology.members for address in host.addresses}
+    return owners | {address: node.name for node in topology.nodes for address in node.pod_gateways}
 
 
 def reachable(service: ServiceStatus, client: str) -> Iterator[tuple[str, int]]:
@@ -214,7 +241,7 @@ def obstacle() -> str:
     """Why the demo cannot run here; empty when it can."""
     if os.geteuid():
         return "it makes network namespaces: run it as root"
-    missing = [program for program in ("ip", "nft", "setpriv", "openssl") if not shutil.which(program)]
+    missing = [program for program in PROGRAMS if not shutil.which(program)]
     return f"missing programs: {', '.join(missing)}" if missing else ""
 
 
@@ -239,10 +266,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     with TemporaryDirectory(prefix="nodeagent-demo-", ignore_cleanup_errors=True) as path:
         directory = LabDirectory(Path(path), "demo")
-        demo = Demo(directory, screen, started)
         settings = Settings("demo", NODES, PODS, ipv6=True, agent_options=tuple(options.agent_option))
+        demo = Demo(directory, settings, screen, started)
         try:
             try:
+                demo.introduce()
                 start(directory, settings, os.environ, demo.tell)
                 demo.run()
             finally:
@@ -253,10 +281,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except SystemExit as ending:
             print(f"demo: interrupted, everything removed after {time.monotonic() - started:.1f} s", file=sys.stderr)
             return int(ending.code or 0)
-    screen.print(
-        f"[dim]{time.monotonic() - started:5.2f} s[/]  removed everything: namespaces, links, processes, files"
-    )
-    return 1 if left else 0
+    if left:
+        print(f"demo: files of the lab are left in {directory.path}", file=sys.stderr)
+        return 1
+    demo.conclude()
+    return 0
 
 
 if __name__ == "__main__":

@@ -71,15 +71,18 @@ def test_the_demo_shows_every_way_and_loses_no_connection(tmp_path: Path) -> Non
     counted = [line.split() for line in output.splitlines() if "█" in line]
     assert [name for name, *_ in counted] == [f"echo-{node}-{pod}" for node in (1, 2, 3) for pod in (1, 2)]
     assert sum(int(count) for _, count, _ in counted) == 16 * 60
-    assert "960 connections, none failed" in output
+    assert "960 connections, none failed; who answered:" in output
     for who in ("a pod", "a node", "outside"):
         assert f"{who} (" in output
-    answered = [line.split()[:3] for line in output.splitlines() if "connections made meanwhile were answered" in line]
-    assert len(answered) == 2
-    assert all(answered == attempts for answered, _, attempts in answered)
-    assert "replaced all 6 pods" in output
-    assert "connections opened before are still answered" in output
-    assert "removed everything" in output
+    rows = {line.split()[0]: line.split() for line in output.splitlines() if line.endswith("none failed")}
+    assert list(rows) == ["rollover", "kill"]
+    failed, attempts = zip(*(map(int, row[-11:-9]) for row in rows.values()), strict=True)
+    assert failed == (0, 0)
+    assert "6 pods replaced" in output
+    held, of, opened = rows["kill"][-5:-2]
+    assert (held, of) == (opened, "of")
+    assert "everything is removed" in output
+    assert f"{960 + sum(attempts)} connections in both families, 0 failed" in output
     assert demo.leftovers() == []
 
 
@@ -114,7 +117,7 @@ def test_an_agent_that_does_not_start_is_shown_with_its_words(tmp_path: Path) ->
     [
         pytest.param(signal.SIGINT, "network namespaces", id="Ctrl-C while it is built"),
         pytest.param(signal.SIGTERM, "registered", id="terminated while it is built"),
-        pytest.param(signal.SIGHUP, "nodeagent show", id="hung up while the pods are replaced"),
+        pytest.param(signal.SIGHUP, "all 6 pods are replaced", id="hung up while the pods are replaced"),
     ],
 )
 def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, moment: str) -> None:
