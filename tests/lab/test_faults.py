@@ -7,14 +7,24 @@ from typing import Any
 import pytest
 
 from nodeagent.lab.live.caller import ask, conversation
-from nodeagent.lab.live.requests import Connect, Connected, FaultProgress, FaultReport, GetStatus, InjectFault, Status
+from nodeagent.lab.live.requests import (
+    Connect,
+    Connected,
+    FaultProgress,
+    FaultReport,
+    GetStatus,
+    InjectFault,
+    Status,
+    Verdict,
+)
 
 SERVICE = "default/echo"
 RATE = 150.0
+EVERYBODY = {(role, family) for role in ("pod", "node", "outside") for family in ("IPv4", "IPv6")}
 
 
-def broken(lab: Any, kind: str, *, node: str = "node-1", seconds: float = 0.0, amount: float = 0.0) -> FaultReport:
-    request = InjectFault(kind, SERVICE, node, seconds, RATE, amount)
+def broken(lab: Any, kind: str, *, seconds: float = 0.0, protocol: str = "TCP") -> FaultReport:
+    request = InjectFault(kind, SERVICE, "", seconds, RATE, 0.0, protocol)
     with conversation(lab.directory(), request, timeout=60) as answers:
         *before, report = answers
     assert [type(one) for one in before] == [FaultProgress]
@@ -33,27 +43,29 @@ def cluster_ip(lab: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kind", "seconds", "restarts"),
+    ("kind", "seconds", "restarts", "seen", "protocol"),
     [
-        pytest.param("restart", 0.0, 1, id="agent restarted"),
-        pytest.param("kill", 0.5, 1, id="agent killed"),
-        pytest.param("freeze", 1.0, 0, id="agent frozen"),
-        pytest.param("api", 1.0, 0, id="API server down"),
-        pytest.param("flush", 0.0, 0, id="owned tables flushed"),
+        pytest.param("restart", 0.0, 1, "was ready after", "TCP", id="agent restarted"),
+        pytest.param("kill", 0.5, 1, "was dead for", "UDP", id="agent killed, UDP"),
+        pytest.param("freeze", 1.0, 0, "was in state T", "TCP", id="agent frozen"),
+        pytest.param("api", 1.0, 0, "did not answer", "TCP", id="API server down"),
+        pytest.param("flush", 0.0, 0, "owned and were not flushed", "TCP", id="owned tables flushed"),
     ],
 )
 def test_no_connection_fails_and_none_that_is_open_breaks(
-    shared: Any, eventually: Any, kind: str, seconds: float, restarts: int
+    shared: Any, eventually: Any, kind: str, seconds: float, restarts: int, seen: str, protocol: str
 ) -> None:
     def node() -> Any:
         return ask(shared.directory(), GetStatus(), Status).nodes[0]
 
-    report = broken(shared, kind, seconds=seconds)
+    report = broken(shared, kind, seconds=seconds, protocol=protocol)
 
+    assert report.verdict is Verdict.NONE_FAILED, report
+    assert (report.failed, report.outage, report.recovery) == (0, 0.0, 0.0)
     assert report.attempts > 20
-    assert (report.failed, report.failures, report.by_target) == (0, {}, {})
-    assert report.recovery == 0.0
+    assert {(cost.way.role, cost.way.family) for cost in report.ways if cost.attempts} == EVERYBODY
     assert report.kept == report.held > 0
+    assert seen in report.seen
     eventually(lambda: node().healthy)
     assert node().restarts >= restarts
 
@@ -63,7 +75,7 @@ def test_no_connection_fails_while_every_pod_is_replaced(shared: Any) -> None:
     report = broken(shared, "rollover")
     after = {pod.name for pod in ask(shared.directory(), GetStatus(), Status).pods}
 
-    assert (report.failed, report.recovery) == (0, 0.0)
+    assert (report.failed, report.verdict) == (0, Verdict.NONE_FAILED), report
     assert report.attempts > 100
     assert report.kept == 0, "the pods they were open to have gone"
     assert len(after) == len(before)
@@ -73,21 +85,22 @@ def test_no_connection_fails_while_every_pod_is_replaced(shared: Any) -> None:
 def test_a_cut_node_costs_connections_until_the_link_is_back(shared: Any) -> None:
     report = broken(shared, "cut", seconds=2.1)
 
-    assert report.failed > 0
-    assert sum(report.failures.values()) == sum(report.by_target.values()) == report.failed
+    assert (report.verdict, report.seen) == (Verdict.RECOVERED, "node-1 answered no ping")
+    assert report.failed == report.failures.total() > 0
+    assert 0.0 < report.outage < 4.0
     assert report.recovery is not None
-    assert 0.0 < report.recovery < 4.0
-    assert report.after is not None
-    assert report.after < 1.5
+    assert report.recovery < 1.5
     assert connect(shared, "client", "192.168.0.11", 80).failures == {"refused": 1}, "reached, and nobody there"
 
 
 def test_a_full_connection_table_costs_connections_until_there_is_room(shared: Any) -> None:
     report = broken(shared, "conntrack", seconds=2.1)
 
+    assert report.verdict is Verdict.RECOVERED
     assert report.failed > 0
-    assert report.after is not None
-    assert report.after < 1.5
+    assert report.seen.endswith("packets of new connections found no room")
+    assert report.recovery is not None
+    assert report.recovery < 1.5
     assert report.kept == report.held, "tracked before"
     assert connect(shared, "caller-1", cluster_ip(shared), 80, count=20).failures == {}
 
@@ -95,23 +108,30 @@ def test_a_full_connection_table_costs_connections_until_there_is_room(shared: A
 def test_lost_packets_are_sent_again_and_the_report_is_a_table(shared: Any) -> None:
     outcome = shared.run("fault", "drop", "node-2", "--amount", "5", "--for", "1", "--rate", "50")
 
-    assert (outcome.status, outcome.errors) == (0, "5% of the packets to and from node-2 are lost …\n")
+    assert (outcome.status, outcome.errors) == (0, "5% of packets to and from node-2 lost …\n")
     heading, row, *_ = outcome.output.splitlines()
-    assert heading.split()[:3] == ["FAULT", "CONNECTIONS", "FAILED"]
-    assert row.startswith("5% of the packets to and from node-2 are lost")
-    held, of, opened = row.split()[-3:]
-    assert (held, of) == (opened, "of")
+    assert heading.startswith("FAULT  WHAT HAPPENED")
+    assert row.startswith("drop   5% of packets to and from node-2 lost")
+    assert outcome.output.endswith("all is as it must be\n")
+    assert " packets dropped" in outcome.output
     assert connect(shared, "client", "192.168.0.12", 80).failures == {"refused": 1}
 
 
+def test_all_packets_may_be_lost(shared: Any) -> None:
+    outcome = shared.run("fault", "drop", "--amount", "100", "--for", "0.3")
+
+    assert outcome.status == 0, outcome.errors
+    assert "100% of packets to and from node-1 lost" in outcome.output
+
+
 def test_a_slow_link_is_slow_both_ways_and_then_no_longer(shared: Any) -> None:
-    with conversation(shared.directory(), InjectFault("delay", SERVICE, "node-1", 30.0, 10.0, 40.0)) as answers:
+    with conversation(shared.directory(), InjectFault("delay", SERVICE, "node-1", 30.0, RATE, 40.0)) as answers:
         next(answers)
         slow = connect(shared, "node-2", "192.168.0.11", 81, timeout=5).seconds
-        deadline = 100
-        while slow < 0.08 and deadline:  # it is announced just before it is there
+        left = 100
+        while slow < 0.08 and left:  # it is announced just before it is there
             slow = connect(shared, "node-2", "192.168.0.11", 81, timeout=5).seconds
-            deadline -= 1
+            left -= 1
         assert 0.08 <= slow < 1.0
         faults = ask(shared.directory(), GetStatus(), Status).faults
         assert faults == ("40 ms more to and from node-1",)
@@ -124,7 +144,7 @@ def test_a_slow_link_is_slow_both_ways_and_then_no_longer(shared: Any) -> None:
 def test_a_fault_whose_asker_goes_away_is_put_right_at_once(shared: Any, eventually: Any) -> None:
     with shared.start("fault", "cut", "node-2", "--for", "1000") as command:
         assert command.stderr is not None
-        assert command.stderr.readline() == "the link of node-2 is cut …\n"
+        assert command.stderr.readline() == "link of node-2 cut …\n"
         eventually(lambda: connect(shared, "node-1", "192.168.0.12", 81, timeout=0.2).failures != {"refused": 1})
         command.send_signal(signal.SIGINT)
         assert command.wait(20) == 130
@@ -137,11 +157,11 @@ def test_flushed_plain_tables_are_reported_as_they_are(bench: Any) -> None:
     report = broken(bench, "flush")
     tables = json.loads(bench.do("exec", "node-1", "--", "nft", "-j", "list", "tables"))["nftables"]
 
-    assert report.note == "the agent's tables were flushed"
+    assert report.seen == "the agent's tables were flushed"
     assert any(entry.get("table", {}).get("name") == "nodeagent" for entry in tables), "repaired"
     assert report.recovery is not None
     assert report.recovery < 1.5
-    assert (report.recovery > 0) is (report.failed > 0), "no failure is hidden, none invented"
+    assert (report.verdict is Verdict.RECOVERED) is (report.failed > 0), "no failure is hidden, none invented"
     assert connect(bench, "caller-1", cluster_ip(bench), 80, count=20).failures == {}
 
 
@@ -151,13 +171,23 @@ def test_flushed_plain_tables_are_reported_as_they_are(bench: Any) -> None:
         pytest.param(
             ["fault", "cut", "node-9"], 2, "there is no node 'node-9'; there are node-1, node-2", id="no node"
         ),
-        pytest.param(["fault", "drop", "--amount", "101"], 2, "--amount 101: not for drop", id="too many drops"),
-        pytest.param(["fault", "kill", "--for", "-1"], 2, "--rate and --for are above 0", id="negative time"),
+        pytest.param(["fault", "cut", "echo-1-1"], 2, "there is no node 'echo-1-1'", id="a pod"),
+        pytest.param(["fault", "api", "node-1"], 2, "api is not on one node: leave out 'node-1'", id="not on a node"),
+        pytest.param(["fault", "drop", "--amount", "101"], 2, "--amount 101: percent, from 0.1", id="too many drops"),
+        pytest.param(["fault", "kill", "--amount", "5"], 2, "kill knows no --amount", id="no amount"),
+        pytest.param(["fault", "all", "--amount", "5"], 2, "--amount is for `delay` or `drop`", id="amount of all"),
+        pytest.param(["fault", "all", "node-9"], 2, "there is no node 'node-9'", id="all on no node"),
+        pytest.param(["fault", "restart", "--for", "5"], 2, "restart lasts as long as it takes", id="no time"),
+        pytest.param(["fault", "kill", "--for", "-1"], 2, "--for -1 is not above 0", id="negative time"),
+        pytest.param(["fault", "kill", "--for", "nan"], 2, "--for nan is not above 0", id="no number"),
+        pytest.param(["fault", "kill", "--rate", "1e6"], 2, "--rate 1e+06: from 1 to 2000", id="too many"),
         pytest.param(["fault", "kill", "--service", "default/none"], 1, "GET /api/v1/namespaces/", id="no service"),
         pytest.param(
             ["load", "--service", "default/kubernetes", "--udp"], 1, "service kubernetes has no UDP", id="port"
         ),
         pytest.param(["load", "--rate", "0"], 2, "--rate 0 is not above 0", id="no rate"),
+        pytest.param(["load", "--rate", "0.5"], 2, "--rate 0.5: from 1 to 2000", id="too low a rate"),
+        pytest.param(["load", "--for", "-1"], 2, "--for -1 is not above 0", id="negative end"),
     ],
 )
 def test_what_cannot_be_broken_is_one_line(shared: Any, arguments: list[str], status: int, words: str) -> None:
@@ -191,3 +221,45 @@ def test_load_ends_with_ctrl_c_and_says_what_it_was(shared: Any) -> None:
 
     assert command.returncode == 0
     assert output.count("FROM") == 1
+
+
+def test_where_connections_fail_anyway_nothing_is_broken_and_nothing_is_claimed(bench: Any) -> None:
+    bench.do("up", "--nodes", "1", "--pods", "0")
+    outcome = bench.run("fault", "cut")
+
+    assert outcome.status == 1
+    assert outcome.errors.startswith("nodeagent: nothing was broken, for connections failed before: caller-1 → Clu")
+    assert (outcome.errors.count("\n"), outcome.output) == (1, "")
+
+
+def test_of_all_faults_those_that_cannot_be_are_not_done_and_the_others_are(bench: Any) -> None:
+    bench.do("up", "--nodes", "1", "--pods", "1")
+    bench.do("exec", "underlay", "--", "ip", "link", "add", "near-node-1", "type", "bridge")
+    with bench.start("fault", "all", "--for", "0.3", "--rate", "30") as command:
+        assert command.stderr is not None
+        for line in command.stderr:
+            if line.startswith("5% of packets"):
+                break
+        command.send_signal(signal.SIGINT)
+        output, _ = command.communicate(timeout=60)
+
+    assert command.returncode == 130
+    rows = {line.split()[0]: line for line in output.partition("\n\n")[0].splitlines()}
+    assert list(rows)[:8] == ["FAULT", "restart", "kill", "freeze", "api", "rollover", "flush", "delay"]
+    assert rows["rollover"].endswith("none failed")
+    assert "delay     " in output.partition("NOT DONE")[2]
+    assert "not as it must be: delay not done" in output
+
+
+def test_a_fault_or_load_whose_lab_goes_away_is_no_success(bench: Any) -> None:
+    bench.do("up", "--nodes", "1", "--pods", "1")
+    with bench.start("fault", "freeze", "--for", "100") as fault, bench.start("load") as load:
+        assert fault.stderr is not None
+        assert load.stdout is not None
+        fault.stderr.readline()
+        load.stdout.readline()
+        bench.do("down")
+        for command in (fault, load):
+            _, errors = command.communicate(timeout=20)
+            assert command.returncode == 1
+            assert "nodeagent: lab lab ended before it answered" in errors

@@ -1,7 +1,10 @@
 """A lab is there after `up`, works from everywhere, and is gone after `down`."""
 
 import json
+import os
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -88,6 +91,10 @@ def test_labs_live_side_by_side(shared: Any) -> None:
         pytest.param(["up", "--api", "here"], 2, "--api 'here' is neither 'embedded' nor", id="no URL"),
         pytest.param(["status"], 1, "there is no lab lab: `nodeagent lab up` makes one", id="no lab"),
         pytest.param(["exec", "node-1", "--", "true"], 1, "there is no lab lab", id="exec without a lab"),
+        pytest.param(["fault", "cut"], 1, "there is no lab lab", id="fault without a lab"),
+        pytest.param(["load"], 1, "there is no lab lab", id="load without a lab"),
+        pytest.param(["logs", "node-1"], 1, "there is no lab lab", id="logs without a lab"),
+        pytest.param(["up", "--api", "https://127.0.0.1:1"], 1, "--api https://127.0.0.1:1: Connection r", id="nobody"),
         pytest.param(["kubeconfig"], 1, "there is no lab lab", id="kubeconfig without a lab"),
     ],
 )
@@ -107,11 +114,51 @@ def test_a_name_that_is_a_path_is_refused(bench: Any) -> None:
     assert outcome.errors.startswith("nodeagent: '../lab': a lab's name has")
 
 
+@pytest.mark.parametrize(
+    ("place", "status", "words"),
+    [
+        pytest.param("/etc/passwd", 1, "/etc/passwd/lab", id="below a file"),
+        pytest.param("/proc/no-such", 1, "/proc/no-such", id="where nobody can write"),
+        pytest.param(f"/tmp/{'a' * 120}", 2, f"/tmp/{'a' * 120}/lab/socket is too long for a socket", id="too long"),
+    ],
+)
+def test_files_that_cannot_be_are_one_line(bench: Any, place: str, status: int, words: str) -> None:
+    bench.environment["NODEAGENT_LAB_DIR"] = place
+    outcome = bench.run("up", "--nodes", "1")
+
+    assert (outcome.status, outcome.output) == (status, "")
+    assert outcome.errors.startswith(f"nodeagent: {words}")
+    assert outcome.errors.count("\n") == 1
+    assert not Path(f"/tmp/{'a' * 120}").exists()
+
+
+def test_a_directory_may_be_relative(bench: Any) -> None:
+    bench.environment["NODEAGENT_LAB_DIR"] = os.path.relpath(bench.base)
+    bench.do("up", "--nodes", "1", "--pods", "1")
+
+    assert bench.directory().holder() is not None
+    assert bench.do("down") == "removed lab lab\n"
+
+
+@pytest.mark.parametrize("arguments", [["up"], ["fault"], ["exec"], ["--help"]], ids=lambda a: a[0])
+def test_help_needs_no_root_but_a_lab_does(arguments: list[str]) -> None:
+    program = "import os, sys; from nodeagent.cli.main import main; os.setuid(65534); main(prog_name='nodeagent')"
+
+    def ask(*words: str) -> "subprocess.CompletedProcess[str]":
+        command = [sys.executable, "-c", program, "lab", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+
+    assert ask(*arguments, "--help").stdout.startswith("Usage: nodeagent lab")
+    refused = ask("up")
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert refused.stderr == "nodeagent: a lab is made of network namespaces: run it as root\n"
+
+
 def test_an_agent_that_does_not_start_is_told_with_its_words(bench: Any) -> None:
     outcome = bench.run("up", "--nodes", "1", "--pods", "1", "--agent-option=--no-such")
 
     assert outcome.status == 1
-    assert "while waiting for node-1: Error: No such option '--no-such'" in outcome.errors
+    assert "while waiting for the agent of node-1: Error: No such option '--no-such'" in outcome.errors
     assert list(bench.base.iterdir()) == []
 
 

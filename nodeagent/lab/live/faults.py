@@ -233,7 +233,7 @@ async def rollover(site: Site) -> None:
     finally:
         while leaving:
             await site.work(end_first)
-    site.seen.append(f"{len(olds)} pods replaced; connections open to those that left ended with them")
+    site.seen.append(f"{len(olds)} {'pod' if len(olds) == 1 else 'pods'} replaced; connections open to those that left ended with them")
 
 
 async def flush(site: Site) -> None:

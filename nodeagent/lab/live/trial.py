@@ -15,7 +15,10 @@ from nodeagent.lab.live.worker import Work
 from nodeagent.lab.namespaces import LabError
 
 LOAD_TIMEOUT = 2.0
+WELL_WITHIN = 5.0
+"""Seconds in which all must be well before anything is broken."""
 PATIENCE = 20.0
+"""Seconds in which it must be well again."""
 LOOK_EVERY = 0.1
 
 
@@ -38,13 +41,13 @@ async def carry_out(
         going_on(work, lambda: HeldConnections(cluster, ways, request.protocol)) as held,
         going_on(work, lambda: ClusterLoad(cluster, ways, request.protocol, request.rate, LOAD_TIMEOUT)) as load,
     ):
-        before = await watch(load, work, since=load.began)
+        before = await watch(load, work, since=load.began, patience=WELL_WITHIN)
         if not is_well(before, load.began):
             raise LabError(f"nothing was broken, for connections failed before: {worst(ailing(before, load.began))}")
         yield FaultProgress(text)
         others = tuple(present)
         course = await break_and_right(kind, site, request.seconds or kind.seconds, text, present)
-        after = await watch(load, work, since=course.ended)
+        after = await watch(load, work, since=course.ended, patience=PATIENCE)
         opened = Open(held.opened, await work(held.count_alive))
         report = judge(request.kind, text, kind.promise, before, after, course, opened)
         if others:
@@ -94,9 +97,9 @@ def site_of(request: InjectFault, cluster: LiveCluster, work: Work) -> Site:
     return Site(cluster, work, node, request.amount or kind.amount)
 
 
-async def watch(load: ClusterLoad, work: Work, *, since: float) -> LoadSample:
-    """What the load has seen once all is well, or after a long time."""
-    patience = PATIENCE + 2 * load.spacing
+async def watch(load: ClusterLoad, work: Work, *, since: float, patience: float) -> LoadSample:
+    """What the load has seen once all is well, or after `patience` and the time in which each way is tried twice."""
+    patience += 2 * load.spacing
     while True:
         await asyncio.sleep(LOOK_EVERY)
         sample = await work(load.sample)
