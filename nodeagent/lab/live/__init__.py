@@ -9,7 +9,9 @@
     requests    what both say to each other
     api         requests to the API server from inside the lab; objects: what is sent
     load        connections from everywhere to a service, and what became of them
-    faults      what can be broken, and put right again; verdict: what that cost (pure)
+    faults      what can be broken, what shows that it is, how it is put right
+    trial       a fault under load; verdict: what that cost (pure)
+    worker      the one thread in which the supervisor does what blocks
     tables      all that as text
     forward     TCP from one namespace into another: a kubectl outside, an API server outside
     wire        a slow link; conntrack: a full connection table
