@@ -1,7 +1,9 @@
 """Reads objects in Kubernetes' protobuf encoding: what typed Go clients (`kubectl create` among them) send. Pure.
 
 Only requests are read; responses are JSON, which all these clients accept. Numbers are those of the generated.proto files of
-k8s.io/api and k8s.io/apimachinery; they never change. Kinds that are not listed are refused as an unknown media type.
+k8s.io/api (core, discovery, coordination, networking, events) and k8s.io/apimachinery (meta/v1, util/intstr, runtime); they
+never change. Kinds that are not listed are refused as an unknown media type: of Pods and Nodes this server does not know all
+messages, and could only lose what it cannot read.
 """
 
 import base64
@@ -26,7 +28,8 @@ ManagedFieldsEntry: manager=1 operation=2 apiVersion=3 time=4 fieldsType=6 field
 Condition: type=1 status=2 observedGeneration=3 lastTransitionTime=4 reason=5 message=6
 Namespace: metadata=1 spec=2 status=3
 NamespaceSpec: finalizers=1
-NamespaceStatus: phase=1
+NamespaceStatus: phase=1 conditions=2
+NamespaceCondition: type=1 status=2 lastTransitionTime=4 reason=5 message=6
 Service: metadata=1 spec=2 status=3
 ServiceSpec: ports=1 selector=2 clusterIP=3 type=4 externalIPs=5 sessionAffinity=7 loadBalancerIP=8 loadBalancerSourceRanges=9
     externalName=10 externalTrafficPolicy=11 healthCheckNodePort=12 publishNotReadyAddresses=13 sessionAffinityConfig=14
@@ -57,10 +60,18 @@ ForNode: name=1
 EndpointPort: name=1 protocol=2 port=3 appProtocol=4
 CoreEvent: metadata=1 involvedObject=2 reason=3 message=4 source=5 firstTimestamp=6 lastTimestamp=7 count=8 type=9 eventTime=10
     series=11 action=12 related=13 reportingComponent=14 reportingInstance=15
+Event: metadata=1 eventTime=2 series=3 reportingController=4 reportingInstance=5 action=6 reason=7 regarding=8 related=9
+    note=10 type=11 deprecatedSource=12 deprecatedFirstTimestamp=13 deprecatedLastTimestamp=14 deprecatedCount=15
 EventSource: component=1 host=2
 EventSeries: count=1 lastObservedTime=2
 Lease: metadata=1 spec=2
 LeaseSpec: holderIdentity=1 leaseDurationSeconds=2 acquireTime=3 renewTime=4 leaseTransitions=5 strategy=6 preferredHolder=7
+IPAddress: metadata=1 spec=2
+IPAddressSpec: parentRef=1
+ParentReference: group=1 resource=2 namespace=3 name=4
+ServiceCIDR: metadata=1 spec=2 status=3
+ServiceCIDRSpec: cidrs=1
+ServiceCIDRStatus: conditions=1
 """
 
 
@@ -85,6 +96,11 @@ def _fields() -> Mapping[str, Mapping[int, str]]:
 def reads(struct: Struct) -> bool:
     """This kind can be read."""
     return struct.name in _fields()
+
+
+def numbers_of(struct: Struct) -> Mapping[int, str]:
+    """Fields by their numbers. Raises KeyError for a kind that cannot be read."""
+    return _fields()[struct.name]
 
 
 def read_object(struct: Struct, body: bytes) -> Document:

@@ -1,0 +1,96 @@
+"""Objects in protobuf are read as Kubernetes writes them: field numbers as its generated.proto files have them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.schema.kinds import structs
+from nodeagent.controlplane.schema.protobuf import NotProtobuf, numbers_of, read_delete_options, read_object, reads
+from nodeagent.controlplane.schema.shapes import ListOf, MapOf, Struct
+
+NUMBERS = json.loads(Path(__file__).with_name("proto_numbers.json").read_text())["messages"]
+READ = [struct for struct in structs().values() if reads(struct)]
+
+
+def field(number: int, value: bytes | int) -> bytes:
+    """A field of a message; texts here are shorter than 128 bytes, numbers smaller than 128."""
+    if isinstance(value, int):
+        return bytes([number << 3, value])
+    key = [number << 3 & 0x7F | 2] if number < 16 else [number << 3 & 0x7F | 0x82, number >> 4]
+    return bytes([*key, len(value)]) + value
+
+
+def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
+    """`k8s\\0` and a runtime.Unknown (typeMeta 1, raw 2), whose TypeMeta has apiVersion 1 and kind 2."""
+    return b"k8s\x00" + field(1, field(1, api_version.encode()) + field(2, kind.encode())) + field(2, raw)
+
+
+@pytest.mark.parametrize("struct", READ, ids=lambda struct: struct.definition)
+def test_every_field_has_the_number_kubernetes_gives_it(struct: Struct) -> None:
+    expected = NUMBERS[struct.package][struct.published_as or struct.name]
+    assert {name: number for number, name in numbers_of(struct).items()} == expected
+    assert set(expected) == set(struct.fields)
+
+
+@pytest.mark.parametrize("struct", READ, ids=lambda struct: struct.definition)
+def test_what_a_readable_kind_consists_of_is_readable(struct: Struct) -> None:
+    for shape in (found.shape for found in struct.fields.values()):
+        inner = shape.element if isinstance(shape, ListOf) else shape.value if isinstance(shape, MapOf) else shape
+        assert not isinstance(inner, Struct) or reads(inner)
+
+
+def test_all_kinds_but_pods_and_nodes_can_be_sent_so() -> None:
+    assert {row.kind for row in Catalog().rows if not reads(row.struct)} == {"Pod", "Node"}
+
+
+META = field(1, field(1, b"n"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "expected"),
+    [
+        pytest.param(
+            "Service",
+            field(2, field(1, field(3, 80) + field(4, field(1, 1) + field(3, b"http"))) + field(23, b"PreferClose")),
+            {"spec": {"ports": [{"port": 80, "targetPort": "http"}], "trafficDistribution": "PreferClose"}},
+            id="a named port and a field number above 15",
+        ),
+        pytest.param("Secret", field(2, field(1, b"k") + field(2, b"v")), {"data": {"k": "dg=="}}, id="a map of bytes"),
+        pytest.param(
+            "Namespace", field(3, field(2, field(1, b"T") + field(2, b"True"))),
+            {"status": {"conditions": [{"type": "T", "status": "True"}]}},
+            id="conditions of a namespace",
+        ),
+        pytest.param(
+            "IPAddress", field(2, field(1, field(2, b"services") + field(3, b"default") + field(4, b"web"))),
+            {"spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "web"}}},
+            id="the parent of an address",
+        ),
+        pytest.param(
+            "Event", field(2, field(1, 9) + field(2, 0)) + field(10, b"hello"),
+            {"eventTime": "1970-01-01T00:00:09.000000Z", "note": "hello"},
+            id="a modern event with its time",
+        ),
+    ],
+)  # fmt: skip
+def test_reading(kind: str, raw: bytes, expected: Any) -> None:
+    found = read_object(structs()[kind], envelope("v1", kind, META + raw))
+    assert found == {"kind": kind, "apiVersion": "v1", "metadata": {"name": "n"}, **expected}
+
+
+def test_delete_options() -> None:
+    # meta/v1 DeleteOptions: gracePeriodSeconds 1, preconditions 2 (uid 1, resourceVersion 2), dryRun 5.
+    raw = field(1, 5) + field(2, field(1, b"u") + field(2, b"7")) + field(5, b"All")
+    assert read_delete_options(envelope("v1", "DeleteOptions", raw)) == {
+        "gracePeriodSeconds": 5,
+        "preconditions": {"uid": "u", "resourceVersion": "7"},
+        "dryRun": ["All"],
+    }
+
+
+def test_a_kind_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(NotProtobuf):
+        read_object(structs()["Pod"], envelope("v1", "Pod", META))
