@@ -1,10 +1,6 @@
-"""The agent as a process against an API server as a process, in worlds of network namespaces.
-
-A machine that cannot run them skips these tests, unless it says CI=true: then they fail.
-"""
+"""The agent as a process against an API server as a process, in worlds of network namespaces."""
 
 import os
-import shutil
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +9,9 @@ import pytest
 
 from nodeagent.lab.api_cluster import PODS, ApiCluster, Tenant, controlled_topology
 from nodeagent.lab.cluster import NODE, UNTHROTTLED
-from nodeagent.lab.namespaces import LabError, create_namespaces, namespace_name, remove_namespace
 from nodeagent.lab.world import World
 
-HERE = Path(__file__).parent
-TOOLS = HERE.parents[1] / ".tools"
+TOOLS = Path(__file__).parents[2] / ".tools"
 KUBECTLS = {
     "kubectl 1.20": TOOLS / "kubectl-1.20" / "kubectl",
     "kubectl 1.32": TOOLS / "kubectl-1.32" / "kubectl",
@@ -25,39 +19,13 @@ KUBECTLS = {
 """Debian 12's and Debian 13's, which `make test` unpacks (tests/tools/fetch_kubectl.sh)."""
 
 
-def obstacle() -> str:
-    """Why this machine cannot run worlds; empty when it can."""
-    if os.geteuid():
-        return "not root"
-    for program in ("ip", "nft", "setpriv", "openssl"):
-        if not shutil.which(program):
-            return f"no program {program}"
-    probe = namespace_name(os.getpid(), "0", "probe")
-    try:
-        create_namespaces([probe])
-    except LabError as error:
-        return str(error)
-    finally:
-        remove_namespace(probe)
-    return ""
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ours = [item for item in items if HERE in item.path.parents]
-    reason = obstacle() if ours else ""
-    for item in ours:
-        item.add_marker(pytest.mark.kernel)
-        if os.environ.get("CI") == "true":
-            continue
-        if reason:
-            item.add_marker(pytest.mark.skipif(True, reason=f"no network namespaces here: {reason}"))
+    for item in items:
         wanted = getattr(item, "callspec", None)
-        version = wanted.params.get("kubectl") if wanted else None
-        if version and not KUBECTLS[version].exists():
-            item.add_marker(
-                pytest.mark.skipif(True, reason=f"no {KUBECTLS[version]}: see tests/tools/fetch_kubectl.sh")
-            )
+        program = KUBECTLS.get(wanted.params.get("kubectl", "")) if wanted else None
+        if program and not program.exists() and os.environ.get("CI") != "true":
+            item.add_marker(pytest.mark.skipif(True, reason=f"no {program}: see tests/tools/fetch_kubectl.sh"))
 
 
 @pytest.fixture(params=list(KUBECTLS))
@@ -67,14 +35,6 @@ def kubectl(request: pytest.FixtureRequest) -> Path:
     if not program.exists():
         pytest.fail(f"CI must run tests with {request.param}, but there is no {program}")
     return program
-
-
-@pytest.fixture(scope="session")
-def network_namespaces() -> None:
-    """Asked for by every world, so that a CI machine without namespaces fails with the reason."""
-    reason = obstacle()
-    if reason:
-        pytest.fail(f"CI must run tests with packets, but: {reason}")
 
 
 def running(directory: Path) -> Iterator[ApiCluster]:
