@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nodeagent.controlplane.documents import Document, Json, decode, encode
-from nodeagent.controlplane.http import bodies
+from nodeagent.controlplane.http import bodies, partial
 from nodeagent.controlplane.http.deliveries import Deliveries
 from nodeagent.controlplane.http.discovery import parts_of
 from nodeagent.controlplane.http.replies import Reply, document_reply, warning_headers
-from nodeagent.controlplane.http.requests import Target, is_true, number, wants
+from nodeagent.controlplane.http.requests import Shape, Target, is_true, number, shape_of
 from nodeagent.controlplane.http.tables import table_of
 from nodeagent.controlplane.http.watches import Clock, Watch, WatchRequest
 from nodeagent.controlplane.reading import (
@@ -117,11 +117,18 @@ class Objects:
         self, resource: Resource, record: Record, request: Request, status: int = 200, warnings: list[str] | None = None
     ) -> Reply:
         headers = warning_headers([*([resource.deprecated] if resource.deprecated else []), *(warnings or [])])
-        table = wants(request.accept, "Table")
-        if table:
+        shape = _shape(request)
+        if shape is not None and shape.kind == partial.KIND:
+            return Reply(status, partial.partial_of(record.body, shape.version), headers=headers)
+        if shape is not None:
             include = request.query.get("includeObject", "Metadata")
             shown = table_of(
-                resource, [record], version=table, revision=record.revision, now=self._clock.time(), include=include
+                resource,
+                [record],
+                version=shape.version,
+                revision=record.revision,
+                now=self._clock.time(),
+                include=include,
             )
             return document_reply(shown, status, headers)
         return Reply(status, resource.opening + self._body(resource, record)[1:], headers=headers)
@@ -162,13 +169,15 @@ class Objects:
         if page.remaining is not None:
             meta["remainingItemCount"] = page.remaining
         headers = warning_headers([resource.deprecated] if resource.deprecated else [])
-        table = wants(request.accept, "Table")
-        if table:
+        shape = _shape(request, is_list=True)
+        if shape is not None and shape.kind == partial.LIST_KIND:
+            return Reply(headers=headers, chunks=_partial_list(page, meta, shape.version))
+        if shape is not None:
             include = request.query.get("includeObject", "Metadata")
             shown = table_of(
                 resource,
                 page.records,
-                version=table,
+                version=shape.version,
                 revision=page.revision,
                 now=self._clock.time(),
                 include=include,
@@ -206,7 +215,7 @@ class Objects:
                 bookmarks=is_true(query.get("allowWatchBookmarks", "")),
                 initial_events=initial,
                 timeout_s=float(seconds) if seconds else _LONGEST_WATCH_S / 2,
-                as_table=wants(request.accept, "Table"),
+                shape=_shape(request),
             ),
             stopping=self._stopping,
             clock=self._clock,
@@ -311,6 +320,21 @@ class Objects:
                 if error.code != 404:
                     raise
         return Reply(chunks=self._encoded(resource, page, {"resourceVersion": str(self._store.revision)}))
+
+
+def _shape(request: Request, *, is_list: bool = False) -> Shape | None:
+    """What an Accept header asks for instead of the kind itself. Raises ApiError 406: a list is no object, nor the reverse."""
+    shape = shape_of(request.accept, ("Table", partial.KIND, partial.LIST_KIND))
+    if shape is None or shape.kind == "Table" or (shape.kind == partial.LIST_KIND) is is_list:
+        return shape
+    what = "a list" if is_list else "not a list"
+    raise ApiError(406, "NotAcceptable", f"you requested {shape.kind}, but the requested object is {what}")
+
+
+def _partial_list(page: Page, meta: Document, version: str) -> list[bytes]:
+    items = [Record(r.path, r.revision, partial.partial_of(r.body, version)) for r in page.records]
+    head = encode({"kind": partial.LIST_KIND, "apiVersion": f"meta.k8s.io/{version}", "metadata": meta})
+    return list(in_chunks(replace(page, records=items), head[:-1] + b',"items":[', b"]}\n", _CHUNK_BYTES))
 
 
 def _patched(media_type: str, resource: Resource, live: Document, patch: Json) -> Document:

@@ -83,16 +83,25 @@ def parse_accept(header: str) -> list[Accepted]:
     return found
 
 
-def wants(header: str, kind: str) -> str:
-    """The version of `as=kind` the client prefers over plain JSON, empty when it does not."""
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The form of meta.k8s.io an answer is to have instead of its own: `Table`, `PartialObjectMetadata` and so on."""
+
+    kind: str
+    version: str
+
+
+def shape_of(header: str, shapes: Collection[str]) -> Shape | None:
+    """The first of `shapes` an Accept header asks for; None when it prefers plain JSON."""
     for accepted in parse_accept(header):
         if accepted.media_type not in ("application/json", "*/*", "application/*"):
             continue
-        if accepted.parameters.get("as") == kind:
-            return accepted.parameters.get("v", "")
-        if "as" not in accepted.parameters:
-            return ""
-    return ""
+        asked = accepted.parameters.get("as")
+        if asked is None:
+            return None
+        if asked in shapes:
+            return Shape(asked, accepted.parameters.get("v") or "v1")
+    return None
 
 
 def prefers(header: str, media_types: Collection[str]) -> bool:

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from nodeagent.controlplane.documents import Document, decode, encode
+from nodeagent.controlplane.http import partial
 from nodeagent.controlplane.http.deliveries import Deliveries
+from nodeagent.controlplane.http.requests import Shape
 from nodeagent.controlplane.http.tables import table_of
 from nodeagent.controlplane.reading import Selection
 from nodeagent.controlplane.resources import Resource
 from nodeagent.controlplane.schema.decoding import normalise
 from nodeagent.controlplane.status import ApiError, expired, future_version
-from nodeagent.controlplane.storage.records import Compacted, Event, EventKind, Record, assemble
+from nodeagent.controlplane.storage.records import Compacted, Event, EventKind, Record
 from nodeagent.controlplane.storage.store import Store
 
 _BATCH: Final = 500
@@ -34,8 +36,8 @@ class WatchRequest:
     bookmarks: bool = False
     initial_events: bool = False
     timeout_s: float = 1800.0
-    as_table: str = ""
-    """The table's version when the client asked for rows."""
+    shape: Shape | None = None
+    """What is sent instead of the objects: rows of a Table, or PartialObjectMetadata."""
 
 
 class Clock(Protocol):
@@ -93,8 +95,12 @@ class Watch:
         self._bookmark_every_s = bookmark_every_s
         self._collection = store.collection(resource.stored_in)
         self._deliveries = deliveries
-        self._opening = resource.opening
-        self._is_converted = bool(request.as_table) or resource.converts
+        shape = request.shape
+        self._table = shape.version if shape is not None and shape.kind == "Table" else ""
+        self._is_partial = shape is not None and shape.kind == partial.KIND
+        self._opening = partial.opening(shape.version) if shape is not None and self._is_partial else resource.opening
+        self._trim = partial.trimmed if self._is_partial else None
+        self._is_converted = bool(self._table) or (resource.converts and not self._is_partial)
         """The frames are this watcher's own, not the events' encoded ones."""
         self._position = 0
         self._first_table = True
@@ -210,17 +216,14 @@ class Watch:
     def _frame(self, kind: EventKind, event: Event) -> bytes:
         resource = self._resource
         if not self._is_converted:
-            return event.line(kind, self._opening)
-        body = event.record.body
-        if kind is EventKind.DELETED and event.kind is not EventKind.DELETED and event.before is not None:
-            body = assemble(event.before.body, event.revision)
-        record = Record(event.record.path, event.revision, body)
+            return event.line(kind, self._opening, self._trim)
+        record = Record(event.record.path, event.revision, event.body_as(kind))
         shown: Document
-        if self._request.as_table:
+        if self._table:
             shown = table_of(
                 resource,
                 [record],
-                version=self._request.as_table,
+                version=self._table,
                 revision=event.revision,
                 now=self._clock.time(),
                 headed=self._first_table,
@@ -237,9 +240,10 @@ class Watch:
         if end_of_list:
             meta["annotations"] = {_END_OF_LIST: "true"}
         shown = {"kind": resource.kind, "apiVersion": resource.group_version, **empty, "metadata": meta}
-        if self._request.as_table:
-            shown = table_of(
-                resource, [], version=self._request.as_table, revision=self._position, now=0.0, headed=False
-            )
+        if self._table:
+            shown = table_of(resource, [], version=self._table, revision=self._position, now=0.0, headed=False)
             shown["metadata"] |= meta
-        return b'{"type":"BOOKMARK","object":%b}\n' % encode(shown)
+        encoded = encode(shown)
+        if self._is_partial:
+            encoded = self._opening + partial.trimmed(encoded)[1:]
+        return b'{"type":"BOOKMARK","object":%b}\n' % encoded

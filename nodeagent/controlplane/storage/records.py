@@ -1,6 +1,6 @@
 """Revisions, records and events: what the store keeps and what watchers are given. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final
 
@@ -105,21 +105,23 @@ class Event(msgspec.Struct, eq=False, gc=False):
         """The revision of the change."""
         return self.record.revision
 
-    def line(self, kind: EventKind, prefix: bytes) -> bytes:
-        """The watch frame saying `kind`; `prefix` opens the object with its kind and apiVersion.
+    def line(self, kind: EventKind, prefix: bytes, trim: Callable[[bytes], bytes] | None = None) -> bytes:
+        """The watch frame saying `kind`; `prefix` opens the object with its kind and apiVersion, `trim` shortens its body.
 
-        Encoded once for all watchers. An object that leaves a selection is reported as it was, at this revision.
+        Encoded once for all watchers: one prefix always comes with one way to trim. An object that leaves a selection is reported as it was, at this revision.
         """
         key = (kind.value, prefix)
         if self._lines is None:
             self._lines = {}
         line = self._lines.get(key)
         if line is None:
-            line = b'{"type":"%b","object":%b%b}\n' % (kind.value.encode(), prefix, self._body(kind)[1:])
+            body = self.body_as(kind)
+            line = b'{"type":"%b","object":%b%b}\n' % (kind.value.encode(), prefix, (trim(body) if trim else body)[1:])
             self._lines[key] = line
         return line
 
-    def _body(self, kind: EventKind) -> bytes:
+    def body_as(self, kind: EventKind) -> bytes:
+        """The object as an event of this kind shows it."""
         if kind is EventKind.DELETED and self.kind is not EventKind.DELETED and self.before is not None:
             return assemble(self.before.body, self.revision)
         return self.record.body
