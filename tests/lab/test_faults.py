@@ -152,6 +152,20 @@ def test_a_fault_whose_asker_goes_away_is_put_right_at_once(shared: Any, eventua
     eventually(lambda: ask(shared.directory(), GetStatus(), Status).faults == ())
 
 
+def test_pods_are_as_many_as_before_when_their_replacement_is_interrupted(shared: Any, eventually: Any) -> None:
+    def pods() -> list[str]:
+        return [pod.name for pod in ask(shared.directory(), GetStatus(), Status).pods]
+
+    before = len(pods())
+    with shared.start("fault", "rollover") as command:
+        assert command.stderr is not None
+        command.stderr.readline()
+        command.send_signal(signal.SIGINT)
+        assert command.wait(20) == 130
+    eventually(lambda: ask(shared.directory(), GetStatus(), Status).faults == ())
+    assert len(pods()) == before
+
+
 def test_flushed_plain_tables_are_reported_as_they_are(bench: Any) -> None:
     bench.do("up", "--nodes", "1", "--pods", "2", "--agent-option=--table-ownership=plain")
     report = broken(bench, "flush")

@@ -38,6 +38,8 @@ def test_a_lab_follows_it_with_its_credentials_and_cleans_up(bench: Any, kubecon
     access = Access.read(kubeconfig)
     api = Api(access, lambda *place: socket.create_connection(place, timeout=5))
     small = ("--nodes", "1", "--pods", "1")
+    left = {"metadata": {"name": "node-1", "labels": {"app.kubernetes.io/managed-by": "nodeagent-lab-lab"}}}
+    api.call("POST", "/api/v1/nodes", left)
     up = bench.do("up", *small, "--api", access.url, "--api-kubeconfig", str(kubeconfig))
 
     assert f"{access.url} answers" in up
@@ -49,6 +51,37 @@ def test_a_lab_follows_it_with_its_credentials_and_cleans_up(bench: Any, kubecon
     assert [names(api, path) for path in COLLECTIONS] == [[], [], []]
     assert names(api, SERVICES) == ["kubernetes"]
     api.close()
+
+
+def test_what_is_there_and_not_of_the_lab_is_left_alone(bench: Any, kubeconfig: Path) -> None:
+    access = Access.read(kubeconfig)
+    api = Api(access, lambda *place: socket.create_connection(place, timeout=5))
+    api.call("POST", "/api/v1/nodes", {"metadata": {"name": "node-1", "labels": {"of": "others"}}})
+    outcome = bench.run("up", "--nodes", "1", "--api", access.url, "--api-kubeconfig", str(kubeconfig))
+
+    assert (outcome.status, outcome.errors) == (
+        1,
+        "nodeagent: /api/v1/nodes/node-1 is there already, and not of this lab\n",
+    )
+    (node,) = api.call("GET", "/api/v1/nodes")["items"]
+    assert node["metadata"]["labels"] == {"of": "others"}
+    assert list(bench.base.iterdir()) == []
+    api.close()
+
+
+def test_a_server_that_starts_at_the_same_time_is_waited_for(bench: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "nodeagent", "apiserver", "--listen", f"127.0.0.1:{port}", "--insecure"]
+    with (
+        bench.start("up", "--nodes", "1", "--pods", "1", "--api", url) as up,
+        subprocess.Popen(command, stderr=subprocess.DEVNULL) as server,
+    ):
+        _, errors = up.communicate(timeout=60)
+        assert (up.returncode, errors) == (0, "")
+        bench.do("down")
+        server.terminate()
 
 
 def test_a_server_that_wants_credentials_and_gets_none_is_one_line(bench: Any, kubeconfig: Path) -> None:

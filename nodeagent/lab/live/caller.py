@@ -161,7 +161,7 @@ def _responses(lines: IO[bytes], directory: LabDirectory) -> Iterator[Response]:
 
 def ended(directory: LabDirectory) -> LabError:
     """What is said when there are no more answers, and should be."""
-    return LabError(f"lab {directory.name} ended before it answered; its supervisor's words, if any: {directory.log}")
+    return LabError(f"lab {directory.name} ended before it answered")
 
 
 def ask(directory: LabDirectory, request: Request, expect: type[R], *, timeout: float | None = 60.0) -> R:

@@ -42,7 +42,7 @@ from nodeagent.lab.world import World
 from nodeagent.model.addresses import Protocol
 
 PATIENCE = 30.0
-OUTER_PATIENCE = 10.0
+OUTER_PATIENCE = 5.0
 LOOK_EVERY = 0.05
 API_ANSWER = "an answer of the API server"
 READY = " ready: "
@@ -134,12 +134,22 @@ class LiveCluster:
         access.url = self.settings.api.rstrip("/")
         return access
 
-    def check_outer(self, access: Access) -> None:
-        """Raise LabError when nobody listens there: that is easier to understand here than from inside."""
+    def await_outer(self, access: Access) -> None:
+        """Return when somebody listens there. Raises LabError, in words easier to understand than those from inside."""
+        refusals: list[str] = []
+
+        def listens() -> bool:
+            try:
+                socket.create_connection(access.place, timeout=5.0).close()
+            except OSError as error:
+                refusals.append(str(error.strerror or error))
+                return False
+            return True
+
         try:
-            socket.create_connection(access.place, timeout=5.0).close()
-        except OSError as error:
-            raise LabError(f"--api {self.settings.api}: {error.strerror or error}") from error
+            self.wait_until(listens, "a connection", seconds=OUTER_PATIENCE)  # it may just be starting
+        except TooLate:
+            raise LabError(f"--api {self.settings.api}: {refusals[-1]}") from None
 
     def write_inner_kubeconfig(self, access: Access) -> None:
         """The API server elsewhere, as the inside reaches it: through the control host."""
@@ -164,7 +174,7 @@ class LiveCluster:
             self.wait_until(self.api_answers, API_ANSWER, of=self.api_server)
             return
         try:
-            self.wait_until(self.api_answers, API_ANSWER, seconds=OUTER_PATIENCE)  # it may just be starting
+            self.wait_until(self.api_answers, API_ANSWER, seconds=OUTER_PATIENCE)
         except TooLate:
             self.api.call("GET", "/readyz")  # says why
             raise
@@ -209,12 +219,21 @@ class LiveCluster:
         self._create(objects.SERVICES, objects.service_object(self.settings))
 
     def _create(self, path: str, document: Document) -> None:
+        """One object, marked as this lab's. What a killed lab of this name left is replaced; others' is left alone."""
+        name = document["metadata"]["name"]
+        labels = document["metadata"].setdefault("labels", {})
+        labels[objects.MANAGED_BY] = f"nodeagent-lab-{self.settings.name}"
         try:
             self.api.call("POST", path, document)
-            self._registered.append(f"{path}/{document['metadata']['name']}")
         except ApiRefused as refusal:
             if refusal.status != 409:
                 raise
+            there = self.api.call("GET", f"{path}/{name}")["metadata"].get("labels") or {}
+            if there.get(objects.MANAGED_BY) != labels[objects.MANAGED_BY]:
+                raise LabError(f"{path}/{name} is there already, and not of this lab") from None
+            self.api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0})
+            self.api.call("POST", path, document)
+        self._registered.append(f"{path}/{name}")
 
     def _register_pod(self, pod: Pod, node: str) -> None:
         self._create(objects.PODS, objects.pod_object(pod, node))

@@ -5,6 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -217,6 +218,11 @@ async def rollover(site: Site) -> None:
     """Every pod is replaced by a new one: that one first, then the old one ends, two seconds after it was told to."""
     leaving: list[tuple[float, str]] = []
 
+    def replace(name: str, node: str) -> None:
+        site.cluster.add_pod(node)
+        leaving.append((time.monotonic() + GRACE, name))
+        site.cluster.dismiss_pod(name, GRACE)
+
     def end_first() -> None:
         _, name = leaving.pop(0)
         site.cluster.remove_pod(name)
@@ -224,16 +230,16 @@ async def rollover(site: Site) -> None:
     olds = {name: node for name, (_, node) in site.cluster.pods.items()}
     try:
         for name, node in olds.items():
-            await site.work(lambda node=node: site.cluster.add_pod(node))  # type: ignore[misc]
-            leaving.append((time.monotonic() + GRACE, name))
-            await site.work(lambda name=name: site.cluster.dismiss_pod(name, GRACE))  # type: ignore[misc]
+            await site.work(partial(replace, name, node))
         while leaving:
             await asyncio.sleep(max(0.0, leaving[0][0] - time.monotonic()))
             await site.work(end_first)
     finally:
-        while leaving:
+        while leaving:  # interrupted: as many as there were
             await site.work(end_first)
-    site.seen.append(f"{len(olds)} {'pod' if len(olds) == 1 else 'pods'} replaced; connections open to those that left ended with them")
+    site.seen.append(
+        f"{len(olds)} {'pod' if len(olds) == 1 else 'pods'} replaced; connections open to those that left ended with them"
+    )
 
 
 async def flush(site: Site) -> None:

@@ -13,6 +13,8 @@ NODES = "/api/v1/nodes"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+"""The label that says which lab an object is of."""
 MERGE_PATCH = "application/merge-patch+json"
 LEASE_SECONDS = 40
 IMAGE = "nodeagent-lab/echo"

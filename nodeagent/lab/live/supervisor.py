@@ -108,7 +108,7 @@ class Supervisor:
             await self._step(cluster.start_api_server)
         else:
             outer = await self._step(cluster.outer_access)
-            await self._step(lambda: cluster.check_outer(outer))
+            await self._step(lambda: cluster.await_outer(outer))
             await self._step(cluster.build_world)
             listener = await self._step(self._listen_inside)
             await stack.enter_async_context(
