@@ -9,8 +9,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
 
 import yaml
 
@@ -34,6 +32,7 @@ from nodeagent.lab.live.plan import (
     pod_at,
 )
 from nodeagent.lab.live.programming import NODEAGENT, expected_endpoints, programmed
+from nodeagent.lab.live.registration import Registration
 from nodeagent.lab.member import Listening
 from nodeagent.lab.namespaces import LabError, inside
 from nodeagent.lab.process import AgentProcess
@@ -76,8 +75,7 @@ class LiveCluster:
         self._servers: dict[str, list[Listening]] = {}
         self._last_number = dict.fromkeys(self.nodes, settings.pods)
         self._api: Api | None = None
-        self._registered: list[str] = []
-        self._since = ""
+        self._registration: Registration | None = None
 
     @property
     def callers(self) -> list[str]:
@@ -90,6 +88,13 @@ class LiveCluster:
         if self._api is None:
             raise LabError("the API server is not there yet")
         return self._api
+
+    @property
+    def registration(self) -> Registration:
+        """The lab's objects there. Raises LabError before there can be any."""
+        if self._registration is None:
+            raise LabError("the API server is not there yet")
+        return self._registration
 
     # -- building -----------------------------------------------------------------------------------------------
 
@@ -170,6 +175,7 @@ class LiveCluster:
     def open_api(self) -> None:
         """From now on `api` works."""
         self._api = Api(Access.read(self._directory.inner_kubeconfig), self.connect_from_control)
+        self._registration = Registration(self._api, self.settings)
         if self.settings.embedded:
             self.wait_until(self.api_answers, API_ANSWER, of=self.api_server)
             return
@@ -210,36 +216,11 @@ class LiveCluster:
 
     def register(self) -> None:
         """Nodes, pods and the service as API objects."""
-        self._since = now()
         for number, node in self.nodes.values():
-            self._create(objects.NODES, objects.node_object(node, number, self._since))
-            self._create(objects.LEASES, objects.lease(node.name, now(micro=True)))
+            self.registration.add_node(node, number)
         for pod, node_name in self.pods.values():
-            self._register_pod(pod, node_name)
-        self._create(objects.SERVICES, objects.service_object(self.settings))
-
-    def _create(self, path: str, document: Document) -> None:
-        """One object, marked as this lab's. What a killed lab of this name left is replaced; others' is left alone."""
-        name = document["metadata"]["name"]
-        labels = document["metadata"].setdefault("labels", {})
-        labels[objects.MANAGED_BY] = f"nodeagent-lab-{self.settings.name}"
-        try:
-            self.api.call("POST", path, document)
-        except ApiRefused as refusal:
-            if refusal.status != 409:
-                raise
-            there = self.api.call("GET", f"{path}/{name}")["metadata"].get("labels") or {}
-            if there.get(objects.MANAGED_BY) != labels[objects.MANAGED_BY]:
-                raise LabError(f"{path}/{name} is there already, and not of this lab") from None
-            self.api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0})
-            self.api.call("POST", path, document)
-        self._registered.append(f"{path}/{name}")
-
-    def _register_pod(self, pod: Pod, node: str) -> None:
-        self._create(objects.PODS, objects.pod_object(pod, node))
-        status = objects.running_status(pod, self.nodes[node][1].addresses[0], now())
-        path = f"{objects.PODS}/{pod.name}/status"
-        self.api.call("PATCH", path, status, content_type=objects.MERGE_PATCH)
+            self.registration.add_pod(pod, self.nodes[node_name][1])
+        self.registration.add_service()
 
     def wait_until_programmed(self) -> None:
         """Return when every endpoint of the lab's service is in force on every node."""
@@ -299,7 +280,7 @@ class LiveCluster:
         with self._directory.namespaces.open("a") as file:
             file.write(f"\n{self.world.namespace(pod.name)}")
         self._serve(pod)
-        self._register_pod(pod, node)
+        self.registration.add_pod(pod, home)
         return pod.name
 
     def dismiss_pod(self, name: str, grace: int) -> None:
@@ -317,10 +298,7 @@ class LiveCluster:
     def beat(self) -> None:
         """Say that every node lives. Raises LabError when the API server cannot be told."""
         for name in self.nodes:
-            lease = {"spec": objects.lease(name, now(micro=True))["spec"]}
-            self.api.call("PATCH", f"{objects.LEASES}/{name}", lease, content_type=objects.MERGE_PATCH)
-            beat = objects.heartbeat(self._since, now())
-            self.api.call("PATCH", f"{objects.NODES}/{name}/status", beat, content_type=objects.MERGE_PATCH)
+            self.registration.beat(name)
 
     # -- breaking -----------------------------------------------------------------------------------------------
 
@@ -369,11 +347,8 @@ class LiveCluster:
 
     def withdraw(self) -> None:
         """Delete what is ours from an API server that goes on; as long as it can be told."""
-        if self.settings.embedded or self._api is None:
-            return
-        with suppress(LabError):
-            for path in reversed(self._registered):
-                self._api.delete(path, {"gracePeriodSeconds": 0})
+        if not self.settings.embedded and self._registration is not None:
+            self._registration.withdraw()
 
     def close(self) -> None:
         """Remove everything, whatever state it is in."""
@@ -385,8 +360,3 @@ class LiveCluster:
         if self._directory.namespaces.exists():
             end_processes_in(self._directory.namespaces.read_text().split(), but=self.world.actors)
         self.world.close()
-
-
-def now(*, micro: bool = False) -> str:
-    """The time as the API writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")

@@ -13,43 +13,23 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from nodeagent.lab.live import status
 from nodeagent.lab.live.cluster import Interrupted, LiveCluster
 from nodeagent.lab.live.directory import LabDirectory
 from nodeagent.lab.live.forward import Forwarder
-from nodeagent.lab.live.load import ClusterLoad, check_rate, find_service, going_on, ways_to
 from nodeagent.lab.live.plan import API_PORT, CONTROL, SERVICE, Settings, api_address
-from nodeagent.lab.live.requests import (
-    Connect,
-    Connected,
-    Done,
-    GetLog,
-    GetStatus,
-    InjectFault,
-    Locate,
-    LogLines,
-    Place,
-    Refused,
-    Request,
-    Response,
-    StartLoad,
-    Status,
-    TakeDown,
-)
-from nodeagent.lab.live.trial import carry_out
+from nodeagent.lab.live.replies import Replies
+from nodeagent.lab.live.requests import Done, Refused, Request, Response, TakeDown
 from nodeagent.lab.live.worker import Worker
 from nodeagent.lab.namespaces import LabError, inside
-from nodeagent.model.addresses import Protocol
 
 BEAT_EVERY = 5.0
-FOLLOW_EVERY = 0.2
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 T = TypeVar("T")
@@ -66,7 +46,7 @@ class Supervisor:
         self._stop = asyncio.Event()
         self._cluster = LiveCluster(settings, directory, self._say)
         self._requests: set[asyncio.Task[None]] = set()
-        self._faults: list[str] = []
+        self._replies = Replies(self._cluster, self._work, directory)
         self._waiting_for_the_end: list[asyncio.StreamWriter] = []
 
     async def run(self) -> None:
@@ -160,6 +140,9 @@ class Supervisor:
     # -- requests -----------------------------------------------------------------------------------------------
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._stop.is_set():
+            writer.close()  # those that are there are being ended; this one would not be
+            return
         task = asyncio.current_task()
         assert task is not None, "a connection is a task"
         self._requests.add(task)
@@ -198,92 +181,13 @@ class Supervisor:
     async def _send_answers(self, request: Request, writer: asyncio.StreamWriter) -> None:
         """All of them, or why there are none."""
         try:
-            async with aclosing(self._answers(request)) as responses:
+            async with aclosing(self._replies.to(request)) as responses:
                 async for response in responses:
                     await _send(writer, response)
         except ValueError as error:
             await _send(writer, Refused(str(error), unusable=True))
         except (LabError, OSError) as error:
             await _send(writer, Refused(str(error)))
-
-    def _answers(self, request: Request) -> AsyncGenerator[Response, None]:
-        match request:
-            case GetStatus():
-                return self._status()
-            case Locate():
-                return self._locate(request)
-            case GetLog():
-                return self._log(request)
-            case StartLoad():
-                return self._load(request)
-            case Connect():
-                return self._connect(request)
-            case InjectFault():
-                return carry_out(request, self._cluster, self._work, self._faults)
-            case TakeDown():
-                raise LabError("the end is answered at the end")
-
-    async def _status(self) -> AsyncGenerator[Response, None]:
-        cluster = self._cluster
-
-        def look() -> Status:
-            return Status(
-                self._settings,
-                os.getpid(),
-                time.monotonic() - self._started,
-                status.api_state(cluster),
-                status.node_statuses(cluster),
-                status.pod_statuses(cluster),
-                status.service_statuses(cluster),
-                tuple(self._faults),
-            )
-
-        yield await self._work(look)
-
-    async def _locate(self, request: Locate) -> AsyncGenerator[Response, None]:
-        namespace = await self._work(lambda: self._cluster.place_of(request.member))
-        yield Place(namespace, str(self._directory.inner_kubeconfig))
-        await asyncio.Event().wait()
-
-    async def _connect(self, request: Connect) -> AsyncGenerator[Response, None]:
-        def connect() -> Connected:
-            self._cluster.place_of(request.member)
-            member, protocol = self._cluster.world[request.member], Protocol[request.protocol]
-            began = time.monotonic()
-            survey = member.ask(request.address, request.port, protocol, count=request.count, timeout=request.timeout)
-            failures = {failure.value: count for failure, count in survey.failures.items()}
-            return Connected(dict(survey.names), failures, tuple(sorted(survey.peers)), time.monotonic() - began)
-
-        yield await self._work(connect)
-
-    async def _load(self, request: StartLoad) -> AsyncGenerator[Response, None]:
-        cluster = self._cluster
-        check_rate(request.rate)
-
-        def begin() -> ClusterLoad:
-            ways = ways_to(cluster, find_service(cluster, request.service), request.protocol)
-            return ClusterLoad(cluster, ways, request.protocol, request.rate, request.timeout)
-
-        async with going_on(self._work, begin) as load:
-            while True:
-                await asyncio.sleep(request.every)
-                yield await self._work(load.sample)
-
-    async def _log(self, request: GetLog) -> AsyncGenerator[Response, None]:
-        process = self._cluster.agents.get(request.member)
-        if request.member == CONTROL:
-            process = self._cluster.api_server
-        if process is None:
-            having = ", ".join([*self._cluster.agents, *([CONTROL] if self._cluster.api_server else [])])
-            raise LabError(f"{request.member!r} writes no log; {having} do")
-        seen = max(0, len(process.lines) - request.count)
-        while True:
-            lines = process.lines[seen:]
-            seen += len(lines)
-            yield LogLines(lines)
-            if not request.follow:
-                return
-            await asyncio.sleep(FOLLOW_EVERY)
 
 
 async def _await_end(reader: asyncio.StreamReader) -> None:
