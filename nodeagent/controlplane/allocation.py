@@ -11,7 +11,8 @@ from types import MappingProxyType
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.ranges import AddressRange, PortRange, Random
+from nodeagent.controlplane.ranges import PortRange, Random
+from nodeagent.controlplane.service_ranges import ServiceRanges
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
 
@@ -45,13 +46,13 @@ class Allocator:
     def __init__(
         self,
         store: Store,
-        ranges: tuple[AddressRange, ...],
+        ranges: ServiceRanges,
         ports: PortRange,
         random: Random,
         describe: Callable[[str, str, str], bytes],
         kept: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.ranges = ranges
+        self._ranges = ranges
         self._store = store
         self._ports = ports
         self._random = random
@@ -60,9 +61,10 @@ class Allocator:
         self._reserved: set[str] = set()
         self._reserved_ports: set[int] = set()
 
-    def range_of(self, family: str) -> AddressRange | None:
-        """The range of an IP family, None when the server has none."""
-        return next((found for found in self.ranges if found.family == family), None)
+    @property
+    def families(self) -> list[str]:
+        """The IP families services can have, the primary one first."""
+        return [found.family for found in self._ranges.configured]
 
     def release(self, reservation: Reservation) -> None:
         """The transaction has ended: the store now says what is held."""
@@ -71,7 +73,7 @@ class Allocator:
 
     def take_address(self, reservation: Reservation, address: str, namespace: str, name: str) -> None:
         """Reserves a certain address. Raises Unavailable."""
-        if not any(found.holds(address) for found in self.ranges):
+        if not self._ranges.hold(address):
             raise Unavailable(NOT_IN_RANGE)
         if self._is_taken(address) or self._kept.get(address, f"{namespace}/{name}") != f"{namespace}/{name}":
             raise Unavailable(ALREADY_TAKEN)
@@ -79,14 +81,12 @@ class Allocator:
 
     def pick_address(self, reservation: Reservation, family: str, namespace: str, name: str) -> str:
         """Reserves some free address of the family. Raises Unavailable."""
-        found = self.range_of(family)
-        if found is None:
-            raise Unavailable(f"no {family} range is configured")
-        for number in found.pool.candidates(self._random):
-            address = found.address(number)
-            if not self._is_taken(address) and address not in self._kept:
-                self._reserve(reservation, address, namespace, name)
-                return address
+        for found in self._ranges.of(family):
+            for number in found.pool.candidates(self._random):
+                address = found.address(number)
+                if not self._is_taken(address) and address not in self._kept:
+                    self._reserve(reservation, address, namespace, name)
+                    return address
         raise Unavailable("range is full")
 
     def give_back_address(self, reservation: Reservation, address: str) -> None:

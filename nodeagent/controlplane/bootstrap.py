@@ -11,6 +11,7 @@ from nodeagent.controlplane.registry import Registry, WriteOptions
 from nodeagent.controlplane.resources import Catalog
 from nodeagent.controlplane.schema.decoding import empty, normalise
 from nodeagent.controlplane.schema.kinds import structs
+from nodeagent.controlplane.service_ranges import DEFAULT, RANGES
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import draft
 from nodeagent.controlplane.storage.store import Store
@@ -18,7 +19,6 @@ from nodeagent.controlplane.write_rules import STATUS
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _TIME: Final = "2000-01-01T00:00:00Z"
-_CIDR_NAME: Final = "kubernetes"
 _MANAGER: Final = "kube-apiserver"
 _CIDR_MANAGER: Final = "kubernetes-service-cidr-controller"
 
@@ -35,10 +35,18 @@ async def bootstrap(
             except ApiError as error:
                 if error.reason != "AlreadyExists":
                     raise
-    resource = catalog.named("servicecidrs", "networking.k8s.io")
+    await create_default_range(store, registry, catalog, ranges, clock)
+
+
+async def create_default_range(
+    store: Store, registry: Registry, catalog: Catalog, ranges: tuple[AddressRange, ...], clock: Callable[[], float]
+) -> None:
+    """The ServiceCIDR of the ranges the server was started with, if it is missing. Raises ApiError."""
+    options = WriteOptions(manager=_MANAGER)
+    resource = catalog.named(RANGES, "networking.k8s.io")
     wanted = [str(found.network) for found in ranges]
-    if store.get(resource.stored_in, _CIDR_NAME) is None:
-        document = {"metadata": {"name": _CIDR_NAME}, "spec": {"cidrs": wanted}}
+    if store.get(resource.stored_in, DEFAULT) is None:
+        document = {"metadata": {"name": DEFAULT}, "spec": {"cidrs": wanted}}
         try:
             await registry.create(resource, "", document, options)
         except ApiError as error:
@@ -52,12 +60,12 @@ async def bootstrap(
             "message": "Kubernetes default Service CIDR is ready",
         }
         status: Document = {"status": {"conditions": [condition]}}
-        await registry.apply(resource, "", _CIDR_NAME, status, WriteOptions(manager=_CIDR_MANAGER, force=True), STATUS)
+        await registry.apply(resource, "", DEFAULT, status, WriteOptions(manager=_CIDR_MANAGER, force=True), STATUS)
 
 
 def stored_ranges(store: Store) -> list[str]:
     """The CIDRs of the default ServiceCIDR, empty on a new store."""
-    record = store.get("servicecidrs", _CIDR_NAME)
+    record = store.get(RANGES, DEFAULT)
     return list(record.document()["spec"].get("cidrs") or []) if record is not None else []
 
 

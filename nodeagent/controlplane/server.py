@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 from nodeagent.controlplane import kubeconfig, pki
 from nodeagent.controlplane.access import Tokens
-from nodeagent.controlplane.allocation import Allocator
-from nodeagent.controlplane.bootstrap import AddressObjects, bootstrap, stored_ranges
+from nodeagent.controlplane.allocation import ADDRESSES, Allocator
+from nodeagent.controlplane.bootstrap import AddressObjects, bootstrap, create_default_range, stored_ranges
 from nodeagent.controlplane.controllers.endpoints import ServiceEndpoints
 from nodeagent.controlplane.controllers.events import EventExpiry
 from nodeagent.controlplane.controllers.kubernetes_service import KEY as KUBERNETES
@@ -28,6 +28,7 @@ from nodeagent.controlplane.controllers.namespaces import NamespaceDeletion
 from nodeagent.controlplane.controllers.nodes import NodeHeartbeat
 from nodeagent.controlplane.controllers.pods import PodRemoval
 from nodeagent.controlplane.controllers.repair import Repair
+from nodeagent.controlplane.controllers.service_cidrs import ServiceCidrs
 from nodeagent.controlplane.http.objects import Objects
 from nodeagent.controlplane.http.server import ApiHandler, Listener
 from nodeagent.controlplane.lifecycle import Lifecycle, Namespaces, Plain, Pods, Services
@@ -40,6 +41,7 @@ from nodeagent.controlplane.ranges import (
 )
 from nodeagent.controlplane.registry import Registry
 from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.service_ranges import RANGES, ServiceRanges
 from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store, Window
 from nodeagent.controlplane.validation.formats import parse_cidr
@@ -200,7 +202,7 @@ class ApiServer:
             objects = AddressObjects(self._chance.uid, self._clock.time)
             allocator = Allocator(
                 store,
-                self._checked.ranges,
+                ServiceRanges(store, self._checked.ranges),
                 parse_port_range(self._settings.node_ports),
                 self._chance,
                 objects.describe,
@@ -314,6 +316,13 @@ class ApiServer:
         mirroring = Mirroring(store, registry, catalog, self._mirror)
         namespaces = NamespaceDeletion(store, registry, catalog)
         pods = PodRemoval(store, registry, catalog, self._clock.time)
+        ranges = ServiceCidrs(
+            store,
+            registry,
+            catalog,
+            lambda: create_default_range(store, registry, catalog, self._checked.ranges, self._clock.time),
+            self._clock.time,
+        )
         nodes = NodeHeartbeat(store, registry, catalog, self._clock.time)
         own = kubernetes.concerns
         controllers = [
@@ -343,6 +352,13 @@ class ApiServer:
                 mirroring.reconcile,
             ),
             Controller("namespaces", store, {"namespaces": namespaces.concerns}, namespaces.reconcile),
+            Controller(
+                "service-cidrs",
+                store,
+                {RANGES: ranges.concerns, ADDRESSES: ranges.concerns_address},
+                ranges.reconcile,
+                workers=1,
+            ),
             Controller("pods", store, {"pods": pods.concerns}, pods.reconcile),
             Controller("events", store, {"events": own_path}, EventExpiry(store, self._clock.time).reconcile),
             Controller("nodes", store, {"nodes": own_path, "leases": nodes.concerns_lease}, nodes.reconcile),

@@ -153,7 +153,7 @@ def _refuse(field: str, value: Json, detail: str) -> AllocationRefused:
 def _choose_families(allocator: Allocator, spec: Document) -> None:
     if spec.get("type") == "ExternalName":
         return
-    configured = [found.family for found in allocator.ranges]
+    configured = allocator.families
     addresses = [address for address in spec.get("clusterIPs") or [] if address != _HEADLESS]
     families = list(spec.get("ipFamilies") or [])
     policy = spec.get("ipFamilyPolicy")

@@ -17,7 +17,8 @@ from nodeagent.controlplane.ranges import (
 )
 from nodeagent.controlplane.server import ServerSettings, SettingsRefused, check
 from nodeagent.controlplane.service_addresses import AllocationRefused, allocate
-from nodeagent.controlplane.storage.records import draft
+from nodeagent.controlplane.service_ranges import ServiceRanges
+from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
 
 
@@ -79,12 +80,15 @@ def describe(address: str, namespace: str, name: str) -> bytes:
     return draft({"metadata": {"name": address, "resourceVersion": "0"}, "spec": {"parentRef": f"{namespace}/{name}"}})
 
 
-def allocated(ranges: str, *services: Any, ports: str = "30000-30009") -> list[Any]:
-    """Allocates for the services one after the other and commits what that takes."""
+def allocated(ranges: str, *services: Any, ports: str = "30000-30009", **further: Any) -> list[Any]:
+    """Allocates for the services one after the other and commits what that takes; `further` are ServiceCIDRs by name."""
 
     async def scenario() -> None:
         async with Store(":memory:", clock=time.time) as store:
-            found = parse_service_ranges(ranges)
+            found = ServiceRanges(store, parse_service_ranges(ranges))
+            for name, document in further.items():
+                body = draft({"metadata": {"name": name, "resourceVersion": "0"}, **document})
+                await store.commit([Change("servicecidrs", name, 0, body)])
             allocator = Allocator(store, found, parse_port_range(ports), Random(5), describe)
             for service in services:
                 reservation = allocate(allocator, service, None)
@@ -145,6 +149,38 @@ def test_a_full_range_is_full_and_never_hands_out_an_address_twice() -> None:
     assert len({spec["clusterIP"] for spec in allocated("10.96.0.0/29", *services)}) == 6
     with pytest.raises(AllocationRefused, match="range is full"):
         allocated("10.96.0.0/29", *(make_service(f"s{number}") for number in range(7)))
+
+
+def cidr(text: str, ready: str = "True") -> Any:
+    return {"spec": {"cidrs": [text]}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+
+
+def test_a_further_range_takes_over_when_the_first_is_full() -> None:
+    services = [make_service(f"s{number}") for number in range(8)]
+    found = allocated("10.96.0.0/29", *services, more=cidr("10.97.0.0/28"), six=cidr("fd00:10:97::/112"))
+    assert ["10.96." in spec["clusterIP"] for spec in found] == [True] * 6 + [False] * 2
+    assert all(spec["clusterIP"].startswith("10.97.0.") for spec in found[6:])
+
+
+def test_an_address_of_a_further_range_can_be_asked_for() -> None:
+    (found,) = allocated("10.96.0.0/24", make_service(clusterIP="10.97.0.9"), more=cidr("10.97.0.0/28"))
+    assert found["clusterIP"] == "10.97.0.9"
+
+
+@pytest.mark.parametrize(
+    "further",
+    [
+        pytest.param({"kubernetes": cidr("10.97.0.0/28")}, id="the default one says nothing new"),
+        pytest.param({"more": cidr("10.97.0.0/28", "False")}, id="not ready"),
+        pytest.param(
+            {"more": {**cidr("10.97.0.0/28"), "metadata": {"resourceVersion": "0", "deletionTimestamp": "x"}}},
+            id="being deleted",
+        ),
+    ],
+)
+def test_a_range_that_does_not_serve_gives_no_address(further: Any) -> None:
+    with pytest.raises(AllocationRefused, match="does not match the current range"):
+        allocated("10.96.0.0/24", make_service(clusterIP="10.97.0.9"), **further)
 
 
 def test_one_node_port_serves_two_protocols_of_one_port() -> None:
