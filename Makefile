@@ -5,12 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 iputils-ping conntrack iptables kmod procps systemd ca-certificates \
-	openssl curl $(if $(shell command -v kubectl),,kubernetes-client)
+	openssl curl shellcheck vagrant $(if $(shell command -v kubectl),,kubernetes-client)
 # Programs of other releases that tests hold us to; unpacked below .tools, not installed.
 TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl
 
 # What only `make test-boot` needs.
 BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static
+VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-config-network libvirt-daemon-system \
+	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
 .PHONY: help setup system-packages demo test test-boot lint unit kernel bench wheel deb clean
@@ -19,7 +21,8 @@ help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
 	@echo "make demo    set up, then a cluster of three nodes on this machine, in use and under faults"
 	@echo "make test    set up, then lint and every test (root)"
-	@echo "make test-boot  the tests that boot machines: systemd in containers, stock kernels in QEMU (root)"
+	@echo "make test-boot  the tests that boot machines: systemd in containers, stock kernels in QEMU,"
+	@echo "                the Vagrantfile's cluster (root)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
@@ -85,12 +88,12 @@ deb: $(VENV)/.installed
 	systemd/packaging/build_deb.sh dist
 
 # The package twice, for an upgrade from the first to the second.
-test-boot: SYSTEM_PACKAGES += $(BOOT_PACKAGES)
-test-boot: setup .tools/boot/debian-12 $(VM_IMAGES)
+test-boot: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
+test-boot: setup .tools/boot/debian-12 $(VM_IMAGES) .tools/boot/vagrant/bookworm.box
 	rm -rf build/boot
 	systemd/packaging/build_deb.sh build/boot 1
 	systemd/packaging/build_deb.sh build/boot 2
-	$(SUDO) env CI=$(CI) $(BIN)/pytest tests/boot/container tests/boot/vm
+	$(SUDO) env CI=$(CI) $(BIN)/pytest tests/boot/container tests/boot/vm tests/boot/vagrant
 
 .tools/boot/debian-12: tests/boot/container/build_root.sh | system-packages
 	$(SUDO) tests/boot/container/build_root.sh $@
@@ -101,6 +104,11 @@ test-boot: setup .tools/boot/debian-12 $(VM_IMAGES)
 
 .tools/boot/vm/%/vmlinuz: tests/boot/vm/build_kernel.sh tests/boot/vm/first_init.sh | system-packages
 	$(SUDO) tests/boot/vm/build_kernel.sh $(@D) $*
+
+# A box for vagrant-libvirt, of the name that the Vagrantfile asks for.
+.tools/boot/vagrant/bookworm.box: tests/boot/vagrant/build_box.sh tests/boot/vagrant/box_init.sh \
+		tests/boot/vagrant/box.Vagrantfile.in .tools/boot/vm/bookworm/vmlinuz | system-packages
+	$(SUDO) tests/boot/vagrant/build_box.sh $(@D) .tools/boot/vm/bookworm
 
 clean:
 	rm -rf $(VENV) .tools .mypy_cache .ruff_cache .hypothesis build dist

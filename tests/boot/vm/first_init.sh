@@ -1,4 +1,5 @@
 #!/bin/busybox sh
+# shellcheck shell=dash
 # The first process: loads the drivers of the disks, puts a file system in memory over the read-only root, goes there.
 /bin/busybox --install -s /bin
 export PATH=/bin

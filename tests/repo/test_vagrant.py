@@ -1,0 +1,126 @@
+"""The Vagrantfile is valid with either provider, and says in one line what is missing; shell scripts are clean."""
+
+import json
+import os
+import shutil
+import ssl
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = ROOT / "vagrant"
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    missing = shutil.which(program) is None and os.environ.get("CI") != "true"
+    return pytest.mark.skipif(missing, reason=f"make setup brings {program}")
+
+
+def vagrant(state: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """A command of Vagrant's in the project, without plugins, the user's files, a package to find, or a look at the network."""
+    own = {"VAGRANT_HOME": str(state / "home"), "VAGRANT_DOTFILE_PATH": str(state / "project"), "HOME": str(state)}
+    own |= {"VAGRANT_CWD": str(PROJECT), "NODEAGENT_DEB": __file__}
+    env = {
+        "PATH": os.environ["PATH"],
+        "LC_ALL": "C.UTF-8",
+        "VAGRANT_CHECKPOINT_DISABLE": "1",
+        "VAGRANT_NO_PLUGINS": "1",
+    }
+    return subprocess.run(
+        ["vagrant", *arguments], env=env | own | settings, capture_output=True, text=True, check=False
+    )
+
+
+@needs("vagrant")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="by default"),
+        pytest.param({"NODEAGENT_WORKERS": "4", "NODEAGENT_MEMORY": "1024", "NODEAGENT_CPUS": "2"}, id="more of all"),
+    ],
+)
+def test_the_vagrantfile_is_valid(tmp_path: Path, settings: dict[str, str]) -> None:
+    result = vagrant(tmp_path, "validate", "--ignore-provider", **settings)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@needs("vagrant")
+def test_a_mistake_would_be_noticed(tmp_path: Path) -> None:
+    shutil.copytree(PROJECT, tmp_path / "copy", ignore=shutil.ignore_patterns(".vagrant"))
+    file = tmp_path / "copy" / "Vagrantfile"
+    file.write_text(file.read_text().replace("hostname = name", "hostname = 'no host!'"))
+    result = vagrant(tmp_path, "validate", "--ignore-provider", VAGRANT_CWD=str(file.parent))
+    assert result.returncode == 1
+    assert "hostname" in result.stderr
+
+
+@needs("vagrant")
+def test_credentials_are_for_their_owner_only(tmp_path: Path) -> None:
+    """The authority is one that TLS accepts, and only `control` is given its key."""
+    vagrant(tmp_path, "validate", "--ignore-provider")
+    credentials = tmp_path / "project" / "nodeagent"
+    files = [path for path in credentials.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert [path.name for path in (credentials / "worker").iterdir()] == ["kubeconfig"]
+    ssl.create_default_context(cafile=str(credentials / "control" / "ca.crt"))
+    users = {path: json.loads(path.read_text())["users"][0]["name"] for path in files if "kubeconfig" in path.name}
+    assert {path.relative_to(credentials).as_posix(): user for path, user in users.items()} == {
+        "admin.kubeconfig": "admin",
+        "control/kubeconfig": "reader",
+        "worker/kubeconfig": "reader",
+    }
+    kept = {path: path.read_bytes() for path in files}
+    vagrant(tmp_path, "validate", "--ignore-provider")
+    assert {path: path.read_bytes() for path in files} == kept
+
+
+@needs("vagrant")
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        pytest.param(
+            {"NODEAGENT_DEB": "/nonexistent.deb"},
+            "nodeagent: there is no package /nonexistent.deb: run `make deb` first",
+            id="no package",
+        ),
+        pytest.param({"NODEAGENT_WORKERS": "0"}, "nodeagent: NODEAGENT_WORKERS is 0, not 1 to 9", id="no worker"),
+        pytest.param(
+            {"NODEAGENT_KUBECONFIG": "/nonexistent"},
+            "nodeagent: NODEAGENT_KUBECONFIG names /nonexistent, which is not there",
+            id="no kubeconfig",
+        ),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(tmp_path: Path, settings: dict[str, str], line: str) -> None:
+    result = vagrant(tmp_path, "up", **settings)
+    assert (result.returncode, result.stderr.strip()) == (1, line)
+
+
+@needs("vagrant")
+def test_a_kubeconfig_for_this_computer_only_is_refused(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "k3s.yaml"
+    kubeconfig.write_text("clusters:\n- cluster:\n    server: https://127.0.0.1:6443\n")
+    result = vagrant(tmp_path, "up", NODEAGENT_KUBECONFIG=str(kubeconfig))
+    assert result.returncode == 1
+    assert "names a server on loopback" in result.stderr
+
+
+@needs("shellcheck")
+def test_shell_scripts_are_clean() -> None:
+    """Every one that git knows; those without an ending by their first line."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = [ROOT / name for name in listed.split("\0") if name]
+    scripts = [path for path in files if path.suffix == ".sh" or begins_as_script(path)]
+    assert len(scripts) > 10
+    result = subprocess.run(["shellcheck", *map(str, scripts)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout
+
+
+def begins_as_script(path: Path) -> bool:
+    if path.suffix or not path.is_file():
+        return False
+    first = path.read_bytes()[:64].split(b"\n")[0]
+    return first.startswith(b"#!") and first.endswith((b"sh", b"sh -e"))

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# The network of a pod, as a container runtime would make it: pod.sh up|down NAME
+#
+# A namespace, a link with host routes at both ends, the machine as gateway. NAME ends with the worker's number, and that
+# of the pod: echo-1-2; or has no pod's number: caller-1, for a pod that only asks and is in no list.
+set -euo pipefail
+: "${PODS:?}" "${PODS6:?}"
+action=${1:?up or down} pod=${2:?name of the pod}
+
+ip netns delete "$pod" 2>/dev/null || true
+if [ "$action" = down ]; then exit; fi
+
+IFS=- read -r _ worker number <<<"$pod"
+host=${number:+1$number}
+host=${host:-250}
+ip netns add "$pod"
+ip link add "$pod" type veth peer name eth0 netns "$pod"
+ip link set "$pod" up
+ip -n "$pod" link set lo up
+ip -n "$pod" link set eth0 up
+for family in 4 6; do
+    if [ $family = 4 ]; then
+        range=$PODS.$worker. bits=32 flag=
+    else
+        range=$PODS6:$worker:: bits=128 flag=nodad
+    fi
+    # shellcheck disable=SC2086  # an empty flag is no argument
+    ip "-$family" address add "${range}1/$bits" dev "$pod" $flag
+    ip "-$family" route replace "$range$host/$bits" dev "$pod"
+    # shellcheck disable=SC2086
+    ip -n "$pod" "-$family" address add "$range$host/$bits" dev eth0 $flag
+    ip -n "$pod" "-$family" route add default via "${range}1" dev eth0 onlink
+done
