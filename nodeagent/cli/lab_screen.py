@@ -78,7 +78,10 @@ def _yes(fact: bool) -> str:
 
 
 class LiveTable:
-    """A load while it goes on: a table that stays in place on a terminal, a line for each look into a pipe."""
+    """A load while it goes on: a table that stays in place on a terminal, a line for each look into a pipe.
+
+    On a small terminal ways of the same kind are one row; the table that stays in the end has them all.
+    """
 
     def __init__(self) -> None:
         self._console = Console(highlight=False, markup=False)
@@ -96,7 +99,10 @@ class LiveTable:
     def show(self, sample: LoadSample) -> None:
         """What it is now."""
         if self._console.is_terminal:
-            self._live.update(Text(load_text(sample, self._previous), no_wrap=True), refresh=True)
+            text = load_text(sample, self._previous)
+            if text.count("\n") >= self._console.height:
+                text = load_text(sample, self._previous, grouped=True)
+            self._live.update(Text(text, no_wrap=True), refresh=True)
         else:
             click.echo(load_line(sample))
         self._previous = sample

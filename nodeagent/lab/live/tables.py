@@ -35,13 +35,16 @@ def load_line(sample: LoadSample) -> str:
     return f"{sample.seconds:6.1f} s  answered={sample.answered} failed={sample.failed} {speed}"
 
 
-def load_text(sample: LoadSample, previous: LoadSample | None) -> str:
-    """Ways in and who answered, with the rate since `previous` (None: since the beginning)."""
-    before = {one.way: one for one in previous.ways} if previous else {}
+def load_text(sample: LoadSample, previous: LoadSample | None, *, grouped: bool = False) -> str:
+    """The sum, ways in and who answered, with the rate since `previous` (None: since the beginning).
+
+    grouped: one row for all ways of the same kind, where there is no room for more.
+    """
+    before = _rows_of(previous, grouped=grouped) if previous else {}
     seconds = sample.at - previous.at if previous else sample.seconds
     ways = table(
         ("FROM", "TO", "ANSWERED", "FAILED", "PER SECOND", "P50", "P90", "P99", "SLOWEST", "FAILURES"),
-        (_of_way(one, before.get(one.way), seconds) for one in sample.ways),
+        ((*row, *_of_way(one, before.get(row), seconds)) for row, one in _rows_of(sample, grouped=grouped).items()),
         right=range(2, 9),
     )
     names: Counter[str] = Counter()
@@ -52,21 +55,35 @@ def load_text(sample: LoadSample, previous: LoadSample | None) -> str:
         ((name, str(count), f"{count / sample.answered:.1%}") for name, count in sorted(names.items())),
         right=(1, 2),
     )
-    return f"{ways}\n\n{answers}\n\n{load_line(sample).strip()}"
+    return f"{load_line(sample).strip()}\n\n{ways}\n\n{answers}"
+
+
+def _rows_of(sample: LoadSample, *, grouped: bool) -> dict[tuple[str, str], WaySample]:
+    """What is counted together, by what the first two columns say."""
+    if not grouped:
+        return {(one.way.client, one.way.text): one for one in sample.ways}
+    groups: dict[tuple[str, str], list[WaySample]] = {}
+    for one in sample.ways:
+        groups.setdefault((one.way.role, f"{one.way.kind} {one.way.family}"), []).append(one)
+    return {row: _together(ones) for row, ones in groups.items()}
+
+
+def _together(ones: Sequence[WaySample]) -> WaySample:
+    """Several ways as if they were one."""
+    names: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    for one in ones:
+        names.update(one.names)
+        failures.update(one.failures)
+    latencies = merged(one.latencies for one in ones)
+    return WaySample(ones[0].way, dict(names), dict(failures), latencies, max(one.slowest for one in ones))
 
 
 def _of_way(one: WaySample, before: WaySample | None, seconds: float) -> Sequence[str]:
     done = one.answered + one.failed - (before.answered + before.failed if before else 0)
     speeds = [milliseconds(percentile(one.latencies, share)) for share in (0.5, 0.9, 0.99)]
     counts = (str(one.answered), str(one.failed), f"{done / max(seconds, 0.001):.0f}")
-    return (
-        one.way.client,
-        one.way.text,
-        *counts,
-        *speeds,
-        milliseconds(one.slowest if one.answered else None),
-        listed_counts(one.failures),
-    )
+    return (*counts, *speeds, milliseconds(one.slowest if one.answered else None), listed_counts(one.failures))
 
 
 def fault_table(results: Sequence[FaultReport | NotDone]) -> str:

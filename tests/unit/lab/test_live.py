@@ -204,9 +204,22 @@ def test_the_table_tells_where_connections_failed_and_what_was_not_done() -> Non
 def test_a_load_is_told_with_the_rate_since_the_last_look() -> None:
     text = load_text(sample(20, 150, 10), sample(10, 100)).splitlines()
 
-    assert text[0].split()[:5] == ["FROM", "TO", "ANSWERED", "FAILED", "PER"]
-    assert text[1].split()[:6] == ["client", "NodePort", "192.168.0.11:30000", "150", "10", "6"]
-    assert text[1].endswith("10 timeout")
+    assert text[0] == "20.0 s  answered=150 failed=10 p50=0.10 ms p99=0.10 ms"
+    assert text[2].split()[:5] == ["FROM", "TO", "ANSWERED", "FAILED", "PER"]
+    assert text[3].split()[:6] == ["client", "NodePort", "192.168.0.11:30000", "150", "10", "6"]
+    assert text[3].endswith("10 timeout")
+
+
+def test_where_there_is_little_room_ways_of_a_kind_are_one_row() -> None:
+    second = msgspec.structs.replace(OTHER_WAY, client="caller-2")
+    ways = (seen_on(WAY, 5), seen_on(OTHER_WAY, 10, 1), seen_on(second, 20, 2))
+    text = load_text(LoadSample(10, 10, ways, 10), None, grouped=True).splitlines()
+
+    assert [line.split()[:5] for line in text[3:5]] == [
+        ["outside", "NodePort", "IPv4", "5", "0"],
+        ["pod", "ClusterIP", "IPv6", "30", "3"],
+    ]
+    assert text[4].endswith("3 timeout")
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.5, -1.0, 2001.0, math.nan, math.inf])
