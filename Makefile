@@ -93,7 +93,7 @@ test-boot: setup .tools/boot/debian-12 $(VM_IMAGES) .tools/boot/vagrant/bookworm
 	rm -rf build/boot
 	systemd/packaging/build_deb.sh build/boot 1
 	systemd/packaging/build_deb.sh build/boot 2
-	$(SUDO) env CI=$(CI) $(BIN)/pytest tests/boot/container tests/boot/vm tests/boot/vagrant
+	$(SUDO) env CI=$(CI) $(BIN)/pytest -o faulthandler_timeout=1800 tests/boot/container tests/boot/vm tests/boot/vagrant
 
 .tools/boot/debian-12: tests/boot/container/build_root.sh | system-packages
 	$(SUDO) tests/boot/container/build_root.sh $@

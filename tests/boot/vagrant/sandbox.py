@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -44,6 +45,7 @@ mkdir -p /var/log/libvirt/qemu
 ip link set lo up
 sysctl -qw net.ipv4.ip_forward=1
 virtlogd &
+touch $1/closed
 libvirtd &
 wait
 """
@@ -76,7 +78,7 @@ class Sandbox:
                 env={"PATH": PATH, "LC_ALL": "C.UTF-8"},
                 start_new_session=True,
             )
-        self._first = ""
+        self.first = ""
 
     def __enter__(self) -> Self:
         try:
@@ -98,7 +100,7 @@ class Sandbox:
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """A command in here, to its end; both of its outputs as one. Raises SandboxFailed."""
-        enter = ["nsenter", f"--target={self._first}", "--mount", "--net", "--pid", f"--wd={directory}", "--"]
+        enter = ["nsenter", f"--target={self.first}", "--mount", "--net", "--pid", f"--wd={directory}", "--"]
         settings = {"PATH": PATH, "LC_ALL": "C.UTF-8", "HOME": str(self.directory / "home"), **(env or {})}
         try:
             result = subprocess.run(
@@ -121,7 +123,11 @@ class Sandbox:
 
     def close(self) -> None:
         """Kill everything in here, and remove its files."""
-        self._process.kill()
+        # The end of a namespace's first process is that of all others; then unshare ends as well.
+        if self.first and self._process.poll() is None:
+            os.kill(int(self.first), signal.SIGKILL)
+        else:
+            self._process.kill()
         self._process.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -134,8 +140,10 @@ class Sandbox:
 
     def _answers(self) -> bool:
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
-        self._first = children.read_text().strip() if children.exists() else ""
-        return bool(self._first) and not self.run("virsh", "-c", "qemu:///system", "version", check=False).returncode
+        self.first = children.read_text().strip() if children.exists() else ""
+        if not self.first or not (self.directory / "closed").exists():
+            return False  # what is asked now might be the machine's own libvirtd
+        return not self.run("virsh", "-c", "qemu:///system", "version", check=False).returncode
 
     def _libvirt_said(self) -> str:
         return _end((self.directory / "libvirtd.log").read_text(errors="replace"))
