@@ -8,7 +8,7 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from nodeagent.controlplane.status import ApiError, unauthorized
 
@@ -60,7 +60,15 @@ class Tokens:
         return found
 
 
-def authenticate(header: str, tokens: Tokens, certificate: User | None) -> User:
+class TokenReader(Protocol):
+    """Knows whose a token is."""
+
+    def user(self, token: str) -> User | None:
+        """None when it is nobody's."""
+        ...
+
+
+def authenticate(header: str, tokens: TokenReader, certificate: User | None) -> User:
     """The user behind a request: its token, else its client certificate, else anonymous. Raises ApiError 401 for a wrong token."""
     scheme, _, token = header.partition(" ")
     if scheme.lower() == "bearer" and token.strip():

@@ -22,6 +22,7 @@ _CA_DAYS: Final = 3650
 _LEAF_DAYS: Final = 365
 _RENEW_BEFORE_S: Final = 30 * 86400
 _SECONDS: Final = 20.0
+_ACCOUNT_KEY_BYTES: Final = 32
 CLUSTER_NAMES: Final = (
     "localhost",
     "kubernetes",
@@ -43,6 +44,8 @@ class Credentials:
     admin_token: str
     reader_token: str
     tokens: Tokens
+    account_key: bytes
+    """Signs the tokens of service accounts."""
 
     @property
     def authority(self) -> Path:
@@ -156,7 +159,14 @@ def _read_tokens(directory: Path) -> Credentials:
             if len(row) >= 4:
                 users[row[0]] = User(row[1], role_of(row[3].split(",")))
     by_name = {user.name: token for token, user in users.items()}
-    return Credentials(directory, by_name.get("admin", ""), by_name.get("reader", ""), Tokens(users))
+    admin, reader = by_name.get("admin", ""), by_name.get("reader", "")
+    return Credentials(directory, admin, reader, Tokens(users), _account_key(directory / "sa.key"))
+
+
+def _account_key(path: Path) -> bytes:
+    if not path.exists():
+        write_private(path, secrets.token_hex(_ACCOUNT_KEY_BYTES))
+    return bytes.fromhex(path.read_text())
 
 
 def write_private(path: Path, text: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import secrets
 import tempfile
 import time
 import uuid
@@ -15,6 +16,7 @@ from typing import Final, Protocol
 
 from nodeagent.controlplane import kubeconfig, pki
 from nodeagent.controlplane.access import Tokens
+from nodeagent.controlplane.account_tokens import Account, AccountTokens, Bearers
 from nodeagent.controlplane.allocation import ADDRESSES, Allocator
 from nodeagent.controlplane.bootstrap import AddressObjects, bootstrap, create_default_range, stored_ranges
 from nodeagent.controlplane.controllers.endpoints import ServiceEndpoints
@@ -215,10 +217,13 @@ class ApiServer:
             repair = Repair(store, objects.describe)
             await repair.once()
             ending = asyncio.Event()
+            key = self.credentials.account_key if self.credentials is not None else secrets.token_bytes()
+            accounts = AccountTokens(key, self._clock.time)
+            static = self.credentials.tokens if self.credentials is not None else Tokens({})
             handler = ApiHandler(
-                Objects(store, registry, catalog, clock=self._clock, stopping=ending),
+                Objects(store, registry, catalog, accounts, clock=self._clock, stopping=ending),
                 catalog,
-                self.credentials.tokens if self.credentials is not None else Tokens({}),
+                Bearers(static, accounts, lambda account: _is_current(store, account)),
                 self,
                 address=f"{self._checked.advertised}:{self._settings.port}",
                 everybody_is_admin=self.credentials is None,
@@ -377,6 +382,11 @@ def _lifecycles(catalog: Catalog, allocator: Allocator) -> dict[str, Lifecycle]:
         for row in catalog.rows
     }
     return found | {"namespaces": Namespaces(), "pods": Pods(), "services": Services(allocator)}
+
+
+def _is_current(store: Store, account: Account) -> bool:
+    record = store.get("serviceaccounts", f"{account.namespace}/{account.name}")
+    return record is not None and record.document()["metadata"]["uid"] == account.uid
 
 
 async def _every(seconds: float, action: Callable[[], Coroutine[None, None, None]]) -> None:

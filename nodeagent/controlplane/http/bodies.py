@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import AsyncIterable
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import msgspec
 import yaml
 
 from nodeagent.controlplane.documents import Document, Json, decode
-from nodeagent.controlplane.resources import Resource
 from nodeagent.controlplane.schema import protobuf
+from nodeagent.controlplane.schema.shapes import Struct
 from nodeagent.controlplane.status import bad_request, body_too_large, unsupported_media_type
 
 LIMIT_BYTES: Final = 3 * 1024 * 1024
@@ -21,6 +22,34 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 _DEEPEST: Final = 200
+
+
+class Kind(Protocol):
+    """What a body can be an object of: a resource, or a question that is not stored."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def group_version(self) -> str: ...
+    @property
+    def struct(self) -> Struct: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A kind that is only sent."""
+
+    kind: str
+    group: str
+    version: str
+    struct: Struct
+
+    @property
+    def group_version(self) -> str:
+        """`authentication.k8s.io/v1`."""
+        return f"{self.group}/{self.version}"
 
 
 async def read_body(chunks: AsyncIterable[bytes], announced: int | None) -> bytes:
@@ -75,7 +104,7 @@ def _plain(value: Json, depth: int) -> Json:
     raise ValueError(f"{type(value).__name__} is not a JSON value")
 
 
-def parse_object(body: bytes, media_type: str, resource: Resource) -> Document:
+def parse_object(body: bytes, media_type: str, resource: Kind) -> Document:
     """The body as an object of this resource, in any format it may come in. Raises ApiError 400, 415."""
     if media_type == protobuf.MEDIA_TYPE and protobuf.reads(resource.struct):
         try:
@@ -102,7 +131,7 @@ def parse_delete_options(body: bytes, media_type: str) -> Document:
     return given
 
 
-def as_object(value: Json, resource: Resource, body: bytes) -> Document:
+def as_object(value: Json, resource: Kind, body: bytes) -> Document:
     """The body as an object of this resource. Raises ApiError 400 when it is something else."""
     if not isinstance(value, dict):
         kind = {str: "string", list: "array", bool: "bool"}.get(type(value), "number")

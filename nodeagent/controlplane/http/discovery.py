@@ -4,6 +4,7 @@ from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.resources import Catalog, Resource
 
 _PART_VERBS = ("get", "patch", "update")
+_TOKEN_REQUEST: Document = {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}
 
 
 def api_versions(address: str) -> Document:
@@ -57,8 +58,8 @@ def api_resources(group: str, rows: list[Resource]) -> Document:
                 "name": f"{row.plural}/{part}",
                 "singularName": "",
                 "namespaced": row.namespaced,
-                "kind": row.kind,
-                "verbs": ["update"] if part == "finalize" else list(_PART_VERBS),
+                **(_TOKEN_REQUEST if part == "token" else {"kind": row.kind}),
+                "verbs": _verbs_of(part),
             }
             for part in parts_of(row)
         ]
@@ -73,7 +74,13 @@ def parts_of(row: Resource) -> tuple[str, ...]:
     """The subresources of a resource."""
     if row.plural == "namespaces":
         return ("finalize", "status")
+    if row.plural == "serviceaccounts":
+        return ("token",)
     return ("status",) if row.has_status else ()
+
+
+def _verbs_of(part: str) -> list[str]:
+    return {"finalize": ["update"], "token": ["create"]}.get(part) or list(_PART_VERBS)
 
 
 def aggregated(catalog: Catalog, *, core: bool) -> Document:
@@ -107,8 +114,8 @@ def _aggregated_resource(row: Resource) -> Document:
     parts = [
         {
             "subresource": part,
-            "responseKind": kind,
-            "verbs": ["update"] if part == "finalize" else list(_PART_VERBS),
+            "responseKind": dict(_TOKEN_REQUEST) if part == "token" else kind,
+            "verbs": _verbs_of(part),
         }
         for part in parts_of(row)
     ]

@@ -5,8 +5,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from nodeagent.controlplane.account_tokens import AccountTokens
 from nodeagent.controlplane.documents import Document, Json, decode, encode
-from nodeagent.controlplane.http import bodies, partial
+from nodeagent.controlplane.http import bodies, partial, token_requests
 from nodeagent.controlplane.http.deliveries import Deliveries
 from nodeagent.controlplane.http.discovery import parts_of
 from nodeagent.controlplane.http.replies import Reply, document_reply, warning_headers
@@ -74,10 +75,18 @@ class Objects:
     """Carries out verbs. `stopping` ends watches."""
 
     def __init__(
-        self, store: Store, registry: Registry, catalog: Catalog, *, clock: Clock, stopping: asyncio.Event
+        self,
+        store: Store,
+        registry: Registry,
+        catalog: Catalog,
+        accounts: AccountTokens,
+        *,
+        clock: Clock,
+        stopping: asyncio.Event,
     ) -> None:
         self._store = store
         self._registry = registry
+        self._accounts = accounts
         self._clock = clock
         self._stopping = stopping
         self._deliveries = Deliveries()
@@ -103,6 +112,12 @@ class Objects:
 
     async def _act(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
         match verb:
+            case "create" if target.part == token_requests.PART:
+                record = self._registry.get(resource, target.namespace, target.name)
+                body = await request.read()
+                return token_requests.answer_token_request(
+                    record, body, request.content_type, self._accounts, now=self._clock.time()
+                )
             case "create" if not target.name:
                 return await self._create(resource, target, request)
             case "update" | "patch":

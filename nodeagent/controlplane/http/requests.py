@@ -43,7 +43,11 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     if method in ("GET", "HEAD"):
         if is_true(query.get("watch", "")):
             return "watch"
+        if target.part == "token":
+            return ""
         return "get" if target.name else "list"
+    if target.name and target.part == "token":
+        return "create" if method == "POST" else ""
     if target.name:
         return {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, "")
     return {"POST": "create", "DELETE": "deletecollection"}.get(method, "")

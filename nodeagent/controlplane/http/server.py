@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from nodeagent.controlplane import access
-from nodeagent.controlplane.access import ANONYMOUS, Role, Tokens, User
+from nodeagent.controlplane.access import ANONYMOUS, Role, TokenReader, User
 from nodeagent.controlplane.http.bodies import read_body
 from nodeagent.controlplane.http.discovery import aggregated, api_group, api_groups, api_resources, api_versions
 from nodeagent.controlplane.http.objects import Objects, Request
@@ -57,7 +57,7 @@ class ApiHandler:
         self,
         objects: Objects,
         catalog: Catalog,
-        tokens: Tokens,
+        tokens: TokenReader,
         health: Health,
         *,
         address: str,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 
-from nodeagent.controlplane.schema import kinds_core, kinds_meta, kinds_service
+from nodeagent.controlplane.schema import kinds_authentication, kinds_core, kinds_meta, kinds_service
 from nodeagent.controlplane.schema.notation import read
 from nodeagent.controlplane.schema.shapes import Struct
 
@@ -12,6 +12,6 @@ from nodeagent.controlplane.schema.shapes import Struct
 def structs() -> Mapping[str, Struct]:
     """All structs; `CoreEvent` is core/v1 Event, `Event` the one of events.k8s.io."""
     known: Mapping[str, Struct] = {}
-    for text in (kinds_meta.KINDS, kinds_service.KINDS, kinds_core.KINDS):
+    for text in (kinds_meta.KINDS, kinds_service.KINDS, kinds_core.KINDS, kinds_authentication.KINDS):
         known = read(text, known)
     return known

@@ -1,7 +1,7 @@
 """Reads objects in Kubernetes' protobuf encoding: what typed Go clients (`kubectl create` among them) send. Pure.
 
 Only requests are read; responses are JSON, which all these clients accept. Numbers are those of the generated.proto files of
-k8s.io/api (core, discovery, coordination, networking, events) and k8s.io/apimachinery (meta/v1, util/intstr, runtime); they
+k8s.io/api (core, discovery, coordination, networking, events, authentication) and k8s.io/apimachinery (meta/v1, util/intstr, runtime); they
 never change. Kinds that are not listed are refused as an unknown media type: of Pods and Nodes this server does not know all
 messages, and could only lose what it cannot read.
 """
@@ -72,6 +72,10 @@ ParentReference: group=1 resource=2 namespace=3 name=4
 ServiceCIDR: metadata=1 spec=2 status=3
 ServiceCIDRSpec: cidrs=1
 ServiceCIDRStatus: conditions=1
+TokenRequest: metadata=1 spec=2 status=3
+TokenRequestSpec: audiences=1 boundObjectRef=3 expirationSeconds=4
+TokenRequestStatus: token=1 expirationTimestamp=2
+BoundObjectReference: kind=1 apiVersion=2 name=3 uid=4
 """
 
 

@@ -219,6 +219,13 @@ def test_describe_and_wait_in_the_recent_ways(recent_kubectl: Any) -> None:
     assert "condition met" in said
 
 
+def test_create_a_token_and_use_it(recent_kubectl: Any) -> None:
+    recent_kubectl("create", "serviceaccount", "guest")
+    token = recent_kubectl("create", "token", "guest", "--duration=20m").strip()
+    assert "kubernetes" in recent_kubectl("get", "services", "-A", f"--token={token}")
+    assert "is forbidden" in recent_kubectl("create", "configmap", "x", f"--token={token}", fails=True)
+
+
 def test_get_and_watch(kubectl: Any) -> None:
     kubectl("create", "service", "clusterip", "seen", "--tcp=80")
     watched = kubectl("get", "svc", "seen", "-w", "--output-watch-events", "--request-timeout=3s", fails=None)

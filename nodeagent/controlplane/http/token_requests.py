@@ -1,0 +1,61 @@
+"""serviceaccounts/NAME/token: a client that may do everything asks for a token of an account (TokenRequest)."""
+
+from typing import Final
+
+from nodeagent.controlplane.account_tokens import ISSUER, Account, AccountTokens
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.http.bodies import Sent, parse_object
+from nodeagent.controlplane.http.replies import Reply, document_reply
+from nodeagent.controlplane.moments import rfc3339
+from nodeagent.controlplane.schema.decoding import TypeMismatch, normalise
+from nodeagent.controlplane.schema.kinds import structs
+from nodeagent.controlplane.status import FieldError, bad_request, forbidden, invalid, object_invalid
+from nodeagent.controlplane.storage.records import Record
+
+GROUP: Final = "authentication.k8s.io"
+KIND: Final = "TokenRequest"
+PART: Final = "token"
+_DEFAULT_S: Final = 3600
+_SHORTEST_S: Final = 600
+_LONGEST_S: Final = 1 << 32
+
+
+def answer_token_request(record: Record, body: bytes, media_type: str, accounts: AccountTokens, *, now: float) -> Reply:
+    """The request with a token for the account of `record`. Raises ApiError 400, 415, 422."""
+    sent = Sent(KIND, GROUP, "v1", structs()[KIND])
+    try:
+        request = normalise(sent.struct, parse_object(body, media_type, sent))
+    except TypeMismatch as mismatch:
+        raise bad_request(f'{KIND} in version "v1" cannot be handled as a {KIND}: {mismatch}') from None
+    spec: Document = request["spec"]
+    errors = _errors(spec)
+    if errors:
+        raise object_invalid(KIND, record.name, errors, GROUP)
+    audiences = spec.get("audiences") or [ISSUER]
+    seconds = spec.get("expirationSeconds", _DEFAULT_S)
+    account = Account(record.namespace, record.name, record.document()["metadata"]["uid"])
+    token, expires = accounts.issue(account, audiences, seconds)
+    answer = {
+        "kind": KIND,
+        "apiVersion": sent.group_version,
+        "metadata": {
+            "name": record.name,
+            "namespace": record.namespace,
+            "creationTimestamp": rfc3339(int(now)),
+        },
+        "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": None},
+        "status": {"token": token, "expirationTimestamp": rfc3339(expires)},
+    }
+    return document_reply(answer, 201)
+
+
+def _errors(spec: Document) -> list[FieldError]:
+    errors = []
+    seconds = spec.get("expirationSeconds", _DEFAULT_S)
+    if seconds < _SHORTEST_S:
+        errors.append(invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+    if seconds > _LONGEST_S:
+        errors.append(invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
+    if spec.get("boundObjectRef"):
+        errors.append(forbidden("spec.boundObjectRef", "this server does not bind tokens to objects"))
+    return errors

@@ -1,0 +1,65 @@
+"""A token of a service account says whose it is, to the server that made it, while it lasts."""
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeagent.controlplane.access import READERS, Role, Tokens, User, role_of
+from nodeagent.controlplane.account_tokens import ISSUER, Account, AccountTokens, Bearers
+
+NOW = 1_000_000.0
+KEY = b"k" * 32
+ALICE = Account("default", "alice", "u-1")
+
+
+def tokens(key: bytes = KEY, now: float = NOW) -> AccountTokens:
+    return AccountTokens(key, lambda: now)
+
+
+def claims(token: str) -> dict[str, object]:
+    body = token.split(".")[1]
+    found: dict[str, object] = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    return found
+
+
+def test_a_token_is_read_by_its_maker_until_it_expires() -> None:
+    token, expires = tokens().issue(ALICE, [ISSUER], 600)
+    assert expires == NOW + 600
+    assert tokens(now=NOW + 599).read(token) == ALICE
+    assert tokens(now=NOW + 600).read(token) is None
+    assert (claims(token)["sub"], claims(token)["iss"]) == ("system:serviceaccount:default:alice", ISSUER)
+
+
+def test_a_token_of_another_maker_or_for_another_reader_is_nobodys() -> None:
+    assert tokens(key=b"x" * 32).read(tokens().issue(ALICE, [ISSUER], 600)[0]) is None
+    assert tokens().read(tokens().issue(ALICE, ["vault"], 600)[0]) is None
+
+
+@given(st.text(max_size=40) | st.lists(st.text(max_size=8), min_size=3, max_size=3).map(".".join))
+def test_any_text_is_nobodys_token(text: str) -> None:
+    assert tokens().read(text) is None
+
+
+@given(st.integers(0, 300), st.sampled_from("Aa0-"))
+def test_a_token_that_was_tampered_with_is_nobodys(position: int, letter: str) -> None:
+    token, _ = tokens().issue(ALICE, [ISSUER], 600)
+    position %= len(token) - 1
+    changed = token[:position] + letter + token[position + 1 :]
+    assert tokens().read(changed) == (ALICE if changed == token else None)
+
+
+def test_a_token_without_a_signature_is_nobodys() -> None:
+    body = tokens().issue(ALICE, [ISSUER], 600)[0].split(".")[1]
+    header = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').rstrip(b"=").decode()
+    assert tokens().read(f"{header}.{body}.") is None
+
+
+@pytest.mark.parametrize(("present", "role"), [(ALICE, Role.READER), (Account("default", "alice", "u-2"), None)])
+def test_the_account_has_to_be_the_same_one_still(present: Account, role: Role | None) -> None:
+    bearers = Bearers(Tokens({"t": User("guest", role_of([READERS]))}), tokens(), lambda account: account == present)
+    assert bearers.user("t") == User("guest", Role.READER)
+    found = bearers.user(tokens().issue(ALICE, [ISSUER], 600)[0])
+    assert (found.role if found else None) == role
