@@ -268,7 +268,8 @@ class Listener:
         self._runner: web.ServerRunner | None = None
 
     async def __aenter__(self) -> Self:
-        server = web.Server(self._handler, access_log=None, keepalive_timeout=120.0)
+        # A watcher of something quiet that has hung up would be noticed at its next event only, an hour later.
+        server = web.Server(self._handler, access_log=None, keepalive_timeout=120.0, handler_cancellation=True)
         self._runner = web.ServerRunner(server, shutdown_timeout=self._shutdown_s)
         await self._runner.setup()
         site = web.TCPSite(
