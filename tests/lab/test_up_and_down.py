@@ -1,7 +1,6 @@
 """A lab is there after `up`, works from everywhere, and is gone after `down`."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -130,14 +129,6 @@ def test_files_that_cannot_be_are_one_line(bench: Any, place: str, status: int, 
     assert outcome.errors.startswith(f"nodeagent: {words}")
     assert outcome.errors.count("\n") == 1
     assert not Path(f"/tmp/{'a' * 120}").exists()
-
-
-def test_a_directory_may_be_relative(bench: Any) -> None:
-    bench.environment["NODEAGENT_LAB_DIR"] = os.path.relpath(bench.base)
-    bench.do("up", "--nodes", "1", "--pods", "1")
-
-    assert bench.directory().holder() is not None
-    assert bench.do("down") == "removed lab lab\n"
 
 
 @pytest.mark.parametrize("arguments", [["up"], ["fault"], ["exec"], ["--help"]], ids=lambda a: a[0])

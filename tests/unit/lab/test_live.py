@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from nodeagent.lab.latencies import merged, percentile, to_two_digits
 from nodeagent.lab.live.api import Access, anonymous
+from nodeagent.lab.live.directory import base_directory
 from nodeagent.lab.live.load import check_rate
 from nodeagent.lab.live.plan import Settings, plan, pod_at
 from nodeagent.lab.live.requests import FaultReport, LoadSample, Verdict, Way, WayCost, WaySample
@@ -41,6 +42,12 @@ def test_every_plan_can_be_built_and_gives_each_address_once(settings: Settings)
     assert len(topology.nodes) == settings.nodes
     assert {len(node.pods) for node in topology.nodes} == {settings.pods + 1}, "and one that only asks"
     assert any(":" in address for address in addresses) is settings.ipv6
+
+
+def test_labs_are_below_the_directory_that_is_named_wherever_a_supervisor_runs(tmp_path: Path) -> None:
+    assert base_directory({"NODEAGENT_LAB_DIR": "labs"}) == Path.cwd() / "labs"
+    assert base_directory({"XDG_RUNTIME_DIR": str(tmp_path)}) == tmp_path / "nodeagent-lab"
+    assert base_directory({"XDG_RUNTIME_DIR": str(tmp_path / "none")}) == base_directory({})
 
 
 def test_a_new_pod_takes_the_first_address_nobody_has() -> None:
