@@ -41,7 +41,7 @@ from nodeagent.lab.world import World
 from nodeagent.model.addresses import Protocol
 
 PATIENCE = 30.0
-OUTER_PATIENCE = 5.0
+OUTER_PATIENCE = 8.0
 LOOK_EVERY = 0.05
 API_ANSWER = "an answer of the API server"
 READY = " ready: "
