@@ -15,19 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol
 
-import msgspec
-
-from nodeagent.config import AgentConfig, DetectLocalMode, TableOwnership
+from nodeagent.config import AgentConfig, TableOwnership
 from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.ownership import probe_ownership
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
 from nodeagent.dataplane.node_addresses import LocalAddress, NodeAddresses
 from nodeagent.dataplane.sysctl import (
-    ConntrackSettings,
     Sysctl,
     SysctlOutcome,
     apply_sysctls,
@@ -39,13 +35,10 @@ from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, PassReport, Timing
 from nodeagent.kube.api_source import ApiServerSource
 from nodeagent.kube.client import ApiClient
-from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.event_api import EventApi
-from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.store import ClusterStore
-from nodeagent.kube.tls import TlsTrust
-from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Node, ObjectMeta, ServiceCIDR, ServiceCIDRSpec
 from nodeagent.model.problem import Problem
@@ -59,7 +52,7 @@ from nodeagent.observe.problem_board import ProblemBoard, ProblemListener
 from nodeagent.observe.service_health import ServiceHealth
 from nodeagent.observe.status_line import StatusLine
 from nodeagent.observe.systemd import SystemdNotifier
-from nodeagent.translate.node import DetectLocal, NodeSettings
+from nodeagent.settings import cluster_access, conntrack_settings, describe_source, node_settings, program_options
 
 logger = logging.getLogger(__name__)
 
@@ -201,7 +194,10 @@ class Agent:
         status = self._status_line.passed(report, len(self._board.problems))
         if report.serving and not self._ready:
             self._ready = True
-            self._set_sysctls(self._conntrack_sysctls())
+            # Wanted only once the tables are there: they bring in nf_conntrack on a machine that has just booted.
+            self._set_sysctls(
+                required_sysctls((), conntrack=conntrack_settings(self._config), cores=os.cpu_count() or 1)
+            )
             self._notifier.ready(status)
             logger.info("ready: %s", status)
         else:
@@ -269,7 +265,7 @@ class Agent:
     async def _open_client(self, stack: AsyncExitStack) -> ApiClient | None:
         if self._config.source.manifests is not None:
             return None
-        return await stack.enter_async_context(ApiClient(self._cluster_access()))
+        return await stack.enter_async_context(ApiClient(cluster_access(self._config, self._environment)))
 
     def _source(self, client: ApiClient | None, store: ClusterStore) -> Source:
         source = self._config.source
@@ -278,29 +274,6 @@ class Agent:
             assert source.manifests is not None, "without manifests there is a client"
             return ManifestSource(source.manifests, store, node_name=name)
         return ApiServerSource(client, store, node_name=name, endpoints_api=source.endpoints_api.value)
-
-    def _cluster_access(self) -> ClusterAccess:
-        source = self._config.source
-        if source.kubeconfig is not None:
-            access = load_kubeconfig(source.kubeconfig, source.context)
-            return access if source.master is None else msgspec.structs.replace(access, server=str(source.master))
-        if source.master is not None:
-            return ClusterAccess(str(source.master), TlsTrust(), FixedCredential())
-        return in_cluster(self._environment)
-
-    def _conntrack_sysctls(self) -> tuple[Sysctl, ...]:
-        """Wanted only once the tables are there: they bring in nf_conntrack on a machine that has just booted."""
-        conntrack = self._config.conntrack
-        settings = ConntrackSettings(
-            max_per_core=conntrack.max_per_core,
-            min=conntrack.min,
-            tcp_established_seconds=int(conntrack.tcp_established_timeout.seconds),
-            tcp_close_wait_seconds=int(conntrack.tcp_close_wait_timeout.seconds),
-            tcp_be_liberal=conntrack.tcp_be_liberal,
-            udp_seconds=int(conntrack.udp_timeout.seconds),
-            udp_stream_seconds=int(conntrack.udp_stream_timeout.seconds),
-        )
-        return required_sysctls((), conntrack=settings, cores=os.cpu_count() or 1)
 
     def _set_sysctls(self, required: Iterable[Sysctl]) -> None:
         """Each on its own, with one line for what was changed and for what could not be."""
@@ -352,49 +325,6 @@ def choose_families(wanted: Literal["auto"] | tuple[Family, ...]) -> tuple[Famil
     if wanted == "auto":
         return tuple(able)
     return tuple(family for family in able if family in wanted)
-
-
-def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
-    """How the constant rules of a family depend on the configuration.
-
-    A family without a cluster CIDR cannot tell pods from others, which is not the same as having none
-    (docs/semantics.md 46, 50).
-    """
-    traffic = config.traffic
-    interface = ""
-    match traffic.detect_local_mode:
-        case DetectLocalMode.CLUSTER_CIDR:
-            told = any(family_of(cidr) is family for cidr in traffic.cluster_cidrs)
-            detection = PodDetection.CIDR if told else PodDetection.NONE
-        case DetectLocalMode.NODE_CIDR:
-            detection = PodDetection.CIDR
-        case DetectLocalMode.BRIDGE_INTERFACE:
-            detection, interface = PodDetection.INTERFACE, str(traffic.bridge_interface)
-        case DetectLocalMode.INTERFACE_NAME_PREFIX:
-            detection, interface = PodDetection.INTERFACE_PREFIX, str(traffic.interface_name_prefix)
-    return ProgramOptions(detection, interface, traffic.masquerade_all, config.dataplane.counters)
-
-
-def node_settings(config: AgentConfig, families: tuple[Family, ...]) -> NodeSettings:
-    """The configuration as the translation takes it."""
-    traffic = config.traffic
-    return NodeSettings(
-        node_name=config.node.name,
-        families=families,
-        bind_address=str(config.node.address or ""),
-        detect_local=DetectLocal(traffic.detect_local_mode.value),
-        cluster_cidrs=tuple(str(cidr) for cidr in traffic.cluster_cidrs),
-        external_ips_enabled=traffic.external_ips,
-        node_port_addresses=tuple(str(address) for address in traffic.node_port_addresses),
-    )
-
-
-def describe_source(config: AgentConfig) -> str:
-    """Where the objects come from, for the log."""
-    source = config.source
-    if source.manifests is not None:
-        return f"manifests {source.manifests}"
-    return f"kubeconfig {source.kubeconfig}" if source.kubeconfig else str(source.master or "in-cluster")
 
 
 def _utc_now() -> datetime:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from nodeagent.agent import program_options
 from nodeagent.config import AgentConfig, DetectLocalMode, NodeConfig, TrafficConfig
 from nodeagent.dataplane.nft.program import PodDetection
 from nodeagent.model.addresses import Family
+from nodeagent.settings import program_options
 
 NONE, CIDR = PodDetection.NONE, PodDetection.CIDR
 

@@ -1,0 +1,82 @@
+"""The configuration in the terms of each part that is built from it (pure, but for reading the kubeconfig)."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from nodeagent.config import AgentConfig, DetectLocalMode
+from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
+from nodeagent.dataplane.sysctl import ConntrackSettings
+from nodeagent.kube.credentials import FixedCredential
+from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
+from nodeagent.kube.tls import TlsTrust
+from nodeagent.model.addresses import Family, family_of
+from nodeagent.translate.node import DetectLocal, NodeSettings
+
+
+def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
+    """How the constant rules of a family depend on the configuration.
+
+    A family without a cluster CIDR cannot tell pods from others, which is not the same as having none
+    (docs/semantics.md 46, 50).
+    """
+    traffic = config.traffic
+    interface = ""
+    match traffic.detect_local_mode:
+        case DetectLocalMode.CLUSTER_CIDR:
+            told = any(family_of(cidr) is family for cidr in traffic.cluster_cidrs)
+            detection = PodDetection.CIDR if told else PodDetection.NONE
+        case DetectLocalMode.NODE_CIDR:
+            detection = PodDetection.CIDR
+        case DetectLocalMode.BRIDGE_INTERFACE:
+            detection, interface = PodDetection.INTERFACE, str(traffic.bridge_interface)
+        case DetectLocalMode.INTERFACE_NAME_PREFIX:
+            detection, interface = PodDetection.INTERFACE_PREFIX, str(traffic.interface_name_prefix)
+    return ProgramOptions(detection, interface, traffic.masquerade_all, config.dataplane.counters)
+
+
+def node_settings(config: AgentConfig, families: tuple[Family, ...]) -> NodeSettings:
+    """The configuration as the translation takes it."""
+    traffic = config.traffic
+    return NodeSettings(
+        node_name=config.node.name,
+        families=families,
+        bind_address=str(config.node.address or ""),
+        detect_local=DetectLocal(traffic.detect_local_mode.value),
+        cluster_cidrs=tuple(str(cidr) for cidr in traffic.cluster_cidrs),
+        external_ips_enabled=traffic.external_ips,
+        node_port_addresses=tuple(str(address) for address in traffic.node_port_addresses),
+    )
+
+
+def conntrack_settings(config: AgentConfig) -> ConntrackSettings:
+    """The sizes and times of connection tracking."""
+    conntrack = config.conntrack
+    return ConntrackSettings(
+        max_per_core=conntrack.max_per_core,
+        min=conntrack.min,
+        tcp_established_seconds=int(conntrack.tcp_established_timeout.seconds),
+        tcp_close_wait_seconds=int(conntrack.tcp_close_wait_timeout.seconds),
+        tcp_be_liberal=conntrack.tcp_be_liberal,
+        udp_seconds=int(conntrack.udp_timeout.seconds),
+        udp_stream_seconds=int(conntrack.udp_stream_timeout.seconds),
+    )
+
+
+def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> ClusterAccess:
+    """How to reach the API server. Raises KubeconfigError."""
+    source = config.source
+    if source.kubeconfig is not None:
+        access = load_kubeconfig(source.kubeconfig, source.context)
+        return access if source.master is None else msgspec.structs.replace(access, server=str(source.master))
+    if source.master is not None:
+        return ClusterAccess(str(source.master), TlsTrust(), FixedCredential())
+    return in_cluster(environment)
+
+
+def describe_source(config: AgentConfig) -> str:
+    """Where the objects come from, for the log."""
+    source = config.source
+    if source.manifests is not None:
+        return f"manifests {source.manifests}"
+    return f"kubeconfig {source.kubeconfig}" if source.kubeconfig else str(source.master or "in-cluster")
