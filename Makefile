@@ -65,7 +65,7 @@ demo: setup
 	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
 
 test: setup $(TEST_TOOLS) lint
-	$(SUDO) env CI=$(CI) $(BIN)/pytest
+	$(SUDO) env CI=$(CI) tests/tools/run_all.sh
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
