@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 
+from nodeagent.cli.collector import collect_rarely
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.controlplane.host_networks import connected_networks
 from nodeagent.controlplane.pki import PkiFailed
@@ -109,6 +110,7 @@ def apiserver_command(
         window=Window(seconds=history),
         limit_bytes=store_limit * 1024 * 1024 if store_limit else None,
     )
+    collect_rarely()
     try:
         asyncio.run(_serve(settings))
     except SettingsRefused as error:

@@ -2,7 +2,6 @@
 
 import asyncio
 import faulthandler
-import gc
 import logging
 import os
 import signal
@@ -10,6 +9,7 @@ from collections.abc import Callable
 
 import click
 
+from nodeagent.cli.collector import collect_rarely
 from nodeagent.cli.daemon import Daemon, announce, leaves_of
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.options import ConfigRejected, reloadable_config_options
@@ -29,10 +29,6 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (BindFailed, FAILED),
 )
 
-COLLECTION_THRESHOLDS = (50_000, 20, 20)
-"""When Python looks for unreachable cycles. What the agent holds has none and is big: with the usual figures (700, 10, 10) a
-quarter of the time of a first pass goes into looking, and a full look takes 100 ms at 10,000 services."""
-
 logger = logging.getLogger(__name__)
 
 
@@ -49,7 +45,7 @@ def run_command(*, once: bool, load: Callable[[], LoadedConfig]) -> None:
     except ConfigError as error:
         raise ConfigRejected(error) from error
     announce(loaded)
-    gc.set_threshold(*COLLECTION_THRESHOLDS)
+    collect_rarely()
     faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
     try:
         asyncio.run(_run_until_signal(Daemon(load, dict(os.environ)), loaded, once=once))

@@ -7,7 +7,6 @@ whole engine runs: store, change queue, translation, both tables, service interf
 
 import argparse
 import asyncio
-import gc
 import json
 import os
 import resource
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
-from nodeagent.cli.run import COLLECTION_THRESHOLDS
+from nodeagent.cli.collector import collect_rarely
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -198,7 +197,7 @@ def main() -> None:
     parser.add_argument("--one", nargs=2, type=int, metavar=("SERVICES", "ENDPOINTS"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        gc.set_threshold(*COLLECTION_THRESHOLDS)
+        collect_rarely()
         print(json.dumps(asyncio.run(measure(*arguments.one))))
         return
     sizes = [tuple(map(int, size.split("x"))) for size in arguments.sizes.split(",")]
