@@ -4,7 +4,7 @@
 #
 #     tests/tools/run_all.sh [PYTEST OPTION...]
 set -uo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 2
 
 printed=$(mktemp)
 .venv/bin/pytest -m "not kernel" "$@" >"$printed" 2>&1 &
