@@ -1,10 +1,13 @@
 """A network namespace per test, entered by a thread of its own; the test process itself stays where it is."""
 
+import asyncio
 import ctypes
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -83,3 +86,37 @@ def namespace(bare_namespace: Namespace) -> Namespace:
     """Loopback is up."""
     bare_namespace.shell("ip link set lo up")
     return bare_namespace
+
+
+def waited_for_processor() -> float:
+    """Seconds that the threads of this process could have run and did not (sched-stats.rst: the second figure, ns)."""
+    found = (path.read_text() for path in Path("/proc/self/task").glob("*/schedstat"))
+    return sum(int(text.split()[1]) for text in found) / 1e9
+
+
+async def stalls_during(work: Awaitable[T]) -> tuple[T, float]:
+    stalls: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            stalls.append(time.perf_counter() - before)
+
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0.05)
+    waited = waited_for_processor()
+    result = await work
+    waited = waited_for_processor() - waited
+    await asyncio.sleep(0.01)  # a stall is noted only when it is over
+    watching.cancel()
+    return result, sum(stall - 0.05 for stall in stalls if stall > 0.05) - waited
+
+
+@pytest.fixture(scope="session")
+def watch_loop() -> Callable[[Awaitable[T]], Awaitable[tuple[T, float]]]:
+    """Awaits something; its result, and for how many seconds it held the loop by more than 50 ms at a time.
+
+    That others had the processor is not counted: work on the loop would hold it all the time that it runs.
+    """
+    return stalls_during
