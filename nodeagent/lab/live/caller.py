@@ -106,16 +106,22 @@ def take_down(directory: LabDirectory, *, patience: float = END_PATIENCE) -> boo
 
     patience: seconds for it to end by itself when asked, and again when told to.
     """
-    if directory.holder() is None:
-        return bool(directory.sweep())
+    with directory.watched_holder() as holder:
+        if holder is None:
+            return bool(directory.sweep())
+        if not (_agrees_to_end(directory, patience) and holder.ends_within(patience)):
+            holder.end(patience=patience)
+    directory.sweep()
+    return True
+
+
+def _agrees_to_end(directory: LabDirectory, patience: float) -> bool:
     try:
         with conversation(directory, TakeDown(), timeout=patience) as answers:
             for _ in answers:
                 pass
     except LabError:
-        pass  # it is made to end below, if it still is there
-    directory.end_holder(patience=patience)
-    directory.sweep()
+        return False
     return True
 
 

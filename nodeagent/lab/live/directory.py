@@ -10,11 +10,11 @@ import re
 import shutil
 import signal
 import struct
-import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from nodeagent.lab.live.holder import Holder
 from nodeagent.lab.namespaces import DIRECTORY as NAMESPACES
 from nodeagent.lab.namespaces import LabError, check_ours, our_namespaces, remove_namespace, sweep
 
@@ -23,7 +23,6 @@ DEFAULT_BASE = Path("/run") / BASE_NAME
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 LONGEST_SOCKET_PATH = 107  # sun_path is 108 bytes with its final zero, unix(7)
 FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: l_type, l_whence, l_start, l_len, l_pid
-LOOK_EVERY = 0.01
 REAL_NAME_ONLY = "a lab's name has up to 32 of a-z, 0-9 and '-', with no '-' at an end"
 
 
@@ -129,38 +128,25 @@ class LabDirectory:
             with suppress(OSError):
                 self.base.rmdir()
 
-    def end_holder(self, *, patience: float) -> bool:
-        """Ask the holder to end (SIGTERM), make it after `patience` seconds; whether there was one.
+    @contextmanager
+    def watched_holder(self) -> Iterator[Holder | None]:
+        """The process that holds the lab now, to wait for or to end; None when there is none.
 
-        A pidfd is taken before the lock is looked at once more, so the signal can only reach the holder.
+        A pidfd is taken before the lock is looked at once more, so it can only be the holder's.
         """
         pid = self.holder()
-        if pid is None:
-            return False
         try:
-            process = os.pidfd_open(pid)
+            process = None if pid is None else os.pidfd_open(pid)
         except ProcessLookupError:
-            return True
+            process = None
         try:
-            for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 5.0)):
-                if self.holder() != pid:
-                    return True
-                signal.pidfd_send_signal(process, number)
-                if self._wait_for_end(seconds):
-                    return True
-        except ProcessLookupError:
-            return True
+            if pid is None or process is None or self.holder() != pid:
+                yield None
+            else:
+                yield Holder(pid, process, self.name)
         finally:
-            os.close(process)
-        raise LabError(f"process {pid}, which holds lab {self.name}, does not end")
-
-    def _wait_for_end(self, seconds: float) -> bool:
-        deadline = time.monotonic() + seconds
-        while self.holder() is not None:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(LOOK_EVERY)
-        return True
+            if process is not None:
+                os.close(process)
 
     def sweep(self) -> list[str]:
         """Remove what killed supervisors left: strayed processes, namespaces, files; their names.
