@@ -1,7 +1,6 @@
-"""Labs for tests. A machine that cannot run them skips them, unless it says CI=true: then they fail."""
+"""Labs for tests."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -15,38 +14,10 @@ import pytest
 
 from nodeagent.lab.live.caller import take_down
 from nodeagent.lab.live.directory import LabDirectory
-from nodeagent.lab.namespaces import LabError, create_namespaces, namespace_name, our_namespaces, remove_namespace
+from nodeagent.lab.namespaces import our_namespaces
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
 DEADLINE = 60.0
-
-
-def obstacle() -> str:
-    """Why this machine cannot run labs; empty when it can."""
-    if os.geteuid():
-        return "not root"
-    for program in ("ip", "nft", "setpriv", "openssl"):
-        if not shutil.which(program):
-            return f"no program {program}"
-    probe = namespace_name(os.getpid(), "0", "probe")
-    try:
-        create_namespaces([probe])
-    except LabError as error:
-        return str(error)
-    finally:
-        remove_namespace(probe)
-    return ""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ours = [item for item in items if HERE in item.path.parents]
-    reason = obstacle() if ours else ""
-    for item in ours:
-        item.add_marker(pytest.mark.kernel)
-        if reason and os.environ.get("CI") != "true":
-            item.add_marker(pytest.mark.skipif(True, reason=f"no labs here: {reason}"))
 
 
 @dataclass
@@ -109,8 +80,6 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 @contextmanager
 def bench_of_its_own() -> Iterator[Bench]:
     """A bench; every lab on it is taken down in the end."""
-    if reason := obstacle():
-        pytest.fail(f"CI must run labs, but: {reason}")
     with TemporaryDirectory(prefix="nodeagent-lab-", ignore_cleanup_errors=True) as scratch:
         found = Bench(Path(scratch))
         try:
@@ -127,14 +96,14 @@ def eventually() -> Callable[..., None]:
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
+def bench(network_namespaces: None) -> Iterator[Bench]:
     """Labs of the test's own, none there yet."""
     with bench_of_its_own() as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Bench]:
+def shared(network_namespaces: None) -> Iterator[Bench]:
     """A lab of two nodes with two pods each, both families, for the tests of a module."""
     with bench_of_its_own() as found:
         found.do("up", "--nodes", "2", "--pods", "2", "--ipv6")
