@@ -95,7 +95,9 @@ class RawSctpConversation:
 def prepare(client: socket.socket, dial: Dial) -> None:
     """Everything a client socket needs before it connects."""
     client.settimeout(dial.timeout)
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if dial.source_port:
+        # Only then: of UDP sockets that may share a port, the kernel gives two the same one now and then.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if dial.mark is not None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, dial.mark)
     if dial.priority is not None:
