@@ -5,11 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 iputils-ping conntrack iptables kmod procps systemd ca-certificates \
-	openssl curl shellcheck vagrant $(if $(shell command -v kubectl),,kubernetes-client)
+	openssl $(if $(shell command -v kubectl),,kubernetes-client)
 # Programs of other releases that tests hold us to; unpacked below .tools, not installed.
 TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl
 
-# What only `make test-boot` needs.
+# What only tests need, and what only those of `make test-boot` do.
+TEST_PACKAGES := curl shellcheck vagrant
 BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static
 VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-config-network libvirt-daemon-system \
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
@@ -64,6 +65,7 @@ $(VENV)/.installed: pyproject.toml
 demo: setup
 	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
 
+test kernel test-boot: SYSTEM_PACKAGES += $(TEST_PACKAGES)
 test: setup $(TEST_TOOLS) lint
 	$(SUDO) env CI=$(CI) tests/tools/run_all.sh
 

@@ -10,11 +10,11 @@ import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from nodeagent.controlplane.access import Role, User
+from nodeagent.controlplane.access import Role, TokenReader, User
 from nodeagent.controlplane.documents import encode
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
@@ -100,18 +100,10 @@ def _text(data: bytes) -> bytes:
     return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
-class StaticTokens(Protocol):
-    """Tokens from a file."""
-
-    def user(self, token: str) -> User | None:
-        """Whose token it is."""
-        ...
-
-
 class Bearers:
     """Everybody who can show a token. `exists` says whether an account is still that one."""
 
-    def __init__(self, static: StaticTokens, accounts: AccountTokens, exists: Callable[[Account], bool]) -> None:
+    def __init__(self, static: TokenReader, accounts: AccountTokens, exists: Callable[[Account], bool]) -> None:
         self._static = static
         self._accounts = accounts
         self._exists = exists

@@ -122,11 +122,6 @@ class Allocator:
         if record is not None:
             reservation.changes.append(Change(NODE_PORTS, str(port), record.revision, None))
 
-    def holder_of(self, port: int) -> str | None:
-        """The service (`namespace/name`) that holds a node port."""
-        record = self._store.get(NODE_PORTS, str(port))
-        return None if record is None else str(record.document()["holder"])
-
     def _is_taken(self, address: str) -> bool:
         return address in self._reserved or self._store.get(ADDRESSES, address) is not None
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from nodeagent.controlplane import managed
 from nodeagent.controlplane.documents import Document, copy, decode, encode
-from nodeagent.controlplane.lifecycle import Lifecycle, Plan
+from nodeagent.controlplane.lifecycle import Lifecycle
 from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.resources import Catalog, Resource
 from nodeagent.controlplane.schema.decoding import TypeMismatch, claims, empty, normalise
@@ -351,10 +351,6 @@ class Registry:
             raise storage_full() from None
         except StorageFailed as error:
             raise internal_error(f"storage: {error}") from None
-
-    def plan_of(self, resource: Resource, document: Document | None, live: Document | None) -> Plan:
-        """What else a write of this object would have to write. Raises AllocationRefused."""
-        return self._lifecycle(resource).plan(document, live)
 
     def _lifecycle(self, resource: Resource) -> Lifecycle:
         return self._lifecycles[resource.stored_in]

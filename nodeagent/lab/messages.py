@@ -161,8 +161,8 @@ class LoadReport(Struct, frozen=True, tag=True):
 
     names: answers by server. failures: by kind. first, last: moment of the first and last answer of each server
     (when the connection was begun). failed: the first hundred failures. slowest: seconds of the slowest answer.
-    latencies: how many answers took that many microseconds, to two digits. first_failure, last_failure: when the first
-    and the latest failed connection was begun; 0 for none. horizon: what was begun before this moment is counted.
+    latencies: how many answers took that many microseconds, to two digits. last_failure: when the latest failed
+    connection was begun; 0 for none. horizon: what was begun before this moment is counted.
     """
 
     names: dict[str, int]
@@ -172,7 +172,6 @@ class LoadReport(Struct, frozen=True, tag=True):
     failed: tuple[Answer, ...]
     slowest: float
     latencies: dict[int, int] = {}
-    first_failure: float = 0.0
     last_failure: float = 0.0
     horizon: float = 0.0
 

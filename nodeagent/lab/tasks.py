@@ -70,7 +70,6 @@ class Loading:
         self._failed: list[Answer] = []
         self._slowest = 0.0
         self._latencies: Counter[int] = Counter()
-        self._first_failure = 0.0
         self._last_failure = 0.0
         self._open: dict[int, float] = {}
         self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(load.workers)]
@@ -91,7 +90,6 @@ class Loading:
     def _count(self, answer: Answer) -> None:
         if answer.failure:
             self._failures[answer.failure] += 1
-            self._first_failure = min(self._first_failure or answer.started, answer.started)
             self._last_failure = max(self._last_failure, answer.started)
             if len(self._failed) < KEPT_FAILURES:
                 self._failed.append(answer)
@@ -112,7 +110,6 @@ class Loading:
                 tuple(self._failed),
                 self._slowest,
                 dict(self._latencies),
-                self._first_failure,
                 self._last_failure,
                 min(self._open.values(), default=time.monotonic()),
             )

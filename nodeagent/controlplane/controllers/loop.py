@@ -63,11 +63,6 @@ class Controller:
             for timer in self._timers.values():
                 timer.cancel()
 
-    @property
-    def idle(self) -> bool:
-        """Nothing is waiting to be done."""
-        return not self._dirty and not self._busy
-
     async def _follow(self, name: str, keys: Keys) -> None:
         collection = self._store.collection(name)
         waiter = asyncio.Event()

@@ -1,10 +1,11 @@
 """Discovery: what resources there are, plain (APIResourceList) and aggregated (apidiscovery.k8s.io/v2). Pure."""
 
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.http import token_requests
 from nodeagent.controlplane.resources import Catalog, Resource
 
 _PART_VERBS = ("get", "patch", "update")
-_TOKEN_REQUEST: Document = {"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}
+_TOKEN_REQUEST: Document = {"group": token_requests.GROUP, "version": "v1", "kind": token_requests.KIND}
 
 
 def api_versions(address: str) -> Document:
@@ -58,7 +59,7 @@ def api_resources(group: str, rows: list[Resource]) -> Document:
                 "name": f"{row.plural}/{part}",
                 "singularName": "",
                 "namespaced": row.namespaced,
-                **(_TOKEN_REQUEST if part == "token" else {"kind": row.kind}),
+                **(_TOKEN_REQUEST if part == token_requests.PART else {"kind": row.kind}),
                 "verbs": _verbs_of(part),
             }
             for part in parts_of(row)
@@ -75,12 +76,12 @@ def parts_of(row: Resource) -> tuple[str, ...]:
     if row.plural == "namespaces":
         return ("finalize", "status")
     if row.plural == "serviceaccounts":
-        return ("token",)
+        return (token_requests.PART,)
     return ("status",) if row.has_status else ()
 
 
 def _verbs_of(part: str) -> list[str]:
-    return {"finalize": ["update"], "token": ["create"]}.get(part) or list(_PART_VERBS)
+    return {"finalize": ["update"], token_requests.PART: ["create"]}.get(part) or list(_PART_VERBS)
 
 
 def aggregated(catalog: Catalog, *, core: bool) -> Document:
@@ -114,7 +115,7 @@ def _aggregated_resource(row: Resource) -> Document:
     parts = [
         {
             "subresource": part,
-            "responseKind": dict(_TOKEN_REQUEST) if part == "token" else kind,
+            "responseKind": dict(_TOKEN_REQUEST) if part == token_requests.PART else kind,
             "verbs": _verbs_of(part),
         }
         for part in parts_of(row)

@@ -11,7 +11,6 @@ from nodeagent.controlplane.status import FieldError, invalid, required, too_lon
 Check: TypeAlias = Callable[[str], list[str]]
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_QUALIFIED})?"
@@ -46,22 +45,6 @@ def dns_label(value: str) -> list[str]:
             _LABEL,
             "my-name",
             "123-abc",
-        ),
-    )
-
-
-def dns_label_1035(value: str) -> list[str]:
-    """RFC 1035 label: must begin with a letter."""
-    return _format(
-        value,
-        63,
-        _LABEL_1035,
-        _explain(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic"
-            " character, and end with an alphanumeric character",
-            _LABEL_1035,
-            "my-name",
-            "abc-123",
         ),
     )
 

@@ -28,11 +28,6 @@ def packed_protocol(protocol: Protocol) -> bytes:
     return _PROTOCOL_PAD.pack(protocol)
 
 
-def packed_port(port: int) -> bytes:
-    """An inet_service field of a concatenation."""
-    return _PORT_PAD.pack(port)
-
-
 def packed_class(number: int) -> bytes:
     """A classid field (native byte order, as skb->priority)."""
     return _NATIVE.pack(number)

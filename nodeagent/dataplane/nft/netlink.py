@@ -98,8 +98,27 @@ class NetlinkSocket:
         Raises FileNotFoundError when the table or set is not there, KernelUnclear when the kernel says that the dump
         was interrupted.
         """
+        for received in self._ask(kind, NLM_F_DUMP, family, body):
+            yield int.from_bytes(received.body[2:4], "big"), received.body[nl.GENMSG_LENGTH :]
+
+    def fetch(self, kind: int, family: int, body: bytes) -> Iterator[memoryview]:
+        """The attributes of every object a request names, a message each; valid only until the next step.
+
+        Raises FileNotFoundError when one of them is not there, KernelUnclear when the kernel could not answer.
+        """
+        for received in self._ask(kind, NLM_F_ACK, family, body):
+            yield received.body[nl.GENMSG_LENGTH :]
+
+    def get(self, kind: int, family: int, body: bytes) -> memoryview:
+        """The attributes of one object. Raises FileNotFoundError when there is none."""
+        for received in self._ask(kind, 0, family, body):
+            return memoryview(bytes(received.body[nl.GENMSG_LENGTH :]))
+        raise KernelUnclear("an acknowledgement in place of an object")
+
+    def _ask(self, kind: int, flags: int, family: int, body: bytes) -> Iterator[Received]:
+        """Everything that answers a request, until the kernel says that this is all."""
         seq = self._reserve(1)
-        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_DUMP, seq, family, 0, body))
+        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | flags, seq, family, 0, body))
         while True:
             for received in self._receive():
                 if received.seq != seq:
@@ -109,38 +128,11 @@ class NetlinkSocket:
                 if received.kind == NLMSG_DONE:
                     return
                 if received.kind == NLMSG_ERROR:
-                    _raise_errno(-_ERROR.unpack_from(received.body)[0])
-                yield int.from_bytes(received.body[2:4], "big"), received.body[nl.GENMSG_LENGTH :]
-
-    def get(self, kind: int, family: int, body: bytes) -> memoryview:
-        """The attributes of one object. Raises FileNotFoundError when there is none."""
-        seq = self._reserve(1)
-        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, NLM_F_REQUEST, seq, family, 0, body))
-        while True:
-            for received in self._receive():
-                if received.seq != seq:
-                    continue
-                if received.kind == NLMSG_ERROR:
-                    _raise_errno(-_ERROR.unpack_from(received.body)[0])
-                return memoryview(bytes(received.body[nl.GENMSG_LENGTH :]))
-
-    def fetch(self, kind: int, family: int, body: bytes) -> Iterator[memoryview]:
-        """The attributes of every object a request names, a message each; valid only until the next step.
-
-        Raises FileNotFoundError when one of them is not there, KernelUnclear when the kernel could not answer.
-        """
-        seq = self._reserve(1)
-        self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_ACK, seq, family, 0, body))
-        while True:
-            for received in self._receive():
-                if received.seq != seq:
-                    continue
-                if received.kind == NLMSG_ERROR:
                     code = -_ERROR.unpack_from(received.body)[0]
                     if code:
                         _raise_errno(code)
                     return
-                yield received.body[nl.GENMSG_LENGTH :]
+                yield received
 
     def generation(self) -> int:
         """The ruleset generation of this network namespace: any change of any table raises it (21 µs)."""
