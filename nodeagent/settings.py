@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from nodeagent.config import AgentConfig, DetectLocalMode
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.sysctl import ConntrackSettings
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 from nodeagent.cli.collector import collect_rarely
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, PassReport, Timing
 from nodeagent.kube.store import ClusterStore

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
 from nodeagent.dataplane.nft.image import empty_image
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import Fate, Outcome, Packet
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions, build_program
+from nodeagent.dataplane.nft.program import build_program
 from nodeagent.dataplane.nft.schema import AFFINITY, DATA_SETS, set_specs
 from nodeagent.model.frontend import NodeState
 from nodeagent.translate.context import Context

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.attributes import attribute_map
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.classes import pick_class
 from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
 from nodeagent.dataplane.nft.diff import Delta, apply_delta, diff_images, diff_keys
 from nodeagent.dataplane.nft.image import TableImage, class_of, empty_image
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import Fate, Packet
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions, build_program
+from nodeagent.dataplane.nft.program import build_program
 from nodeagent.dataplane.nft.readback import collect_elements
-from nodeagent.dataplane.nft.render import slot_key
+from nodeagent.dataplane.nft.render import slot_keys
 from nodeagent.dataplane.nft.schema import DATA_SETS, set_specs
 from nodeagent.dataplane.nft.transaction import DELSETELEM, NEWSETELEM, Transaction
 from nodeagent.model.addresses import Family
@@ -152,22 +153,25 @@ usual = settings(max_examples=100, deadline=None, suppress_health_check=list(Hea
 
 SPECS = {spec.name: spec for spec in set_specs(counters=True)}
 ROUTE_MAPS = (
-    (schema.FRONTENDS, schema.BACKENDS, False),
-    (schema.FRONTENDS_CLUSTER_SCOPE, schema.BACKENDS, True),
-    (schema.NODEPORTS, schema.NODEPORT_BACKENDS, False),
-    (schema.NODEPORTS_CLUSTER_SCOPE, schema.NODEPORT_BACKENDS, True),
+    (schema.FRONTENDS, schema.BACKENDS),
+    (schema.GUARDED_FRONTENDS, schema.BACKENDS),
+    (schema.FRONTENDS_CLUSTER_SCOPE, schema.BACKENDS),
+    (schema.FRONTENDS_LOCAL_SCOPE, schema.BACKENDS),
+    (schema.NODEPORTS, schema.NODEPORT_BACKENDS),
+    (schema.NODEPORTS_CLUSTER_SCOPE, schema.NODEPORT_BACKENDS),
+    (schema.NODEPORTS_LOCAL_SCOPE, schema.NODEPORT_BACKENDS),
 )
 
 
 def canonical(image: TableImage) -> dict[str, Any]:
     """The image with the endpoints of each route as a set; their slots must be exactly those the class counts."""
     form: dict[str, Any] = {name: dict(elements) for name, elements in image.items()}
-    for frontends, backends, cluster_scope in ROUTE_MAPS:
+    for frontends, backends in ROUTE_MAPS:
         routes = form.setdefault(f"{frontends} routes", {})
         for key, value in image[frontends].items():
             picked = pick_class(class_of(value))
             if picked is not None:
-                keys = [key + slot_key(slot, cluster_scope=cluster_scope) for slot in range(picked.count)]
+                keys = [key + slot for slot in slot_keys(picked)]
                 routes[key] = {form[backends].pop(each) for each in keys}
                 assert len(routes[key]) == picked.count, "an endpoint has two slots"
     assert not form[schema.BACKENDS], "a slot beyond the count"

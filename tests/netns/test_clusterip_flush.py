@@ -84,7 +84,7 @@ def test_changes_to_other_tables_cost_nothing(served: Cluster, agent: AgentProce
         pytest.param("flush map ip nodeagent backends", False, id="all endpoints deleted"),
         pytest.param("delete element ip nodeagent frontends { 10.96.0.1 . tcp . 80 }", False, id="a frontend deleted"),
         pytest.param("flush set ip6 nodeagent cluster-ips", True, id="ClusterIPs deleted from the set"),
-        pytest.param("insert rule ip nodeagent services drop", False, id="a rule inserted"),
+        pytest.param("insert rule ip nodeagent prerouting drop", False, id="a rule inserted"),
     ],
 )
 def test_a_plain_table_is_repaired_within_a_second(

@@ -40,7 +40,7 @@ def test_flushing_the_ruleset_loses_nothing(cluster: Cluster, agent: AgentProces
     [
         "delete table ip nodeagent",
         "flush table ip6 nodeagent",
-        "flush chain ip nodeagent services",
+        "flush chain ip nodeagent prerouting",
         "flush map ip nodeagent backends",
         "add element ip nodeagent cluster-ips { 10.96.0.9 }",
     ],

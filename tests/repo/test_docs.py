@@ -12,7 +12,8 @@ import yaml
 from nodeagent.cli.main import main
 from nodeagent.config.keys import KEYS
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions, build_program
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.program import build_program
 from nodeagent.kube.manifests import Manifest, parse_manifest
 from nodeagent.model.addresses import Family
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.chain import Hook, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
 from nodeagent.dataplane.nft.image import TableImage, class_of, empty_image
-from nodeagent.dataplane.nft.program import Hook, ProgramOptions, build_program, verdict_elements
+from nodeagent.dataplane.nft.program import build_program, verdict_elements
 from nodeagent.dataplane.nft.readback import (
     TABLE_OWNER,
     TABLE_PERSIST,

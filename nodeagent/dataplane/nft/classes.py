@@ -2,22 +2,37 @@
 
 A class says how an endpoint is picked: among how many, from which of the two lists, for an address or a node port,
 with or without client affinity. nft prints it as `major:minor` in hexadecimal; the minor number is the count.
-There is one chain per class in use, never one per service.
+There is one chain per class in use, never one per service. A few numbers that are no count lead to what only some
+frontends need: a look at the source, a refusal, a drop.
 """
 
 from dataclasses import dataclass
 
 MAX_BACKENDS = 0x7FFF
 CLUSTER_SCOPE_OFFSET = 0x8000
+STICKY_OFFSET = 0x10000
+"""Set in the slots of frontends with affinity, and in every affinity id: after the translation, the scratch field
+tells by this bit whether there is something to learn."""
 
 _CLUSTER_SCOPE = 0x1
 _NODE_PORT = 0x2
 _STICKY = 0x4
 
+BY_SOURCE = 0xFFFC
+BY_SOURCE_NODE_PORT = _NODE_PORT << 16 | BY_SOURCE
+GUARDED = 0xFFFD
 REFUSE = 0xFFFE
 DISCARD = 0xFFFF
+BY_SOURCE_CHAIN = "by-source"
+BY_SOURCE_NODE_PORT_CHAIN = "by-source-nodeport"
+GUARDED_CHAIN = "guarded"
 REFUSE_CHAIN = "refuse"
 DISCARD_CHAIN = "discard"
+
+END_CHAINS = {REFUSE: REFUSE_CHAIN, DISCARD: DISCARD_CHAIN}
+SCOPE_CHAINS = {BY_SOURCE: BY_SOURCE_CHAIN, BY_SOURCE_NODE_PORT: BY_SOURCE_NODE_PORT_CHAIN}
+SPECIAL_CHAINS = {**END_CHAINS, **SCOPE_CHAINS, GUARDED: GUARDED_CHAIN}
+"""Class number → chain, for the classes that are always there."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,6 +55,11 @@ class PickClass:
         return major << 16 | self.count
 
     @property
+    def first_slot(self) -> int:
+        """The slots of this class are `count` numbers from here on."""
+        return (CLUSTER_SCOPE_OFFSET if self.cluster_scope else 0) | (STICKY_OFFSET if self.sticky else 0)
+
+    @property
     def chain(self) -> str:
         """The chain's name: `pick-3`, `pick-3-nodeport`, `sticky-3-cluster`, …"""
         return (
@@ -49,7 +69,7 @@ class PickClass:
 
 
 def pick_class(number: int) -> PickClass | None:
-    """The pick class of a class number; None for refuse, discard and numbers that are no class."""
+    """The pick class of a class number; None for the special classes and numbers that are no class."""
     major, count = number >> 16, number & 0xFFFF
     if not 1 <= count <= MAX_BACKENDS or major > (_CLUSTER_SCOPE | _NODE_PORT | _STICKY):
         return None

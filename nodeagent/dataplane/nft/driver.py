@@ -16,12 +16,12 @@ from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, Rejection,
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import stale_entries
 from nodeagent.dataplane.nft.belief import Belief, Ownership, believe, undisturbed
+from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.desired import DesiredImage
 from nodeagent.dataplane.nft.diff import Delta, apply_delta
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.plan import Plan, Planner
-from nodeagent.dataplane.nft.program import ProgramOptions
 from nodeagent.dataplane.nft.render import too_many_backends
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.dataplane.worker_thread import in_thread

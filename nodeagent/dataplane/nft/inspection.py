@@ -10,7 +10,7 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
 from nodeagent.dataplane.nft.classes import DISCARD, REFUSE, pick_class
 from nodeagent.dataplane.nft.image import class_of
-from nodeagent.dataplane.nft.render import programmed_slots
+from nodeagent.dataplane.nft.render import programmed_slots, route_class
 from nodeagent.model.addresses import Family, Protocol, unpack_address
 
 
@@ -47,23 +47,21 @@ def programmed_frontends(contents: Contents, family: Family) -> Iterator[Program
         (schema.NODEPORTS_CLUSTER_SCOPE, True, True),
     ):
         found += (
-            _frontend(contents, family, frontends, key, scoped=scoped, node_port=node_port)
-            for key in contents.image[frontends]
+            _frontend(contents, family, key, scoped=scoped, node_port=node_port) for key in contents.image[frontends]
         )
     yield from sorted(found, key=lambda one: (one.service, one.kind, one.address, one.protocol, one.port, one.scope))
 
 
-def _frontend(
-    contents: Contents, family: Family, frontends: str, key: bytes, *, scoped: bool, node_port: bool
-) -> ProgrammedFrontend:
+def _frontend(contents: Contents, family: Family, key: bytes, *, scoped: bool, node_port: bool) -> ProgrammedFrontend:
     image = contents.image
-    number = class_of(image[frontends][key])
-    named = image[schema.NODEPORTS if node_port else schema.FRONTENDS].get(key, b"")
-    backends = schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS
+    value = route_class(image, key, node_port=node_port, cluster_scope=scoped)
+    number = 0 if value is None else class_of(value)
+    counted = schema.NODEPORTS if node_port else schema.FRONTENDS
+    named = image[counted].get(key, b"")
     timeouts = schema.NODEPORT_STICKY_TIMEOUTS if node_port else schema.STICKY_TIMEOUTS
     picked = pick_class(number)
     sticky = picked is not None and picked.sticky and key in image[timeouts]
-    counter = contents.counters.get(frontends, {}).get(key)
+    counter = None if scoped else contents.counters.get(counted, {}).get(key)
     address = key[:-8] if not node_port else b""
     return ProgrammedFrontend(
         family=family,
@@ -77,7 +75,7 @@ def _frontend(
         sticky_seconds=class_of(image[timeouts][key]) if sticky else None,
         backends=tuple(
             (unpack_address(value[:-4]), int.from_bytes(value[-4:-2], "big"))
-            for value in programmed_slots(image, frontends, backends, key, cluster_scope=scoped)
+            for value in programmed_slots(image, key, node_port=node_port, cluster_scope=scoped)
         ),
         connections=None if counter is None else counter[0],
     )

@@ -8,21 +8,21 @@ expressions; here are hooks, chains and verdicts (net/netfilter/nf_tables_core.c
 
 from collections.abc import Collection, Iterator, Mapping
 
+from nodeagent.dataplane.nft.chain import Chain, ChainType, HookNumber, Program
 from nodeagent.dataplane.nft.expressions import Code, Rule, Verdict
 from nodeagent.dataplane.nft.image import TableImage
 from nodeagent.dataplane.nft.machine import ChoiceNeeded, Machine, RuleEnds, Sets
 from nodeagent.dataplane.nft.packet import RST, TCP, Fate, Outcome, Packet
-from nodeagent.dataplane.nft.program import Chain, Program
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.spelling import Step
 from nodeagent.model.addresses import pack_address
 
-PREROUTING, INPUT, OUTPUT, POSTROUTING = 0, 1, 3, 4
-"""enum nf_inet_hooks."""
-
 MOST_JUMPS = 16
 """NFT_JUMP_STACK_SIZE."""
 
+_DESTINATION_HOOKS = frozenset({HookNumber.PREROUTING, HookNumber.OUTPUT})
+_NAT_PRIORITY = {True: -100, False: 100}
+"""NF_IP_PRI_NAT_DST and NF_IP_PRI_NAT_SRC (include/uapi/linux/netfilter_ipv4.h)."""
 _Position = Iterator[tuple[int, Rule]]
 
 
@@ -61,11 +61,12 @@ class Interpreter:
         )
         trace: list[Step] = []
         sent_here = packet.iif is None
-        accepted = self._hook(OUTPUT if sent_here else PREROUTING, machine, trace)
+        accepted = self._hook(HookNumber.OUTPUT if sent_here else HookNumber.PREROUTING, machine, trace)
         stays = machine.is_local(machine.destination)
         if accepted:
             # What the node sends to itself leaves by loopback, through postrouting; coming back it is translated already.
-            accepted = self._hook(INPUT if stays and not sent_here else POSTROUTING, machine, trace)
+            last = HookNumber.INPUT if stays and not sent_here else HookNumber.POSTROUTING
+            accepted = self._hook(last, machine, trace)
         return Outcome(
             _fate(machine, accepted=accepted),
             machine.probability,
@@ -76,17 +77,22 @@ class Interpreter:
             delivered_here=accepted and stays,
             priority=machine.priority,
             learned=machine.learned,
+            lookups=machine.lookups,
             trace=tuple(trace),
         )
 
     def _hook(self, number: int, machine: Machine, trace: list[Step]) -> bool:
-        """Whether the packet gets past all chains of a hook, by priority; a translation ends it (nf_nat_inet_fn)."""
-        hooked = [(c.hook.priority, c) for c in self._chains.values() if c.hook is not None and c.hook.number == number]
-        for _, chain in sorted(hooked, key=lambda item: item[0]):
+        """Whether the packet gets past all chains of a hook, by priority.
+
+        A translation ends the nat chains (nf_nat_inet_fn), which the kernel enters at one place together.
+        """
+        hooked = [chain for chain in self._chains.values() if chain.hook is not None and chain.hook.number == number]
+        for chain in sorted(hooked, key=_place):
+            done = machine.translated if number in _DESTINATION_HOOKS else machine.masqueraded
+            if _type_of(chain) is ChainType.NAT and done:
+                continue
             if self._base_chain(chain, machine, trace) is not Code.ACCEPT:
                 return False
-            if machine.translated if number in (PREROUTING, OUTPUT) else machine.masqueraded:
-                break
         return True
 
     def _base_chain(self, base: Chain, machine: Machine, trace: list[Step]) -> Code:
@@ -108,6 +114,18 @@ class Interpreter:
                     raise ValueError(f"more than {MOST_JUMPS} jumps inside each other, the last in chain {chain.name}")
             chain = self._chains[verdict.chain or ""]
             position = _rules(chain)
+
+
+def _type_of(chain: Chain) -> ChainType | None:
+    return None if chain.hook is None else chain.hook.type
+
+
+def _place(chain: Chain) -> tuple[int, int]:
+    """Where a base chain comes in its hook: of filter chains their priority, of nat chains that of all nat."""
+    assert chain.hook is not None, "only base chains have a place"
+    if chain.hook.type is ChainType.NAT:
+        return _NAT_PRIORITY[chain.hook.number in _DESTINATION_HOOKS], chain.hook.priority
+    return chain.hook.priority, 0
 
 
 def _rules(chain: Chain) -> _Position:

@@ -7,12 +7,18 @@ set and used within one rule.
 from dataclasses import dataclass
 
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.expressions import (
+    IPS_DST_NAT,
+    RTN_LOCAL,
+    Cmp,
     Ct,
     CtKey,
+    FibType,
     Immediate,
     Lookup,
     LookupVerdict,
+    Mask,
     Meta,
     MetaKey,
     MetaSet,
@@ -55,10 +61,6 @@ class Loader:
         offset = 16 if self.family is Family.IPV4 else 24
         return Payload(reg, PayloadBase.NETWORK, offset, self.family.address_length)
 
-    def original_source(self, reg: int) -> Ct:
-        """ct original saddr"""
-        return Ct(reg, CtKey.SRC_IP if self.family is Family.IPV4 else CtKey.SRC_IP6)
-
     def original_destination(self, reg: int) -> Ct:
         """ct original daddr"""
         return Ct(reg, CtKey.DST_IP if self.family is Family.IPV4 else CtKey.DST_IP6)
@@ -90,11 +92,43 @@ class Loader:
             Ct(1, CtKey.PROTO_DST),
         )
 
+    def node_port_endpoint(self) -> Rule:
+        """l4proto . original dport . daddr . dport: the node port together with the endpoint it was translated to."""
+        return (
+            *_KNOWN_TRANSPORT,
+            Meta(0, MetaKey.L4PROTO),
+            Ct(1, CtKey.PROTO_DST),
+            self.destination(2),
+            port(2 + self.words),
+        )
+
 
 # nft 1.0.6 loads a listing with `ct original proto-dst` only behind a literal test of the connection's protocol.
 _KNOWN_TRANSPORT: Rule = (Ct(0, CtKey.PROTOCOL), OneOf(0, _TRANSPORTS, schema.Kind.PROTOCOL.value[0]))
 CLEAR: Rule = (Immediate(0, native_u32(0)), MetaSet(0, MetaKey.PRIORITY))
 """meta priority set none"""
+
+_TRANSLATION: Rule = (Ct(0, CtKey.STATUS), Mask(0, native_u32(IPS_DST_NAT)))
+TRANSLATED: Rule = (*_TRANSLATION, Cmp(0, native_u32(0), invert=True))
+"""ct status dnat"""
+NOT_TRANSLATED: Rule = (*_TRANSLATION, Cmp(0, native_u32(0)))
+"""ct status ! dnat"""
+FROM_NODE: Rule = (FibType(0, source=True), Cmp(0, native_u32(RTN_LOCAL)))
+"""fib saddr type local"""
+
+
+def from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> Rule:
+    """Matches traffic of pods (inverted: of anyone else); empty when pods cannot be told."""
+    match options.pod_detection:
+        case PodDetection.NONE:
+            return ()
+        case PodDetection.CIDR:
+            return (regs.source(0), Lookup(schema.POD_CIDRS, 0, invert=invert))
+        case PodDetection.INTERFACE:
+            name = options.interface.encode().ljust(16, b"\0")
+        case PodDetection.INTERFACE_PREFIX:
+            name = options.interface.encode()
+    return (Meta(0, MetaKey.IIFNAME), Cmp(0, name, invert=invert))
 
 
 def port(reg: int) -> Payload:

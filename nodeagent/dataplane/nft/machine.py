@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from nodeagent.dataplane.nft.expressions import (
+    CT_STATE_NEW,
     IPS_DST_NAT,
     RTN_LOCAL,
     Cmp,
@@ -73,7 +74,7 @@ class Machine:
     """The state of a packet between two expressions.
 
     choices: the random numbers it gets, in order. probability: of these choices.
-    words: what the expressions of the current rule did, for people.
+    words: what the expressions of the current rule did, for people. lookups: in sets and maps, so far.
     """
 
     sets: Sets
@@ -89,6 +90,7 @@ class Machine:
     probability: Fraction = Fraction(1)
     learned: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     words: list[str] = field(default_factory=list)
+    lookups: int = 0
     _chosen: int = 0
     _registers: bytearray = field(default_factory=lambda: bytearray(_REGISTER_BYTES))
     _fields: dict[int, Field] = field(default_factory=dict)
@@ -154,6 +156,8 @@ class Machine:
     def _connection(self, key: CtKey) -> bytes:
         """Of the original direction: the packet as it arrived."""
         match key:
+            case CtKey.STATE:
+                return native_u32(CT_STATE_NEW)
             case CtKey.STATUS:
                 return native_u32(self.status)
             case CtKey.PROTOCOL:
@@ -182,6 +186,7 @@ class Machine:
                 instead = "" if matched else f" (is {label.spell(held)})"
                 self.words.append(f"{label.name} {'!=' if invert else '=='} {label.spell(data)}{instead}")
             case OneOf(reg, values, _):
+                self.lookups += 1
                 held = self._read(reg, len(values[0]))
                 label = self._fields.get(reg, UNKNOWN)
                 matched = held in values
@@ -192,6 +197,7 @@ class Machine:
         return matched
 
     def _look_up(self, expression: Lookup) -> bool:
+        self.lookups += 1
         spec = self.sets.specs[expression.set]
         family = self.packet.family
         key = self._read(expression.reg, spec.key_length(family))
@@ -263,6 +269,7 @@ class Machine:
                 return Verdict(Code.DROP)
 
     def _look_up_verdict(self, expression: LookupVerdict) -> Verdict:
+        self.lookups += 1
         spec, family = self.sets.specs[expression.set], self.packet.family
         key = self._read(expression.reg, spec.key_length(family))
         spelled = spell_fields(spec.key, family, key)

@@ -84,7 +84,7 @@ class Outcome:
     delivered_here: whether it ends at this node rather than going on to another interface.
     priority: skb->priority as it leaves the table. learned: elements of dynamic maps it added or refreshed, as map →
     key → value.
-    trace: every rule it met, in order.
+    lookups: in how many sets and maps it was looked up. trace: every rule it met, in order.
     """
 
     fate: Fate
@@ -96,6 +96,7 @@ class Outcome:
     delivered_here: bool = False
     priority: int = 0
     learned: Mapping[str, Mapping[bytes, bytes]] = field(default_factory=dict)
+    lookups: int = 0
     trace: tuple[Step, ...] = ()
 
     @property

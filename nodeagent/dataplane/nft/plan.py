@@ -5,18 +5,14 @@ from dataclasses import dataclass
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Belief, Ownership
+from nodeagent.dataplane.nft.chain import Program, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.desired import classes_in, timeouts_in
 from nodeagent.dataplane.nft.diff import Delta, diff_images, diff_keys
 from nodeagent.dataplane.nft.image import TableImage, empty_image
-from nodeagent.dataplane.nft.program import (
-    Program,
-    ProgramOptions,
-    build_program,
-    learn_chain,
-    pick_chain,
-    verdict_elements,
-)
+from nodeagent.dataplane.nft.learning import learn_chain
+from nodeagent.dataplane.nft.picking import pick_chain
+from nodeagent.dataplane.nft.program import build_program, verdict_elements
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
@@ -94,7 +90,13 @@ class Planner:
                 ),
             )
         )
-        transaction.add_verdicts(verdict_elements(classes, timeouts))
+        always = verdict_elements((), ())
+        transaction.add_verdicts(
+            {
+                name: {key: chain for key, chain in elements.items() if key not in always[name]}
+                for name, elements in verdict_elements(classes, timeouts).items()
+            }
+        )
 
     def _rewrite_program(self, transaction: Transaction, belief: Belief, program: Program) -> None:
         """All rules anew, in place: sets, their elements, counters and learned affinity stay."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from nodeagent.dataplane.framing import attributes
 from nodeagent.dataplane.nft import attributes as nl
+from nodeagent.dataplane.nft.chain import Chain, ChainType, Hook
 from nodeagent.dataplane.nft.expressions import OneOf, Rule
 from nodeagent.dataplane.nft.image import Elements
-from nodeagent.dataplane.nft.program import Chain, Hook
 from nodeagent.dataplane.nft.schema import AFFINITY_DEFAULT_TIMEOUT_SECONDS, SetSpec
 from nodeagent.model.addresses import Family
 
@@ -177,7 +177,8 @@ def parse_chain(data: memoryview) -> tuple[str, str, Hook | None]:
         return table, name, None
     hook = nl.attribute_map(fields[4])
     priority = int.from_bytes(hook[2], "big", signed=True)
-    return table, name, Hook(int.from_bytes(hook[1], "big"), priority)
+    number, kind = int.from_bytes(hook[1], "big"), nl.text_of(fields[7])
+    return table, name, Hook(number, priority, ChainType(kind))
 
 
 @dataclass(frozen=True, slots=True)

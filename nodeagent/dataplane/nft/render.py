@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import affinity_id
-from nodeagent.dataplane.nft.classes import CLUSTER_SCOPE_OFFSET, DISCARD, MAX_BACKENDS, REFUSE, PickClass, pick_class
+from nodeagent.dataplane.nft.classes import (
+    BY_SOURCE,
+    BY_SOURCE_NODE_PORT,
+    DISCARD,
+    GUARDED,
+    MAX_BACKENDS,
+    REFUSE,
+    PickClass,
+    pick_class,
+)
 from nodeagent.dataplane.nft.image import (
     Elements,
     TableImage,
@@ -20,19 +29,27 @@ from nodeagent.dataplane.nft.image import (
     node_port_key,
     packed_class,
 )
+from nodeagent.dataplane.nft.picking import sticky_ids
 from nodeagent.model.addresses import Family, pack_address, parse_network
 from nodeagent.model.frontend import Frontend, FrontendKind, Route, ServiceState, Verdict
 from nodeagent.model.problem import Problem
 
+_FRONTEND_MAPS = (
+    schema.FRONTENDS,
+    schema.GUARDED_FRONTENDS,
+    schema.FRONTENDS_CLUSTER_SCOPE,
+    schema.FRONTENDS_LOCAL_SCOPE,
+)
+_NODEPORT_MAPS = (schema.NODEPORTS, schema.NODEPORTS_CLUSTER_SCOPE, schema.NODEPORTS_LOCAL_SCOPE)
 _SLOTS = tuple(packed_class(slot) for slot in range(256))
-_CLUSTER_SLOTS = tuple(packed_class(CLUSTER_SCOPE_OFFSET + slot) for slot in range(256))
 
 
-def slot_key(slot: int, *, cluster_scope: bool) -> bytes:
-    """The slot field of a backends key."""
-    if slot < 256:
-        return _CLUSTER_SLOTS[slot] if cluster_scope else _SLOTS[slot]
-    return packed_class(slot + (CLUSTER_SCOPE_OFFSET if cluster_scope else 0))
+def slot_keys(picked: PickClass) -> Sequence[bytes]:
+    """The slot fields of the backends keys of a class, in order."""
+    first, count = picked.first_slot, picked.count
+    if first == 0 and count <= len(_SLOTS):
+        return _SLOTS[:count]
+    return [packed_class(first + slot) for slot in range(count)]
 
 
 def assign_slots(before: Sequence[bytes], wanted: Iterable[bytes]) -> list[bytes]:
@@ -55,32 +72,37 @@ def assign_slots(before: Sequence[bytes], wanted: Iterable[bytes]) -> list[bytes
     return [next(filler) if endpoint is None else endpoint for endpoint in slots]
 
 
-def programmed_slots(
-    programmed: TableImage, frontends: str, backends: str, key: bytes, *, cluster_scope: bool
-) -> list[bytes]:
+def route_class(programmed: TableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> bytes | None:
+    """The class of one of a frontend's lists in the programmed image, past the classes that look at the source."""
+    if cluster_scope:
+        return programmed[schema.NODEPORTS_CLUSTER_SCOPE if node_port else schema.FRONTENDS_CLUSTER_SCOPE].get(key)
+    value = programmed[schema.NODEPORTS if node_port else schema.FRONTENDS].get(key)
+    if value is not None and class_of(value) == GUARDED:
+        value = programmed[schema.GUARDED_FRONTENDS].get(key)
+    if value is not None and class_of(value) in {BY_SOURCE, BY_SOURCE_NODE_PORT}:
+        value = programmed[schema.NODEPORTS_LOCAL_SCOPE if node_port else schema.FRONTENDS_LOCAL_SCOPE].get(key)
+    return value
+
+
+def programmed_slots(programmed: TableImage, key: bytes, *, node_port: bool, cluster_scope: bool) -> list[bytes]:
     """The endpoints by slot that a frontend has in the programmed image; empty when it has none."""
-    value = programmed[frontends].get(key)
-    if value is None:
-        return []
-    picked = pick_class(class_of(value))
+    value = route_class(programmed, key, node_port=node_port, cluster_scope=cluster_scope)
+    picked = None if value is None else pick_class(class_of(value))
     if picked is None:
         return []
-    held = programmed[backends]
-    slots = (held.get(key + slot_key(slot, cluster_scope=cluster_scope)) for slot in range(picked.count))
-    return [endpoint for endpoint in slots if endpoint is not None]
+    held = programmed[schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS]
+    endpoints = (held.get(key + slot) for slot in slot_keys(picked))
+    return [endpoint for endpoint in endpoints if endpoint is not None]
 
 
 def programmed_keys(programmed: TableImage, backends: str) -> Iterator[bytes]:
     """Every key that the frontends' classes lead to in `backends`, which is one of the two maps of endpoints."""
-    node_ports = backends == schema.NODEPORT_BACKENDS
-    wide = schema.NODEPORTS if node_ports else schema.FRONTENDS
-    narrow = schema.NODEPORTS_CLUSTER_SCOPE if node_ports else schema.FRONTENDS_CLUSTER_SCOPE
-    for frontends, cluster_scope in ((wide, False), (narrow, True)):
-        for key, value in programmed[frontends].items():
+    for name in _NODEPORT_MAPS if backends == schema.NODEPORT_BACKENDS else _FRONTEND_MAPS:
+        for key, value in programmed[name].items():
             picked = pick_class(class_of(value))
             if picked is not None:
-                for slot in range(picked.count):
-                    yield key + slot_key(slot, cluster_scope=cluster_scope)
+                for slot in slot_keys(picked):
+                    yield key + slot
 
 
 def render_service(state: ServiceState, family: Family, programmed: TableImage) -> TableImage:
@@ -110,62 +132,75 @@ def too_many_backends(state: ServiceState) -> tuple[Problem, ...]:
 
 
 def _render_frontend(frontend: Frontend, programmed: TableImage, image: TableImage) -> None:
+    """What a class looks at the source for is asked outside in: the ranges that may connect, then which list."""
     node_port = frontend.address is None
     if frontend.address is None:
         key = node_port_key(frontend.protocol, frontend.port)
     else:
         key = frontend_key(frontend.address, frontend.protocol, frontend.port)
-    _render_route(frontend, frontend.route, key, programmed, image, cluster_scope=False)
+    number = _render_route(frontend, frontend.route, key, programmed, image, cluster_scope=False)
     if frontend.short_circuit is not None:
-        _render_route(frontend, frontend.short_circuit, key, programmed, image, cluster_scope=True)
-    if frontend.masquerade and frontend.kind is not FrontendKind.CLUSTER_IP:
-        name = schema.MASQUERADE_NODEPORTS if node_port else schema.MASQUERADE_FRONTENDS
-        image.setdefault(name, {})[key] = b""
+        wide = _render_route(frontend, frontend.short_circuit, key, programmed, image, cluster_scope=True)
+        cluster_scope = schema.NODEPORTS_CLUSTER_SCOPE if node_port else schema.FRONTENDS_CLUSTER_SCOPE
+        local_scope = schema.NODEPORTS_LOCAL_SCOPE if node_port else schema.FRONTENDS_LOCAL_SCOPE
+        image.setdefault(cluster_scope, {})[key] = packed_class(wide)
+        image.setdefault(local_scope, {})[key] = packed_class(number)
+        number = BY_SOURCE_NODE_PORT if node_port else BY_SOURCE
+    if frontend.allowed_sources is not None:
+        _render_sources(frontend.allowed_sources, key, image)
+        image.setdefault(schema.GUARDED_FRONTENDS, {})[key] = packed_class(number)
+        number = GUARDED
+    targets = image.setdefault(schema.NODEPORTS if node_port else schema.FRONTENDS, {})
+    targets[key] = packed_class(number) + comment_text(frontend.service_port)
+    if node_port:
+        _render_node_port_endpoints(frontend, key, image)
+    elif frontend.masquerade and frontend.kind is not FrontendKind.CLUSTER_IP:
+        image.setdefault(schema.MASQUERADE_FRONTENDS, {})[key] = b""
     if frontend.affinity_seconds is not None:
         name = schema.NODEPORT_STICKY_TIMEOUTS if node_port else schema.STICKY_TIMEOUTS
         image.setdefault(name, {})[key] = packed_class(frontend.affinity_seconds)
-    if frontend.allowed_sources is not None:
-        image.setdefault(schema.GUARDED, {})[key] = b""
-        allowed = image.setdefault(schema.ALLOWED_SOURCES, {})
-        for cidr in frontend.allowed_sources:
-            network = parse_network(cidr)
-            if network is not None:
-                allowed[key + network.network_address.packed + key + network.broadcast_address.packed] = b""
+
+
+def _render_sources(allowed_sources: Iterable[str], key: bytes, image: TableImage) -> None:
+    allowed = image.setdefault(schema.ALLOWED_SOURCES, {})
+    for cidr in allowed_sources:
+        network = parse_network(cidr)
+        if network is not None:
+            allowed[key + network.network_address.packed + key + network.broadcast_address.packed] = b""
+
+
+def _render_node_port_endpoints(frontend: Frontend, key: bytes, image: TableImage) -> None:
+    """By which postrouting knows the connections that came through a node port."""
+    if not frontend.masquerade and frontend.short_circuit is None:
+        return
+    name = schema.MASQUERADE_NODEPORTS if frontend.masquerade else schema.LOCAL_POLICY_NODEPORTS
+    for route in (frontend.route, frontend.short_circuit):
+        if route is not None and route.backends:
+            image.setdefault(name, {}).update(
+                (key + endpoint_value(backend.address, backend.port), b"") for backend in route.backends[:MAX_BACKENDS]
+            )
 
 
 def _render_route(
     frontend: Frontend, route: Route, key: bytes, programmed: TableImage, image: TableImage, *, cluster_scope: bool
-) -> None:
+) -> int:
+    """Adds the endpoints of one list; returns the class that picks among them."""
     node_port = frontend.address is None
-    if node_port:
-        frontends = schema.NODEPORTS_CLUSTER_SCOPE if cluster_scope else schema.NODEPORTS
-        ids = schema.NODEPORT_STICKY_IDS_CLUSTER_SCOPE if cluster_scope else schema.NODEPORT_STICKY_IDS
-        backends = schema.NODEPORT_BACKENDS
-    else:
-        frontends = schema.FRONTENDS_CLUSTER_SCOPE if cluster_scope else schema.FRONTENDS
-        ids = schema.STICKY_IDS_CLUSTER_SCOPE if cluster_scope else schema.STICKY_IDS
-        backends = schema.BACKENDS
-    targets = image.setdefault(frontends, {})
-    name = b"" if cluster_scope else comment_text(frontend.service_port)
     if not route.backends:
-        targets[key] = packed_class(REFUSE if route.otherwise is Verdict.REFUSE else DISCARD) + name
-        return
-    endpoints = [endpoint_value(backend.address, backend.port) for backend in route.backends[:MAX_BACKENDS]]
-    before = programmed_slots(programmed, frontends, backends, key, cluster_scope=cluster_scope)
-    slots = _CLUSTER_SLOTS if cluster_scope else _SLOTS
-    by_slot = assign_slots(before, endpoints)
-    held = image.setdefault(backends, {})
-    if len(by_slot) <= len(slots):
-        for slot, endpoint in zip(slots, by_slot, strict=False):
-            held[key + slot] = endpoint
-    else:
-        for number, endpoint in enumerate(by_slot):
-            held[key + slot_key(number, cluster_scope=cluster_scope)] = endpoint
+        return REFUSE if route.otherwise is Verdict.REFUSE else DISCARD
     sticky = frontend.affinity_seconds is not None
-    targets[key] = packed_class(PickClass(len(by_slot), cluster_scope, node_port, sticky).number) + name
+    endpoints = [endpoint_value(backend.address, backend.port) for backend in route.backends[:MAX_BACKENDS]]
+    before = programmed_slots(programmed, key, node_port=node_port, cluster_scope=cluster_scope)
+    by_slot = assign_slots(before, endpoints)
+    picked = PickClass(len(by_slot), cluster_scope, node_port, sticky)
+    held = image.setdefault(schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS, {})
+    for slot, endpoint in zip(slot_keys(picked), by_slot, strict=True):
+        held[key + slot] = endpoint
     if sticky:
+        ids = sticky_ids(node_port=node_port, cluster_scope=cluster_scope)
         image.setdefault(ids, {})[key] = packed_class(affinity_id(frontend.service_port, route.scope))
     _render_hairpin(route, image.setdefault(schema.HAIRPIN, {}))
+    return picked.number
 
 
 def _render_hairpin(route: Route, hairpin: Elements) -> None:

@@ -10,7 +10,7 @@ from enum import Enum, IntFlag
 from nodeagent.model.addresses import Family
 
 TABLE = "nodeagent"
-SCHEMA = 1
+SCHEMA = 2
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 
 
@@ -117,9 +117,13 @@ def _type(fields: tuple[Kind, ...], family: Family) -> int:
 
 FRONTENDS = "frontends"
 FRONTENDS_CLUSTER_SCOPE = "frontends-cluster-scope"
+FRONTENDS_LOCAL_SCOPE = "frontends-local-scope"
 NODEPORTS = "nodeports"
 NODEPORTS_CLUSTER_SCOPE = "nodeports-cluster-scope"
+NODEPORTS_LOCAL_SCOPE = "nodeports-local-scope"
 DISPATCH = "dispatch"
+DISPATCH_ALLOWED = "dispatch-allowed"
+DISPATCH_SCOPED = "dispatch-scoped"
 BACKENDS = "backends"
 NODEPORT_BACKENDS = "nodeport-backends"
 STICKY_IDS = "sticky-ids"
@@ -137,8 +141,9 @@ POD_CIDRS = "pod-cidrs"
 NODEPORT_ADDRESSES = "nodeport-addresses"
 MASQUERADE_FRONTENDS = "masquerade-frontends"
 MASQUERADE_NODEPORTS = "masquerade-nodeports"
+LOCAL_POLICY_NODEPORTS = "local-policy-nodeports"
 HAIRPIN = "hairpin"
-GUARDED = "guarded"
+GUARDED_FRONTENDS = "guarded-frontends"
 ALLOWED_SOURCES = "allowed-sources"
 
 AFFINITY_SIZE = 1 << 17
@@ -146,6 +151,7 @@ AFFINITY_DEFAULT_TIMEOUT_SECONDS = 10800
 
 _FRONTEND = (A, L4, PORT)
 _NODEPORT = (L4, PORT)
+_NODEPORT_ENDPOINT = (L4, PORT, A, PORT)
 
 
 def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
@@ -154,8 +160,6 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
     counters: count connections per frontend (4-5 % of the load time, 44 bytes an element).
     """
     return (
-        SetSpec(GUARDED, _FRONTEND, comment="frontends that only allowed-sources may reach"),
-        SetSpec(ALLOWED_SOURCES, (*_FRONTEND, A), interval=True),
         SetSpec(
             FRONTENDS,
             _FRONTEND,
@@ -164,16 +168,20 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
             commented=True,
             comment="service address to dispatch class",
         ),
-        SetSpec(
-            FRONTENDS_CLUSTER_SCOPE, _FRONTEND, (CLASS,), comment="the same for pods and this node, where it differs"
-        ),
+        SetSpec(ALLOWED_SOURCES, (*_FRONTEND, A), interval=True),
+        SetSpec(GUARDED_FRONTENDS, _FRONTEND, (CLASS,), comment="for whom allowed-sources has let in"),
+        SetSpec(FRONTENDS_CLUSTER_SCOPE, _FRONTEND, (CLASS,), comment="by-source: for pods and this node"),
+        SetSpec(FRONTENDS_LOCAL_SCOPE, _FRONTEND, (CLASS,), comment="by-source: for everyone else"),
         SetSpec(CLUSTER_IPS, (A,)),
         SetSpec(SERVICE_CIDRS, (A,), interval=True),
         SetSpec(POD_CIDRS, (A,), interval=True),
         SetSpec(NODEPORT_ADDRESSES, (A,), interval=True),
         SetSpec(NODEPORTS, _NODEPORT, (CLASS,), counter=counters, commented=True),
         SetSpec(NODEPORTS_CLUSTER_SCOPE, _NODEPORT, (CLASS,)),
+        SetSpec(NODEPORTS_LOCAL_SCOPE, _NODEPORT, (CLASS,)),
         SetSpec(DISPATCH, (CLASS,), (Kind.VERDICT,), comment="class to chain: the minor number is the endpoint count"),
+        SetSpec(DISPATCH_ALLOWED, (CLASS,), (Kind.VERDICT,), comment="behind the look at source ranges"),
+        SetSpec(DISPATCH_SCOPED, (CLASS,), (Kind.VERDICT,), comment="behind the choice between two lists"),
         SetSpec(BACKENDS, (*_FRONTEND, CLASS), (A, PORT), comment="frontend and slot to endpoint"),
         SetSpec(NODEPORT_BACKENDS, (*_NODEPORT, CLASS), (A, PORT)),
         SetSpec(STICKY_IDS, _FRONTEND, (CLASS,)),
@@ -188,12 +196,13 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
             AFFINITY, (A, L4, CLASS), (A, PORT), dynamic=True, size=AFFINITY_SIZE, comment="which endpoint a client had"
         ),
         SetSpec(MASQUERADE_FRONTENDS, _FRONTEND),
-        SetSpec(MASQUERADE_NODEPORTS, _NODEPORT),
+        SetSpec(MASQUERADE_NODEPORTS, _NODEPORT_ENDPOINT, comment="node port and endpoint"),
+        SetSpec(LOCAL_POLICY_NODEPORTS, _NODEPORT_ENDPOINT),
         SetSpec(HAIRPIN, (A, A), comment="endpoints on this node that may reach themselves"),
     )
 
 
-PROGRAM_SETS = frozenset({DISPATCH, LEARN, NODEPORT_LEARN})
+PROGRAM_SETS = frozenset({DISPATCH, DISPATCH_ALLOWED, DISPATCH_SCOPED, LEARN, NODEPORT_LEARN})
 """Maps whose elements point to chains: they belong to the program, not to the services' data."""
 
 DATA_SETS = tuple(

@@ -46,6 +46,7 @@ class Form(Enum):
 
 _OF_KIND = {Kind.ADDRESS: Form.ADDRESS, Kind.PROTOCOL: Form.PROTOCOL, Kind.PORT: Form.PORT, Kind.CLASS: Form.CLASS}
 _CT_NAMES = {
+    CtKey.STATE: "ct state",
     CtKey.STATUS: "ct status",
     CtKey.PROTOCOL: "ct original protocol",
     CtKey.PROTO_DST: "ct original proto-dst",
@@ -54,7 +55,12 @@ _CT_NAMES = {
     CtKey.SRC_IP6: "ct original ip6 saddr",
     CtKey.DST_IP6: "ct original ip6 daddr",
 }
-_CT_FORMS = {CtKey.STATUS: Form.NUMBER, CtKey.PROTOCOL: Form.PROTOCOL, CtKey.PROTO_DST: Form.PORT}
+_CT_FORMS = {
+    CtKey.STATE: Form.NUMBER,
+    CtKey.STATUS: Form.NUMBER,
+    CtKey.PROTOCOL: Form.PROTOCOL,
+    CtKey.PROTO_DST: Form.PORT,
+}
 _META = {
     MetaKey.PRIORITY: ("meta priority", Form.CLASS),
     MetaKey.IIFNAME: ("iifname", Form.NAME),

@@ -20,11 +20,11 @@ from nodeagent.dataplane.framing import (
 )
 from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.chain import Chain, Program
 from nodeagent.dataplane.nft.diff import Delta
 from nodeagent.dataplane.nft.expressions import Code, OneOf, Rule, verdict_value
 from nodeagent.dataplane.nft.image import Elements
 from nodeagent.dataplane.nft.loads import NFPROTO_IPV4, NFPROTO_IPV6
-from nodeagent.dataplane.nft.program import Chain, Program
 from nodeagent.dataplane.nft.readback import TABLE_OWNER, TABLE_PERSIST
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
@@ -133,7 +133,7 @@ class Transaction:
             body = nl.string(1, schema.TABLE) + nl.string(3, chain.name)
             if chain.hook is not None:
                 hook = nested(4, nl.u32(1, chain.hook.number), nl.u32(2, chain.hook.priority))
-                body += hook + nl.u32(5, Code.ACCEPT) + nl.string(7, "nat")
+                body += hook + nl.u32(5, Code.ACCEPT) + nl.string(7, chain.hook.type.value)
             self._add(NEWCHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
         for chain in chains:
             for number, rule in enumerate(chain.rules, 1):

@@ -11,11 +11,11 @@ from typing import TypeVar
 import pytest
 
 from nodeagent.dataplane.nft.belief import Contents, Ownership
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver, TableReport
 from nodeagent.dataplane.nft.image import TableImage
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.schema import set_specs
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState

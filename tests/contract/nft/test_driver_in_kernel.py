@@ -9,10 +9,10 @@ from nodeagent.dataplane.errors import NotPermitted
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import affinity_id
 from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.image import endpoint_value, frontend_key, packed_class, packed_protocol
 from nodeagent.dataplane.nft.ownership import PROBE_TABLE, probe_ownership
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.removal import remove_tables
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family, Protocol, pack_address
@@ -122,10 +122,10 @@ def test_a_second_agent_is_told_that_there_is_one(kernel: Any, web: ServiceState
         "flush ruleset",
         "delete table ip nodeagent",
         "flush table ip nodeagent",
-        "flush chain ip nodeagent services",
+        "flush chain ip nodeagent prerouting",
         "flush map ip nodeagent frontends",
         "delete element ip nodeagent frontends { 10.96.0.10 . tcp . 80 }",
-        "add rule ip nodeagent services accept",
+        "add rule ip nodeagent prerouting accept",
     ],
 )
 def test_an_owned_table_cannot_be_changed_by_anybody_else(kernel: Any, web: ServiceState, command: str) -> None:

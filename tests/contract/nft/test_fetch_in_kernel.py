@@ -82,7 +82,7 @@ def test_what_is_fetched_is_what_a_dump_gives(kernel: Any, socket: WatchedSocket
 @pytest.mark.parametrize(
     "edit",
     [
-        pytest.param(f"delete element ip nodeagent backends {{ {KEY} . 0:1 }}", id="an endpoint less"),
+        pytest.param(f"delete element ip nodeagent backends {{ {KEY} . 1:1 }}", id="an endpoint less"),
         pytest.param(f"add element ip nodeagent backends {{ {KEY} . 0:9 : 10.9.9.9 . 1 }}", id="an endpoint more"),
         pytest.param("delete element ip nodeagent frontends { 10.96.0.11 . tcp . 80 }", id="a frontend less"),
         pytest.param("flush map ip nodeagent backends", id="none at all"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nodeagent.dataplane.nft.belief import Contents, Ownership
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import ServiceState
 
@@ -86,7 +86,7 @@ def test_nft_prints_the_table_and_names_what_a_person_looks_for(
 
     address = "10.96.0.10" if family is Family.IPV4 else "fd00:10:96::10"
     assert re.search(rf"{address} \. tcp \. 80 .*comment \"default/web:http\" : 4:2", text)
-    for chain in ("prerouting", "services", "refuse", "pick-1", "sticky-2", "learn-10800"):
+    for chain in ("prerouting", "by-source", "refuse", "pick-1", "sticky-2", "learn-10800"):
         assert f"chain {chain} {{" in text
     assert "typeof" not in text
 

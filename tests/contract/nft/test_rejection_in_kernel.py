@@ -59,7 +59,7 @@ def test_a_service_that_was_right_before_is_taken_out_whole(kernel: Any, service
     agent.sync(service("bad", "10.96.0.11", "10.244.1.2", allowed=OVERLAPPING))
 
     assert [is_served(kernel, address) for address in ("10.96.0.10", "10.96.0.11")] == [True, False]
-    assert kernel.elements(schema.GUARDED) == {}
+    assert kernel.elements(schema.GUARDED_FRONTENDS) == {}
 
 
 def test_several_bad_ones_are_found_in_one_pass(kernel: Any, service: MakeService) -> None:

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nodeagent.dataplane.nft.chain import PodDetection, Program, ProgramOptions
 from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
 from nodeagent.dataplane.nft.image import TableImage, empty_image
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import Fate, Outcome, Packet
-from nodeagent.dataplane.nft.program import PodDetection, Program, ProgramOptions, build_program
+from nodeagent.dataplane.nft.program import build_program
 from nodeagent.dataplane.nft.schema import AFFINITY, DATA_SETS, set_specs
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.names import ObjectKey

@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.config import AgentConfig, DetectLocalMode, NodeConfig, TrafficConfig
-from nodeagent.dataplane.nft.program import PodDetection
+from nodeagent.dataplane.nft.chain import PodDetection
 from nodeagent.model.addresses import Family
 from nodeagent.settings import program_options
 

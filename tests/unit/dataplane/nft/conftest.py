@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from nodeagent.dataplane.nft.chain import Chain, Hook, HookNumber, Program
 from nodeagent.dataplane.nft.expressions import Rule
 from nodeagent.dataplane.nft.image import TableImage
-from nodeagent.dataplane.nft.interpreter import PREROUTING, Interpreter
-from nodeagent.dataplane.nft.program import Chain, Hook, Program
+from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
 
@@ -21,7 +21,7 @@ def table() -> BuildTable:
     def build(
         *rules: Rule,
         family: Family = Family.IPV4,
-        hook: int = PREROUTING,
+        hook: int = HookNumber.PREROUTING,
         chains: Mapping[str, tuple[Rule, ...]] | None = None,
         base_chains: tuple[Chain, ...] = (),
         specs: tuple[SetSpec, ...] = (),

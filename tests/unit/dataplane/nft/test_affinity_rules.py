@@ -6,11 +6,12 @@ import pytest
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import affinity_id
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
 from nodeagent.dataplane.nft.image import Elements, empty_image, endpoint_value, packed_class, packed_protocol
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import Outcome, Packet
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions, build_program
+from nodeagent.dataplane.nft.program import build_program
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, Scope, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName

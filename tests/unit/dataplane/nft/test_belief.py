@@ -7,9 +7,10 @@ import pytest
 from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Belief, Contents, undisturbed
+from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.expressions import OneOf, Rule
 from nodeagent.dataplane.nft.image import TableImage, empty_image, frontend_key, packed_class
-from nodeagent.dataplane.nft.program import ProgramOptions, build_program, verdict_elements
+from nodeagent.dataplane.nft.program import build_program, verdict_elements
 from nodeagent.dataplane.nft.readback import KernelRule, SetHeader, TableHeader
 from nodeagent.model.addresses import Family, Protocol
 

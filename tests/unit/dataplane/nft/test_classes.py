@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.dataplane.nft.classes import DISCARD, MAX_BACKENDS, REFUSE, PickClass, pick_class
+from nodeagent.dataplane.nft.classes import MAX_BACKENDS, SPECIAL_CHAINS, PickClass, pick_class
 
 picks = st.builds(PickClass, st.integers(1, MAX_BACKENDS), st.booleans(), st.booleans(), st.booleans())
 
@@ -26,7 +26,7 @@ def test_number_and_chain(pick: PickClass, number: int, chain: str) -> None:
 @given(picks)
 def test_the_number_tells_the_class_again(pick: PickClass) -> None:
     assert pick_class(pick.number) == pick
-    assert pick.number not in (0, REFUSE, DISCARD)
+    assert pick.number not in (0, *SPECIAL_CHAINS)
 
 
 @given(picks, picks)
@@ -38,8 +38,7 @@ def test_classes_differ_in_number_and_in_chain(one: PickClass, other: PickClass)
     "number",
     [
         pytest.param(0, id="the cleared scratch field"),
-        pytest.param(REFUSE, id="refuse"),
-        pytest.param(DISCARD, id="discard"),
+        *(pytest.param(number, id=chain) for number, chain in SPECIAL_CHAINS.items()),
         pytest.param(0x1_0000, id="no endpoints"),
         pytest.param(0x8_0001, id="an unknown bit"),
         pytest.param(MAX_BACKENDS + 1, id="a slot of the cluster scope"),

@@ -8,9 +8,9 @@ import pytest
 
 from nodeagent.dataplane.errors import KernelUnclear, NotPermitted
 from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
-from nodeagent.dataplane.nft.program import ProgramOptions
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState

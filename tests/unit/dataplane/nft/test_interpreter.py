@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nodeagent.dataplane.nft.chain import Chain, Hook, HookNumber
 from nodeagent.dataplane.nft.expressions import (
     Cmp,
     Code,
@@ -32,13 +33,19 @@ from nodeagent.dataplane.nft.expressions import (
     Verdict,
     native_u32,
 )
-from nodeagent.dataplane.nft.interpreter import INPUT, OUTPUT, POSTROUTING, PREROUTING, Interpreter
+from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import ICMP, RST, SCTP, TCP, UDP, Fate, Outcome, Packet
-from nodeagent.dataplane.nft.program import Chain, Hook
 from nodeagent.dataplane.nft.schema import Kind, SetSpec
 from nodeagent.model.addresses import Family, pack_address
 
 BuildTable = Callable[..., Interpreter]
+
+PREROUTING, INPUT, OUTPUT, POSTROUTING = (
+    HookNumber.PREROUTING,
+    HookNumber.INPUT,
+    HookNumber.OUTPUT,
+    HookNumber.POSTROUTING,
+)
 
 NET, TRANSPORT = PayloadBase.NETWORK, PayloadBase.TRANSPORT
 DROP = Verdict(Code.DROP)

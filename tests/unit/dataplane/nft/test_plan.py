@@ -8,10 +8,11 @@ import pytest
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.attributes import attribute_map
 from nodeagent.dataplane.nft.belief import Belief, Ownership
+from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.image import TableImage, empty_image, frontend_key, packed_class
 from nodeagent.dataplane.nft.plan import Plan, Planner
-from nodeagent.dataplane.nft.program import ProgramOptions, build_program, verdict_elements
+from nodeagent.dataplane.nft.program import build_program, verdict_elements
 from nodeagent.dataplane.nft.transaction import (
     DELCHAIN,
     DELRULE,
@@ -29,6 +30,8 @@ SPECS = {spec.name: spec for spec in schema.set_specs(counters=True)}
 OPTIONS = ProgramOptions()
 KEY, OTHER_KEY = (frontend_key("10.96.0.10", Protocol.TCP, port) for port in (80, 81))
 ONE, TWO = packed_class(1), packed_class(2)
+
+DISPATCHES = (schema.DISPATCH, schema.DISPATCH_ALLOWED, schema.DISPATCH_SCOPED)
 
 
 def image(frontends: dict[bytes, bytes] | None = None, **sets: dict[bytes, bytes]) -> TableImage:
@@ -104,10 +107,9 @@ def test_only_dirty_keys_are_looked_at() -> None:
 
 def test_a_new_endpoint_count_brings_its_chain_before_anything_leads_there() -> None:
     made = plan(right(image({KEY: ONE})), image({KEY: TWO}))
-    assert kinds(made) == [NEWCHAIN, NEWRULE, NEWRULE, NEWSETELEM, DELSETELEM, NEWSETELEM]
-    (dispatch, led), target = elements(made, NEWSETELEM)
-    assert dispatch == schema.DISPATCH
-    assert TWO in led
+    assert kinds(made) == [NEWCHAIN, *[NEWRULE] * 4, *[NEWSETELEM] * 3, DELSETELEM, NEWSETELEM]
+    *dispatch, target = elements(made, NEWSETELEM)
+    assert dispatch == [(name, (TWO,)) for name in DISPATCHES]
     assert target == (schema.FRONTENDS, (KEY,))
 
 
@@ -121,7 +123,7 @@ def test_a_new_affinity_timeout_brings_its_learn_chains() -> None:
     wanted = image({KEY: ONE}, **{schema.STICKY_TIMEOUTS: {KEY: packed_class(60)}})
     made = plan(right(image({KEY: ONE})), wanted)
     assert made.timeouts == {60}
-    assert [put for put in elements(made, NEWSETELEM) if put[0] not in ("", schema.DISPATCH)] == [
+    assert [put for put in elements(made, NEWSETELEM) if put[0]] == [
         (schema.LEARN, (packed_class(60),)),
         (schema.NODEPORT_LEARN, (packed_class(60),)),
         (schema.STICKY_TIMEOUTS, (KEY,)),
@@ -135,9 +137,9 @@ def test_a_wrong_program_is_rewritten_in_place_and_the_elements_stay() -> None:
     belief.verdicts[schema.DISPATCH][TWO] = "somebody-elses"
     made = plan(belief, image({KEY: ONE}))
 
-    assert kinds(made)[:3] == [DELRULE, DELSETELEM, DELCHAIN]
-    assert elements(made, DELSETELEM) == [(schema.DISPATCH, tuple(belief.verdicts[schema.DISPATCH]))]
-    assert {name for name, _ in elements(made, NEWSETELEM)} == {"", schema.DISPATCH}
+    assert kinds(made)[:5] == [DELRULE, *[DELSETELEM] * 3, DELCHAIN]
+    assert elements(made, DELSETELEM) == [(name, tuple(belief.verdicts[name])) for name in DISPATCHES]
+    assert {name for name, _ in elements(made, NEWSETELEM)} == {"", *DISPATCHES}
     assert NEWTABLE not in kinds(made)
     assert made.delta.empty
     assert not made.new_table

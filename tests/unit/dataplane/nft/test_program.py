@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.chain import PodDetection, Program, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.expressions import (
     Code,
@@ -13,13 +14,14 @@ from nodeagent.dataplane.nft.expressions import (
     Masquerade,
     MetaKey,
     MetaSet,
+    Reject,
     UpdateMap,
     Verdict,
 )
 from nodeagent.dataplane.nft.image import empty_image, frontend_key, packed_class
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import ICMP, RST, TCP, UDP, Fate, Outcome, Packet
-from nodeagent.dataplane.nft.program import PodDetection, Program, ProgramOptions, build_program
+from nodeagent.dataplane.nft.program import build_program
 from nodeagent.dataplane.nft.schema import set_specs
 from nodeagent.model.addresses import Family, Protocol, pack_address
 
@@ -76,10 +78,16 @@ class TestEveryProgram:
     ) -> None:
         """Masquerading ends the evaluation of the hook, so nothing behind it could clear it."""
         made = program(family, options)
-        for name in ("from-service", "from-local-policy"):
-            rules = made.chain(name).rules
-            cleared = next(n for n, r in enumerate(rules) if any(isinstance(e, MetaSet) for e in r))
-            assert all(n > cleared for n, r in enumerate(rules) if any(isinstance(e, Masquerade) for e in r))
+        rules = made.chain("from-local-policy").rules
+        cleared = next(n for n, r in enumerate(rules) if any(isinstance(e, MetaSet) for e in r))
+        assert all(n > cleared for n, r in enumerate(rules) if any(isinstance(e, Masquerade) for e in r))
+
+    def test_every_chain_that_a_class_leads_to_ends_in_a_verdict(self, family: Family, options: ProgramOptions) -> None:
+        """A commit between two lookups makes the second one miss; the packet must not go on untranslated."""
+        made = program(family, options)
+        for name in made.verdicts[schema.DISPATCH].values():
+            last = made.chain(name).rules[-1]
+            assert last == (Verdict(Code.DROP),) or isinstance(last[0], Reject), name
 
     def test_the_same_options_and_classes_make_the_same_program(self, family: Family, options: ProgramOptions) -> None:
         again = build_program(family, options, reversed(EVERY_KIND), (10800, 60, 60))
@@ -142,8 +150,18 @@ def test_a_packet_for_nobody_keeps_the_priority_its_sender_gave_it(family: Famil
 
 @FAMILIES
 def test_base_chains_are_where_translation_belongs(family: Family) -> None:
-    hooks = {c.name: (c.hook.number, c.hook.priority) for c in program(family, ProgramOptions()).chains if c.hook}
-    assert hooks == {"prerouting": (0, -100), "output": (3, -100), "input": (1, 90), "postrouting": (4, 100)}
+    """Before dstnat (-100) and srcnat (100), where others translate; in filter chains what others must not prevent."""
+    chains = program(family, ProgramOptions()).chains
+    hooks = {c.name: (c.hook.type.value, c.hook.number, c.hook.priority) for c in chains if c.hook}
+    assert hooks == {
+        "prerouting": ("nat", 0, -105),
+        "prerouting-translated": ("filter", 0, -99),
+        "prerouting-unclaimed": ("nat", 0, 1000),
+        "output": ("nat", 3, -105),
+        "output-translated": ("filter", 3, -99),
+        "output-unclaimed": ("nat", 3, 1000),
+        "postrouting": ("nat", 4, 95),
+    }
 
 
 def test_a_chain_that_does_not_exist_is_an_error() -> None:

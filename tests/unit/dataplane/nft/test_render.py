@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import affinity_id
-from nodeagent.dataplane.nft.classes import DISCARD, MAX_BACKENDS, REFUSE, PickClass
+from nodeagent.dataplane.nft.classes import BY_SOURCE, DISCARD, GUARDED, MAX_BACKENDS, REFUSE, PickClass
 from nodeagent.dataplane.nft.image import (
     TableImage,
     class_of,
@@ -16,7 +16,7 @@ from nodeagent.dataplane.nft.image import (
     node_port_key,
     packed_class,
 )
-from nodeagent.dataplane.nft.render import assign_slots, render_service, slot_key, too_many_backends
+from nodeagent.dataplane.nft.render import assign_slots, render_service, slot_keys, too_many_backends
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, Scope, ServiceState, Verdict
 from nodeagent.model.names import ObjectKey, ServicePortName
@@ -92,7 +92,7 @@ CLUSTER_SLOT_0 = KEY + packed_class(0x8000)
             {
                 schema.NODEPORTS: {PORT_KEY: packed_class(PickClass(1, node_port=True).number) + NAME},
                 schema.NODEPORT_BACKENDS: {PORT_KEY + packed_class(0): endpoint_value("10.244.2.2", 8080)},
-                schema.MASQUERADE_NODEPORTS: {PORT_KEY: b""},
+                schema.MASQUERADE_NODEPORTS: {PORT_KEY + endpoint_value("10.244.2.2", 8080): b""},
             },
             id="node port",
         ),
@@ -104,7 +104,8 @@ CLUSTER_SLOT_0 = KEY + packed_class(0x8000)
         pytest.param(
             frontend(route=Route((), Scope.LOCAL, Verdict.DROP), short_circuit=Route((TWO,))),
             {
-                schema.FRONTENDS: {KEY: packed_class(DISCARD) + NAME},
+                schema.FRONTENDS: {KEY: packed_class(BY_SOURCE) + NAME},
+                schema.FRONTENDS_LOCAL_SCOPE: {KEY: packed_class(DISCARD)},
                 schema.FRONTENDS_CLUSTER_SCOPE: {KEY: packed_class(PickClass(1, cluster_scope=True).number)},
                 schema.BACKENDS: {CLUSTER_SLOT_0: endpoint_value("10.244.2.2", 8080)},
             },
@@ -113,13 +114,14 @@ CLUSTER_SLOT_0 = KEY + packed_class(0x8000)
         pytest.param(
             frontend(route=Route((TWO,), Scope.LOCAL), short_circuit=Route((TWO,)), affinity=60),
             {
-                schema.FRONTENDS: {KEY: packed_class(PickClass(1, sticky=True).number) + NAME},
+                schema.FRONTENDS: {KEY: packed_class(BY_SOURCE) + NAME},
+                schema.FRONTENDS_LOCAL_SCOPE: {KEY: packed_class(PickClass(1, sticky=True).number)},
                 schema.FRONTENDS_CLUSTER_SCOPE: {
                     KEY: packed_class(PickClass(1, cluster_scope=True, sticky=True).number)
                 },
                 schema.BACKENDS: {
-                    KEY + packed_class(0): endpoint_value("10.244.2.2", 8080),
-                    CLUSTER_SLOT_0: endpoint_value("10.244.2.2", 8080),
+                    KEY + packed_class(0x10000): endpoint_value("10.244.2.2", 8080),
+                    KEY + packed_class(0x18000): endpoint_value("10.244.2.2", 8080),
                 },
                 schema.STICKY_TIMEOUTS: {KEY: packed_class(60)},
                 schema.STICKY_IDS: {KEY: LOCAL_ID},
@@ -131,7 +133,7 @@ CLUSTER_SLOT_0 = KEY + packed_class(0x8000)
             frontend(FrontendKind.NODE_PORT, None, route=Route((TWO,)), affinity=60),
             {
                 schema.NODEPORTS: {PORT_KEY: packed_class(PickClass(1, node_port=True, sticky=True).number) + NAME},
-                schema.NODEPORT_BACKENDS: {PORT_KEY + packed_class(0): endpoint_value("10.244.2.2", 8080)},
+                schema.NODEPORT_BACKENDS: {PORT_KEY + packed_class(0x10000): endpoint_value("10.244.2.2", 8080)},
                 schema.NODEPORT_STICKY_TIMEOUTS: {PORT_KEY: packed_class(60)},
                 schema.NODEPORT_STICKY_IDS: {PORT_KEY: CLUSTER_ID},
             },
@@ -140,8 +142,8 @@ CLUSTER_SLOT_0 = KEY + packed_class(0x8000)
         pytest.param(
             frontend(route=Route(()), allowed=("203.0.113.0/24", "192.0.2.1/32")),
             {
-                schema.FRONTENDS: {KEY: packed_class(REFUSE) + NAME},
-                schema.GUARDED: {KEY: b""},
+                schema.FRONTENDS: {KEY: packed_class(GUARDED) + NAME},
+                schema.GUARDED_FRONTENDS: {KEY: packed_class(REFUSE)},
                 schema.ALLOWED_SOURCES: {
                     KEY + pack_address("203.0.113.0") + KEY + pack_address("203.0.113.255"): b"",
                     KEY + pack_address("192.0.2.1") + KEY + pack_address("192.0.2.1"): b"",
@@ -151,7 +153,10 @@ CLUSTER_SLOT_0 = KEY + packed_class(0x8000)
         ),
         pytest.param(
             frontend(route=Route(()), allowed=()),
-            {schema.FRONTENDS: {KEY: packed_class(REFUSE) + NAME}, schema.GUARDED: {KEY: b""}},
+            {
+                schema.FRONTENDS: {KEY: packed_class(GUARDED) + NAME},
+                schema.GUARDED_FRONTENDS: {KEY: packed_class(REFUSE)},
+            },
             id="nobody may connect",
         ),
     ],
@@ -183,11 +188,28 @@ def test_an_endpoint_that_stays_keeps_its_slot() -> None:
     assert image[schema.BACKENDS] == {**IN_SLOTS, KEY + packed_class(2): endpoint_value("10.244.0.3", 8080)}
 
 
-@pytest.mark.parametrize("cluster_scope", [False, True])
-def test_slot_keys_are_all_different_in_both_scopes(cluster_scope: bool) -> None:
-    first = 0x8000 if cluster_scope else 0
-    for slot in (0, 1, 255, 256, MAX_BACKENDS - 1):
-        assert class_of(slot_key(slot, cluster_scope=cluster_scope)) == first + slot
+@pytest.mark.parametrize(
+    ("cluster_scope", "sticky", "first"),
+    [(False, False, 0), (True, False, 0x8000), (False, True, 0x10000), (True, True, 0x18000)],
+)
+@pytest.mark.parametrize("count", [1, 256, 257, MAX_BACKENDS])
+def test_the_slots_of_a_class_are_numbers_of_its_own(cluster_scope: bool, sticky: bool, first: int, count: int) -> None:
+    slots = slot_keys(PickClass(count, cluster_scope, sticky=sticky))
+    assert [class_of(slot) for slot in slots] == list(range(first, first + count))
+
+
+def test_a_list_behind_its_source_ranges_and_its_scope_keeps_its_slots() -> None:
+    """Between the frontend and its endpoints there are then three classes."""
+    both = frontend(route=Route((ONE, TWO), Scope.LOCAL), short_circuit=Route((TWO,)), allowed=("203.0.113.0/24",))
+    programmed = {**NOTHING, **rendered(both)}
+    three = Backend("10.244.0.3", 8080)
+    grown = frontend(
+        route=Route((three, TWO, ONE), Scope.LOCAL), short_circuit=Route((TWO,)), allowed=("203.0.113.0/24",)
+    )
+    image = rendered(grown, programmed=programmed)
+    assert image[schema.BACKENDS].items() >= programmed[schema.BACKENDS].items()
+    assert image[schema.GUARDED_FRONTENDS] == {KEY: packed_class(BY_SOURCE)}
+    assert image[schema.FRONTENDS_LOCAL_SCOPE] == {KEY: packed_class(3)}
 
 
 endpoint_lists = st.lists(st.binary(min_size=1, max_size=1), unique=True, max_size=12)
@@ -220,4 +242,5 @@ def test_affinity_ids_are_the_same_in_every_run_and_differ_by_port_protocol_and_
     ids = {affinity_id(name, scope) for name in names for scope in Scope}
     assert len(ids) == len(names) * 2
     assert all(0 < number < 0xFFFFFFFF for number in ids)
-    assert affinity_id(HTTP, Scope.CLUSTER) == 0x74B16333
+    assert all(number & 0x10000 for number in ids)
+    assert affinity_id(HTTP, Scope.CLUSTER) == 0x74B16332

@@ -1,0 +1,81 @@
+"""Chains as values, and the options that decide which there are (pure)."""
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+
+from nodeagent.dataplane.nft.expressions import Rule
+from nodeagent.model.addresses import Family
+
+
+class PodDetection(Enum):
+    """How traffic of pods is told from other traffic."""
+
+    NONE = "none"
+    CIDR = "cidr"
+    INTERFACE = "interface"
+    INTERFACE_PREFIX = "interface-prefix"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramOptions:
+    """What the rules depend on. interface: the bridge's name, or the prefix of pod interfaces."""
+
+    pod_detection: PodDetection = PodDetection.NONE
+    interface: str = ""
+    masquerade_all: bool = False
+    counters: bool = True
+
+
+class HookNumber(IntEnum):
+    """enum nf_inet_hooks."""
+
+    PREROUTING = 0
+    INPUT = 1
+    FORWARD = 2
+    OUTPUT = 3
+    POSTROUTING = 4
+
+
+class ChainType(Enum):
+    """nat: the first packet of a connection, until some chain has translated it. filter: every packet."""
+
+    NAT = "nat"
+    FILTER = "filter"
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """Where a base chain is attached.
+
+    The kernel enters all nat chains of a hook at one place, destination translation at -100 and source translation at
+    100; their own priority orders them among each other (nf_nat_core.c, nf_nat_register_fn).
+    """
+
+    number: int
+    priority: int
+    type: ChainType = ChainType.NAT
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain and its rules, in order."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    hook: Hook | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """All chains of one family's table, and the elements of the verdict maps that lead to them."""
+
+    family: Family
+    chains: tuple[Chain, ...]
+    verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
+
+    def chain(self, name: str) -> Chain:
+        """The chain of that name; KeyError when there is none."""
+        for chain in self.chains:
+            if chain.name == name:
+                return chain
+        raise KeyError(name)
