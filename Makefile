@@ -16,7 +16,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test test-boot lint unit kernel bench wheel deb clean
+.PHONY: help setup system-packages demo test test-boot lint unit kernel bench bench-connections wheel deb clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -28,6 +28,7 @@ help:
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
+	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
 	@echo "make wheel   dist/nodeagent-*.whl"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
 	@echo "make clean   remove what these commands made in this directory"
@@ -82,6 +83,10 @@ kernel: setup $(TEST_TOOLS)
 
 bench: setup
 	$(SUDO) $(BIN)/python tests/bench/table.py
+
+bench-connections: SYSTEM_PACKAGES += gcc libc6-dev
+bench-connections: setup
+	$(SUDO) $(BIN)/python tests/bench/new_connection.py
 
 wheel: $(VENV)/.installed
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
