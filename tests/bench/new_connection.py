@@ -154,7 +154,9 @@ def router(plan: Plan, number: int) -> Iterator[Router]:
         ):
             mac = inside(peer, "cat", f"/sys/class/net/{peer_port}/address").strip()
             run_ip(["-n", host], [f"neigh replace {address} lladdr {mac} dev {port} nud permanent"])
-        drop = 'table netdev sink {\nchain swallow { type filter hook ingress device "eth0" priority 0; policy drop; }\n}'
+        drop = (
+            'table netdev sink {\nchain swallow { type filter hook ingress device "eth0" priority 0; policy drop; }\n}'
+        )
         inside(sink, "nft", "-f", "-", stdin=drop)
         yield Router(client, node)
     finally:
