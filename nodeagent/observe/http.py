@@ -61,7 +61,7 @@ def _listen(address: str, port: int, *, only_ipv6: bool) -> socket.socket:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_ipv6)
         listener.bind((address, port))
         listener.listen(_BACKLOG)
-    except OSError:
+    except (OSError, OverflowError):  # OverflowError: a port that no socket can have
         listener.close()
         raise
     return listener

@@ -1,9 +1,15 @@
 """All that is wrong right now, from every part that says so, and what came and went since it was last asked."""
 
+import logging
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from nodeagent.model.problem import Problem
+
+_NAMED = 5
+"""Of the objects that a listener failed over, this many are named."""
+
+logger = logging.getLogger(__name__)
 
 
 class ProblemChanges(NamedTuple):
@@ -14,7 +20,7 @@ class ProblemChanges(NamedTuple):
 
 
 class ProblemListener(Protocol):
-    """Hears of problems once when they come and once when they go; must not raise or block."""
+    """Hears of problems once when they come and once when they go; must not block. What it raises is logged."""
 
     def problems_changed(self, changes: ProblemChanges) -> None: ...
 
@@ -43,4 +49,8 @@ class ProblemBoard:
         self._known = known
         if changes.new or changes.solved:
             for listener in self._listeners:
-                listener.problems_changed(changes)
+                try:
+                    listener.problems_changed(changes)
+                except Exception:
+                    about = ", ".join(sorted({problem.subject for problem in (*changes.new, *changes.solved)})[:_NAMED])
+                    logger.exception("%s failed over the problems of %s", type(listener).__name__, about)

@@ -120,7 +120,7 @@ class ServiceHealth:
                 again = bool(self._dirty & self._failed)
                 failed = frozenset(self._failed)
                 while self._dirty:
-                    await self._settle(self._dirty.pop(), listeners)
+                    await self._settle_or_tell(self._dirty.pop(), listeners)
                 if again or self._failed - failed:
                     attempted = loop.time()
                 self._tell()
@@ -146,6 +146,19 @@ class ServiceHealth:
         except TimeoutError:
             return
         self._wake.clear()
+
+    async def _settle_or_tell(self, port: int, listeners: HttpListeners) -> None:
+        """Bring one port to what its owner wants; whatever goes wrong with it is its owner's problem alone."""
+        try:
+            await self._settle(port, listeners)
+        except Exception as error:
+            owner = self._ports.owner(port)
+            subject = f"Service {owner.key}" if owner is not None else f"health check port {port}"
+            if port not in self._failed:
+                logger.exception("health check port %d of %s cannot be served", port, subject)
+            self._failed.add(port)
+            detail = f"internal error at port {port}: {type(error).__name__}: {error}"
+            self._problems_by_port[port] = (Problem(subject, FAILED, detail),)
 
     async def _settle(self, port: int, listeners: HttpListeners) -> None:
         """Bring one port to what its owner wants."""

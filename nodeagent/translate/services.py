@@ -12,7 +12,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.translate.addresses import Exposure, exposures, is_proxied
 from nodeagent.translate.context import Context
 from nodeagent.translate.endpoints import Candidate, PortKey, collect_endpoints
-from nodeagent.translate.ports import ServicePortSpec, service_ports
+from nodeagent.translate.ports import ServicePortSpec, is_port_number, service_ports
 from nodeagent.translate.select import Routes, choose_routes, policies_of
 from nodeagent.translate.source_ranges import allowed_sources, source_ranges
 from nodeagent.translate.udp import udp_ports
@@ -58,12 +58,13 @@ def translate_service(service: Service, slices: Collection[EndpointSlice], conte
             if port.name.protocol is Protocol.UDP:
                 serving[family, port.name] = _serving(candidates)
     own = _without_duplicates(frontends, key, problems)
+    health_check = _health_check(spec, exposed, endpoints, key, problems) if policies.external_local else None
     return ServiceState(
         key=key,
         created=created,
         cluster_ips=tuple([exposure.cluster_ip for exposure in exposed.values()]),
         frontends=own,
-        health_check=_health_check(spec, exposed, endpoints) if policies.external_local else None,
+        health_check=health_check,
         udp_ports=udp_ports(own, serving) if serving else (),
         problems=tuple(sorted(set(problems))) if problems else (),
     )
@@ -155,13 +156,21 @@ def _serving(candidates: Collection[Candidate]) -> frozenset[tuple[str, int]]:
 
 
 def _health_check(
-    spec: ServiceSpec, exposed: Mapping[Family, Exposure], endpoints: Mapping[PortKey, list[Candidate]]
+    spec: ServiceSpec,
+    exposed: Mapping[Family, Exposure],
+    endpoints: Mapping[PortKey, list[Candidate]],
+    key: ObjectKey,
+    problems: list[Problem],
 ) -> HealthCheck | None:
     """Distinct addresses of local ready endpoints over all ports (docs/semantics.md 72).
 
     Terminating endpoints do not count although they may still get traffic: that is how a load balancer drains a node.
     """
     if spec.type != "LoadBalancer" or not spec.health_check_node_port or not exposed:
+        return None
+    if not is_port_number(spec.health_check_node_port):
+        detail = f"healthCheckNodePort {spec.health_check_node_port} is not within 1-65535: nothing answers there"
+        problems.append(Problem(f"Service {key}", "InvalidPort", detail))
         return None
     found: dict[Family, set[str]] = {family: set() for family in exposed}
     for (family, _, _), candidates in endpoints.items():

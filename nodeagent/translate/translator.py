@@ -1,11 +1,13 @@
 """All services, incrementally: translate what is dirty, settle conflicts, tell what changed."""
 
+import traceback
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service
+from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.translate.conflicts import Claims
 from nodeagent.translate.context import Context
@@ -68,7 +70,10 @@ class Translator:
         known = self._inputs.get(key)
         if not fresh and known is not None and _identical(known, service, slices):
             return False
-        wanted = translate_service(service, slices, context)
+        try:
+            wanted = translate_service(service, slices, context)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
+            wanted = _untranslatable(key, error)
         self._inputs[key] = (service, slices)
         if wanted == before:
             return False
@@ -94,6 +99,14 @@ class Translator:
                 self._states[key] = after
         self._unsettled.clear()
         return changed
+
+
+def _untranslatable(key: ObjectKey, error: Exception) -> ServiceState:
+    """Nothing but the problem. That is a defect of this program, so its place in the source is told."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{frame.name}, line {frame.lineno}"
+    detail = f"internal error, the service is left out: {type(error).__name__}: {error} ({place})"
+    return ServiceState(key, problems=(Problem(f"Service {key}", "TranslationFailed", detail),))
 
 
 def _identical(known: _Inputs, service: Service, slices: tuple[EndpointSlice, ...]) -> bool:

@@ -239,6 +239,27 @@ def test_a_busy_port_is_a_problem_until_it_is_free(get: Any, until: Any, running
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("port", [-1, 65536, 70000])
+def test_a_port_that_no_socket_can_have_is_its_services_problem(
+    port: int, until: Any, running: Any, free_ports: Any
+) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        (fine,) = free_ports(1)
+        async with running(bench.part.run()) as task:
+            bench.part.passed(passed(service("hostile", port), service("fine", fine)))
+            await becomes_open(fine)
+            await until(lambda: bool(bench.problems))
+            (problem,) = bench.problems
+            assert (problem.subject, problem.reason) == ("Service default/hostile", "FailedToStartServiceHealthcheck")
+            assert "OverflowError" in problem.detail
+            assert not task.done()
+            bench.part.passed(passed(gone=("hostile",)))
+            await until(lambda: not bench.problems)
+
+    asyncio.run(scenario())
+
+
 def test_the_service_leaves_while_its_port_is_busy(until: Any, running: Any, free_ports: Any) -> None:
     async def scenario() -> None:
         bench = Bench()

@@ -1,5 +1,7 @@
 """Problems of many sources: each is told once when it comes and once when it goes."""
 
+import pytest
+
 from nodeagent.model.problem import Problem
 from nodeagent.observe.problem_board import ProblemBoard, ProblemChanges
 
@@ -42,3 +44,18 @@ def test_a_problem_of_two_sources_goes_with_the_last() -> None:
     assert board.problems == (A,)
     board.replace("two", [])
     assert heard.changes == [((A,), ()), ((), (A,))]
+
+
+class Fails:
+    """A listener with a defect."""
+
+    def problems_changed(self, changes: ProblemChanges) -> None:
+        raise KeyError("defect")
+
+
+def test_a_listener_that_fails_is_told_with_the_objects_and_the_others_hear(caplog: pytest.LogCaptureFixture) -> None:
+    heard = Heard()
+    board = ProblemBoard([Fails(), heard])
+    board.replace("one", [A])
+    assert heard.changes == [((A,), ())]
+    assert [record.getMessage() for record in caplog.records] == ["Fails failed over the problems of Service a/a"]

@@ -1,13 +1,16 @@
 """The translator tells what changed, and only that."""
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 import msgspec
 import pytest
 
+from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, ServiceCIDR, key_of
 from nodeagent.translate.context import Context
+from nodeagent.translate.services import translate_service
 from nodeagent.translate.translator import Translator
 
 ServiceBuilder = Callable[..., Service]
@@ -126,3 +129,27 @@ def test_an_update_that_failed_half_way_is_completed_by_the_next(service: Servic
     with pytest.raises(LookupError):
         translator.update(Unreadable(*both), None, context)
     assert set(translator.update(Objects(*both), (), context)) == {WEB, ObjectKey("default", "broken")}
+
+
+def test_a_service_that_cannot_be_translated_is_a_problem_and_the_others_are_served(
+    service: ServiceBuilder, context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever defect of the translation an object meets, the pass goes on without that object."""
+
+    def defective(obj: Service, *rest: Any) -> ServiceState:
+        if obj.metadata.name == "bad":
+            raise OverflowError("no such port")
+        return translate_service(obj, *rest)
+
+    monkeypatch.setattr("nodeagent.translate.translator.translate_service", defective)
+    translator = Translator()
+    bad = ObjectKey("default", "bad")
+    changed = translator.update(Objects(service(), service(name="bad", cluster_ip="10.96.0.99")), None, context)
+    web, left_out = changed[WEB], changed[bad]
+    assert web is not None
+    assert web.frontends
+    assert left_out is not None
+    (problem,) = left_out.problems
+    assert (left_out.frontends, left_out.cluster_ips) == ((), ())
+    assert (problem.subject, problem.reason) == ("Service default/bad", "TranslationFailed")
+    assert "OverflowError: no such port (defective, line " in problem.detail
