@@ -39,7 +39,6 @@ from nodeagent.kube.event_api import EventApi
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.addresses import Family
-from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Node, ObjectMeta, ServiceCIDR, ServiceCIDRSpec
 from nodeagent.model.problem import Problem
 from nodeagent.observe.event_documents import CONTROLLER, node_regarding, starting
@@ -47,8 +46,9 @@ from nodeagent.observe.events import EventRecorder, ProblemEvents
 from nodeagent.observe.health import is_node_eligible
 from nodeagent.observe.health_monitor import HealthMonitor
 from nodeagent.observe.http import HttpServer
+from nodeagent.observe.last_guard import LastGuard
 from nodeagent.observe.pass_log import PassLog, ProblemLog
-from nodeagent.observe.problem_board import ProblemBoard, ProblemListener
+from nodeagent.observe.problem_board import ProblemBoard, ProblemChanges, ProblemListener
 from nodeagent.observe.service_health import ServiceHealth
 from nodeagent.observe.status_line import StatusLine
 from nodeagent.observe.systemd import SystemdNotifier
@@ -98,6 +98,7 @@ class Agent:
         self._notifier = notifier
         self._take_over = take_over
         self._log = PassLog()
+        self._guard = LastGuard()
         self._status_line = StatusLine(config.node.name)
         self._node = node_regarding(config.node.name)
         self._ready = False
@@ -187,10 +188,10 @@ class Agent:
 
     def passed(self, report: PassReport) -> None:
         """Tell everyone who wants to know of a pass."""
-        self._log.passed(report)
+        self._guard.call(self._log.passed, report, report.changed)
         self._board.replace("sync", report.problems)
-        self._health.passed(report)
-        self._service_health.passed(report)
+        self._guard.call(self._health.passed, report, report.changed)
+        self._guard.call(self._service_health.passed, report, report.changed)
         status = self._status_line.passed(report, len(self._board.problems))
         if report.serving and not self._ready:
             self._ready = True
@@ -202,6 +203,11 @@ class Agent:
             logger.info("ready: %s", status)
         else:
             self._notifier.status(status)
+
+    def problems_changed(self, changes: ProblemChanges) -> None:  # noqa: ARG002 - what counts is how many there are
+        """Called when problems came or went, which needs no pass: a file that cannot be read changes no object."""
+        if self._ready:
+            self._notifier.status(self._status_line.counted(len(self._board.problems)))
 
     def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
         """Node ports answer at these, so tracked flows to them are cleaned too, and health check ports follow."""
@@ -238,8 +244,8 @@ class Agent:
 
     def _problem_listeners(self, recorder: EventRecorder | None) -> tuple[ProblemListener, ...]:
         if recorder is None:
-            return (ProblemLog(),)
-        return (ProblemLog(), ProblemEvents(recorder.record, node=self._node, uid_of=self._uid_of))
+            return (ProblemLog(), self)
+        return (ProblemLog(), self, ProblemEvents(recorder.record, node=self._node, uid_of=self._store.uid_of))
 
     def _event_recorder(self, client: ApiClient, clock: Callable[[], float]) -> EventRecorder | None:
         if not self._config.reporting.events:
@@ -251,10 +257,6 @@ class Agent:
             wall=_utc_now,
             suffixes=lambda: secrets.token_hex(8),
         )
-
-    def _uid_of(self, key: ObjectKey) -> str:
-        service = self._store.services.get(key)
-        return service.metadata.uid if service is not None else ""
 
     def _is_node_eligible(self) -> bool:
         """Manifests without a Node say nothing about it: only an API server can tell that a node was removed."""

@@ -43,7 +43,7 @@ class Retention:
         elif isinstance(obj, Node):
             retained = _retain_node(obj)
         else:
-            retained = ServiceCIDR(metadata=ObjectMeta(name=obj.metadata.name), spec=obj.spec)
+            retained = ServiceCIDR(metadata=ObjectMeta(name=obj.metadata.name, uid=obj.metadata.uid), spec=obj.spec)
         return cast("T", retained)
 
     def _retain_service(self, service: Service) -> Service:
@@ -66,6 +66,7 @@ class Retention:
         kept = ObjectMeta(
             name=meta.name,
             namespace=self._share(meta.namespace),
+            uid=meta.uid,
             labels={LABEL_SERVICE_NAME: service_name} if service_name else None,
             annotations={ANNOTATION_TRIGGER_TIME: trigger_time} if trigger_time else None,
         )

@@ -95,6 +95,16 @@ class ClusterStore:
     def service_cidrs(self) -> Collection[ServiceCIDR]:
         return tuple(self._service_cidrs.values())
 
+    def uid_of(self, kind: str, key: ObjectKey) -> str | None:
+        """The uid of an object that is held, by the name of its kind; None when none is, or it has no uid."""
+        held: Mapping[str, Mapping[ObjectKey, StoredObject]] = {
+            "Service": self._services,
+            "EndpointSlice": self._slices,
+            "ServiceCIDR": self._service_cidrs,
+        }
+        found = held.get(kind, {}).get(key)
+        return found.metadata.uid or None if found is not None else None
+
     @property
     def is_synced(self) -> bool:
         """Services and EndpointSlices have both been listed in full once. Node and ServiceCIDRs are not waited for."""

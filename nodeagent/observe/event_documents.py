@@ -1,17 +1,20 @@
-"""Kubernetes events (events.k8s.io/v1) as values, and which problems become one. Pure.
+"""Kubernetes events (events.k8s.io/v1) as values, and which problems become one: all that are an object's. Pure.
 
 Reasons are kube-proxy's where it has one, for alerts look for them. The reporting controller is our own name: two
 proxies may run during a migration, and an event must say whose it is (docs/decisions/0030-health-listeners.md).
 """
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import Enum
+from hashlib import blake2b
 
 from msgspec import Struct
 
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
+from nodeagent.model.text import printable
 
 CONTROLLER = "nodeagent"
 PATH = "/apis/events.k8s.io/v1/namespaces/{namespace}/events"
@@ -19,13 +22,28 @@ NOTE_BYTES = 1024  # validation of events.k8s.io/v1: noteLengthLimit
 _NAME_CHARACTERS = 253 - 17
 
 STARTING = "Starting"
-_ACTION_BY_REASON = {
-    "AddressConflict": "Program",
-    "RejectedByKernel": "Program",
+_API_VERSIONS = {
+    "Service": "v1",
+    "Endpoints": "v1",
+    "EndpointSlice": "discovery.k8s.io/v1",
+    "Node": "v1",
+    "ServiceCIDR": "networking.k8s.io/v1",
+}
+_CLUSTER_SCOPED = frozenset({"Node", "ServiceCIDR"})
+_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
+_ON_NODE = frozenset({"FailedToStartProxierHealthcheck"})
+_OF_ONE_NODE = frozenset(
+    {"AffinityIdTaken", "FailedToStartServiceHealthcheck", "NodeAddressInServiceCIDR", "RejectedByKernel"}
+)
+"""What another node may not have: the event names the node, and every node that has it writes its own. Everything else
+follows from the objects alone, so that every node would say the same."""
+_UNDECODABLE = "Undecodable"
+_ACTIONS = {
     "FailedToStartServiceHealthcheck": "Listen",
     "FailedToStartProxierHealthcheck": "Listen",
+    _UNDECODABLE: "Read",
 }
-_ON_NODE = frozenset({"FailedToStartProxierHealthcheck"})
+_ACTION = "Program"
 
 
 class EventType(Enum):
@@ -45,13 +63,17 @@ class Regarding(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """What happened. Equal events are one event that happened several times."""
+    """What happened. Equal events are one event that happened several times.
+
+    shared: every node may say the same; whoever comes first writes the Event object, under a name that all arrive at.
+    """
 
     type: EventType
     reason: str
     action: str
     note: str
     regarding: Regarding
+    shared: bool = False
 
     @property
     def namespace(self) -> str:
@@ -81,30 +103,54 @@ def starting(node: Regarding) -> Event:
     return Event(EventType.NORMAL, STARTING, "Start", "", node)
 
 
-def problem_event(problem: Problem, node: Regarding, uid_of: Callable[[ObjectKey], str]) -> Event | None:
-    """The event that tells of a problem on the Service or the Node; None for problems that are not worth one."""
-    action = _ACTION_BY_REASON.get(problem.reason)
-    if action is None:
-        return None
+def problem_event(problem: Problem, node: Regarding, uid_of: Callable[[str, ObjectKey], str | None]) -> Event | None:
+    """The event that tells of an object's problem on that object; None when the problem is not an object's.
+
+    uid_of: the uid of an object by kind and key, None when there is no such object. One that could not be decoded gets
+    its event without a uid.
+    """
+    action = _ACTIONS.get(problem.reason, _ACTION)
+    detail = printable(problem.detail)
     if problem.reason in _ON_NODE:
-        return Event(EventType.WARNING, problem.reason, action, problem.detail, node)
-    kind, _, key = problem.subject.partition(" ")
-    namespace, slash, name = key.partition("/")
-    if kind != "Service" or not slash:
+        return Event(EventType.WARNING, problem.reason, action, detail, node)
+    regarding = _regarding(problem, uid_of)
+    if regarding is None:
         return None
-    service = Regarding(kind, namespace, name, uid_of(ObjectKey(namespace, name)))
-    note = f"node {node.name}: {problem.detail}"
-    return Event(EventType.WARNING, problem.reason, action, note, service)
+    if problem.reason in _OF_ONE_NODE:
+        return Event(EventType.WARNING, problem.reason, action, f"node {node.name}: {detail}", regarding)
+    return Event(EventType.WARNING, problem.reason, action, detail, regarding, shared=True)
+
+
+def _regarding(problem: Problem, uid_of: Callable[[str, ObjectKey], str | None]) -> Regarding | None:
+    """The object a problem is about; None for anything else, and for names that no API server can have given."""
+    kind, _, path = problem.subject.partition(" ")
+    if kind not in _API_VERSIONS:
+        return None
+    namespace, _, name = ("", "", path) if kind in _CLUSTER_SCOPED else path.partition("/")
+    if not _NAME.fullmatch(name) or (kind not in _CLUSTER_SCOPED and not _NAME.fullmatch(namespace)):
+        return None
+    if kind == "Node":
+        return node_regarding(name)
+    uid = uid_of(kind, ObjectKey(namespace, name))
+    if uid is None and problem.reason != _UNDECODABLE:
+        return None
+    return Regarding(kind, namespace, name, uid or "")
 
 
 def event_name(event: Event, suffix: str) -> str:
-    """The name of the Event object: the object's and something unique of at most 16 characters."""
-    return f"{event.regarding.name[:_NAME_CHARACTERS]}.{suffix}"
+    """The name of the Event object: the object's and 16 characters at most, which for a shared event follow from what
+    it says and are `suffix` (something unique) for others."""
+    about = event.regarding
+    if event.shared:
+        said = repr((about.kind, about.namespace, about.name, about.uid, event.reason, event.note))
+        suffix = blake2b(said.encode(), digest_size=8).hexdigest()
+    return f"{about.name[:_NAME_CHARACTERS]}.{suffix}"
 
 
 def creation(event: Event, *, name: str, instance: str, first: datetime, series: Series) -> dict[str, object]:
     """The object to POST. instance: which of all agents reports it."""
-    regarding = {"apiVersion": "v1", "kind": event.regarding.kind, "name": event.regarding.name}
+    about = event.regarding
+    regarding = {"apiVersion": _API_VERSIONS[about.kind], "kind": about.kind, "name": about.name}
     if event.regarding.namespace:
         regarding["namespace"] = event.regarding.namespace
     if event.regarding.uid:

@@ -1,7 +1,8 @@
 """Publishes events without ever holding anybody up: `record` only notes, one task sends.
 
 Equal events within six minutes are one Event object whose series counts them (client-go's EventBroadcaster does the
-same). Requests are spaced, so that a thousand problems on a thousand nodes do not become a storm; while the API server
+same). An event that every node would write has one name for all of them: the first to create it counts its series,
+the others are told that it exists and leave it at that. Requests are spaced, so that a thousand problems on a thousand nodes do not become a storm; while the API server
 cannot be reached events wait in a queue of fixed size, and what does not fit is counted and forgotten.
 """
 
@@ -64,10 +65,13 @@ class _Waiting(Struct):
 
 
 class _Sent(Struct):
+    """ours: the Event object is of our making; otherwise its series is for somebody else to count."""
+
     name: str
     first: datetime
     count: int
     at: float
+    ours: bool = True
 
 
 class EventRecorder:
@@ -97,6 +101,7 @@ class EventRecorder:
         self._waiting: dict[Event, _Waiting] = {}
         self._sent: dict[Event, _Sent] = {}
         self._told: set[int] = set()
+        self._unforeseen: set[type[Exception]] = set()
         self._unreachable = False
         self._wake = asyncio.Event()
         self.sent = 0
@@ -116,6 +121,8 @@ class EventRecorder:
             return
         self._forget_old(now)
         before = self._sent.get(event)
+        if before is not None and not before.ours:
+            return
         due = now if before is None else max(now, before.at + self._timing.series)
         self._waiting[event] = _Waiting(moment, moment, 1, due)
         self._wake.set()
@@ -147,6 +154,8 @@ class EventRecorder:
                 self._waiting[event] = self._waiting.pop(event)  # the next attempt is another event's, if there is one
                 await asyncio.sleep(delay)
                 delay = min(self._timing.longest_retry, 2 * delay)
+            except Exception as error:  # noqa: BLE001 - no event is worth the agent
+                self._give_up(event, error)
             else:
                 self._unreachable = False
                 delay = self._timing.first_retry
@@ -159,6 +168,8 @@ class EventRecorder:
                     await self._deliver(event)
         except (TimeoutError, Retryable):
             return
+        except Exception as error:  # noqa: BLE001 - the agent ends, and not because of this
+            logger.debug("an event cannot be sent: %s", error)
 
     def _next_due(self) -> Event | None:
         now = self._clock()
@@ -180,7 +191,8 @@ class EventRecorder:
             name = event_name(event, self._suffixes())
             body = creation(event, name=name, instance=self._instance, first=held.first, series=total)
             status, text = await self._post.send("POST", event.path, body, JSON)
-            sent = _Sent(name, held.first, total.count, self._clock())
+            somebody_elses = event.shared and status == _EXISTS
+            sent = _Sent(name, held.first, total.count, self._clock(), ours=not somebody_elses)
         self._settle(event, count)
         if 200 <= status < 300 or status == _EXISTS:
             self.sent += 1
@@ -204,6 +216,16 @@ class EventRecorder:
         self._told.add(status)
         logger.log(level, "event %s refused status=%d: %s", event.reason, status, text)
 
+    def _give_up(self, event: Event, error: Exception) -> None:
+        """An event that cannot even be sent is dropped; the first of its kind is told with its object."""
+        self._waiting.pop(event, None)
+        self.refused += 1
+        level = logging.DEBUG if type(error) in self._unforeseen else logging.ERROR
+        self._unforeseen.add(type(error))
+        about = event.regarding
+        place = f"{about.kind} {ObjectKey(about.namespace, about.name)}"
+        logger.log(level, "event %s on %s cannot be sent: %s: %s", event.reason, place, type(error).__name__, error)
+
     def _forget_old(self, now: float) -> None:
         """Drop what was sent so long ago that an equal event is a new one; the oldest are in front."""
         while self._sent:
@@ -214,9 +236,18 @@ class EventRecorder:
 
 
 class ProblemEvents:
-    """Problems of services, and of the agent itself, as events; each once, when it comes."""
+    """Problems of objects as events; each once, when it comes.
 
-    def __init__(self, record: Callable[[Event], None], *, node: Regarding, uid_of: Callable[[ObjectKey], str]) -> None:
+    uid_of: the uid of an object by kind and key; None when there is no such object.
+    """
+
+    def __init__(
+        self,
+        record: Callable[[Event], None],
+        *,
+        node: Regarding,
+        uid_of: Callable[[str, ObjectKey], str | None],
+    ) -> None:
         self._record = record
         self._node = node
         self._uid_of = uid_of

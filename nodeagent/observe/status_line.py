@@ -33,6 +33,7 @@ class StatusLine:
         self._node_name = node_name
         self._endpoints: dict[ObjectKey, int] = {}
         self._total = 0
+        self._parts = [f"nothing programmed on {node_name} yet"]
 
     def passed(self, report: Pass, problems: int) -> str:
         """The line after this pass; every pass must be told. problems: how many there are, from whatever part."""
@@ -47,9 +48,12 @@ class StatusLine:
         parts = [f"{served} on {self._node_name} ({', '.join(works) or 'nothing programmed'})"]
         if fails:
             parts.append(f"programming {', '.join(fails)} fails, retrying")
-        if problems:
-            parts.append(_count(problems, "problem"))
-        return "; ".join(parts)
+        self._parts = parts
+        return self.counted(problems)
+
+    def counted(self, problems: int) -> str:
+        """The line as of the last pass, with so many problems."""
+        return "; ".join((*self._parts, _count(problems, "problem")) if problems else self._parts)
 
 
 def _endpoints(state: ServiceState) -> set[Backend]:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -52,12 +52,20 @@ class EventServer:
             status = {"kind": "Status", "reason": "Forbidden", "message": "events is forbidden"}
             return web.json_response(status, status=self.status or 500)
         if request.method == "POST":
-            self.events[f"{request.path}/{body['metadata']['name']}"] = body
+            path = f"{request.path}/{body['metadata']['name']}"
+            if path in self.events:
+                return web.json_response({"kind": "Status", "reason": "AlreadyExists", "message": "exists"}, status=409)
+            self.events[path] = body
             return web.json_response(body, status=201)
         if request.path not in self.events:
             return web.json_response({"kind": "Status", "reason": "NotFound", "message": "gone"}, status=404)
         self.events[request.path].update(body)
         return web.json_response(self.events[request.path])
+
+
+SHARED = Event(
+    EventType.WARNING, "InvalidPort", "Program", "70000", Regarding("Service", "shop", "web", "u"), shared=True
+)
 
 
 class Bench:
@@ -66,14 +74,19 @@ class Bench:
     def __init__(self, server: EventServer, client: ApiClient, **options: Any) -> None:
         self.server = server
         self.wall = NOON
-        names = count(1)
-        self.recorder = EventRecorder(
-            EventApi(client),
-            instance="nodeagent-n1",
+        self._names = count(1)
+        self._client = client
+        self._options = {"timing": FAST, **options}
+        self.recorder = self.recorder_of("n1")
+
+    def recorder_of(self, node: str) -> EventRecorder:
+        return EventRecorder(
+            EventApi(self._client),
+            instance=f"nodeagent-{node}",
             clock=asyncio.get_running_loop().time,
             wall=lambda: self.wall,
-            suffixes=lambda: f"{next(names):x}",
-            **{"timing": FAST, **options},
+            suffixes=lambda: f"{next(self._names):x}",
+            **self._options,
         )
 
 
@@ -254,19 +267,88 @@ def test_a_server_that_is_away_does_not_hold_up_the_end(running: Any) -> None:
     asyncio.run(scenario())
 
 
+def test_of_many_nodes_that_say_the_same_one_writes_and_counts(until: Any, running: Any) -> None:
+    async def scenario() -> None:
+        async with bench() as here:
+            recorders = [here.recorder_of(f"n{number}") for number in range(20)]
+            async with AsyncExitStack() as stack:
+                for recorder in recorders:
+                    await stack.enter_async_context(running(recorder.run()))
+                for recorder in recorders:
+                    recorder.record(SHARED)
+                await until(lambda: all(recorder.sent == 1 for recorder in recorders))
+                (event,) = here.server.events.values()
+                assert "series" not in event
+                assert len(here.server.requests) == 20
+                here.wall += timedelta(seconds=5)
+                for recorder in recorders:
+                    recorder.record(SHARED)
+                await until(lambda: "series" in event)
+                await until(lambda: max(recorder.sent for recorder in recorders) == 2)
+            assert event["series"] == {"count": 2, "lastObservedTime": "2026-03-01T12:00:05.000000Z"}
+            writers = [recorder for recorder in recorders if recorder.sent == 2]
+            assert len(writers) == 1, "the others know that somebody else counts"
+            assert [method for method, _, _ in here.server.requests[20:]] == ["PATCH"]
+            assert not any(recorder.refused for recorder in recorders)
+
+    asyncio.run(scenario())
+
+
+def test_a_shared_event_the_server_forgot_is_written_by_whoever_sees_it_next(until: Any, running: Any) -> None:
+    async def scenario() -> None:
+        async with bench(timing=EventTiming(spacing=0, memory=0.0)) as here:
+            second = here.recorder_of("n2")
+            async with running(here.recorder.run()), running(second.run()):
+                here.recorder.record(SHARED)
+                await until(lambda: here.recorder.sent)
+                second.record(SHARED)
+                await until(lambda: second.sent == 1)
+                here.server.events.clear()
+                second.record(SHARED)
+                await until(lambda: bool(here.server.events))
+            (event,) = here.server.events.values()
+            assert event["reportingInstance"] == "nodeagent-n2"
+
+    asyncio.run(scenario())
+
+
+def test_an_event_that_cannot_even_be_sent_is_dropped_and_the_next_is_sent(
+    until: Any, running: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Defective(EventApi):
+        async def send(self, method: str, path: str, body: Any, content_type: str) -> tuple[int, str]:
+            if "conflict 3" not in body["note"]:
+                raise OverflowError("no such number")
+            return await super().send(method, path, body, content_type)
+
+    async def scenario() -> None:
+        async with bench() as here:
+            here.recorder._post = Defective(here.recorder._post._client)  # type: ignore[attr-defined]
+            async with running(here.recorder.run()) as task:
+                for number in range(4):
+                    here.recorder.record(warning(number))
+                await until(lambda: here.recorder.sent == 1)
+                assert not task.done()
+            assert here.recorder.refused == 3
+
+    asyncio.run(scenario())
+    said = "event AddressConflict on Service shop/web cannot be sent: OverflowError: no such number"
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [said]
+
+
 def test_problems_become_events_when_they_come(until: Any, running: Any) -> None:
     async def scenario() -> None:
         async with bench() as here, running(here.recorder.run()):
-            events = ProblemEvents(here.recorder.record, node=NODE, uid_of=lambda key: f"uid of {key}")
+            events = ProblemEvents(here.recorder.record, node=NODE, uid_of=lambda kind, key: f"uid of {kind} {key}")
             board = ProblemBoard([events])
             conflict = Problem("Service shop/web", "AddressConflict", "taken")
-            board.replace("sync", [conflict, Problem("Service shop/web", "InvalidPort", "not worth an event")])
+            board.replace("sync", [conflict, Problem("interface nodeagent0", "NotProgrammed", "no object's")])
             board.replace("sync", [conflict])
             board.replace("sync", [])
             await until(lambda: here.recorder.sent == 1)
             ((path, event),) = here.server.events.items()
             assert path.startswith("/apis/events.k8s.io/v1/namespaces/shop/events/web.")
-            assert event["regarding"]["uid"] == f"uid of {ObjectKey('shop', 'web')}"
-            assert (event["type"], event["note"]) == ("Warning", "node n1: taken")
+            assert event["regarding"]["uid"] == f"uid of Service {ObjectKey('shop', 'web')}"
+            assert (event["type"], event["note"]) == ("Warning", "taken")
 
     asyncio.run(scenario())

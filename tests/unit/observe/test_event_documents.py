@@ -25,8 +25,8 @@ NOON = datetime(2026, 3, 1, 12, 0, 0, 120, tzinfo=UTC)
 REFUSED = Event(EventType.WARNING, "RejectedByKernel", "Program", "no", WEB)
 
 
-def uid_of(key: ObjectKey) -> str:
-    return f"uid-{key.name}"
+def uid_of(kind: str, key: ObjectKey) -> str | None:
+    return f"uid-{key.name}" if key.name != "gone" else None
 
 
 def test_an_event_about_a_service() -> None:
@@ -68,27 +68,102 @@ def test_names_and_notes_fit_what_the_api_allows() -> None:
     assert len(str(document["reportingInstance"])) == 128
 
 
+SLICE = Regarding("EndpointSlice", "shop", "web-1", "uid-web-1")
+CIDR = Regarding("ServiceCIDR", "", "range", "uid-range")
+
+
+@pytest.mark.parametrize(
+    ("problem", "action", "note", "regarding"),
+    [
+        pytest.param(
+            Problem("Service shop/web", "AddressConflict", "taken"), "Program", "taken", WEB, id="address conflict"
+        ),
+        pytest.param(Problem("Service shop/web", "InvalidPort", "70000"), "Program", "70000", WEB, id="port"),
+        pytest.param(Problem("EndpointSlice shop/web-1", "InvalidAddress", "x"), "Program", "x", SLICE, id="slice"),
+        pytest.param(Problem("ServiceCIDR range", "InvalidCIDR", "x"), "Program", "x", CIDR, id="service CIDR"),
+        pytest.param(Problem("Node n2", "NoPodCIDR", "x"), "Program", "x", node_regarding("n2"), id="node"),
+        pytest.param(
+            Problem("Service shop/gone", "Undecodable", "x"),
+            "Read",
+            "x",
+            Regarding("Service", "shop", "gone", ""),
+            id="an object that could not be decoded has no uid",
+        ),
+        pytest.param(
+            Problem("Service shop/web", "InvalidAddress", "a\x1b[2J"),
+            "Program",
+            r"a\x1b[2J",
+            WEB,
+            id="control characters",
+        ),
+    ],
+)
+def test_what_every_node_would_say_is_one_event(problem: Problem, action: str, note: str, regarding: Regarding) -> None:
+    event = problem_event(problem, NODE, uid_of)
+    assert event == Event(EventType.WARNING, problem.reason, action, note, regarding, shared=True)
+    assert event == problem_event(problem, node_regarding("another"), uid_of)
+    assert event_name(event, "a") == event_name(event, "b"), "whoever writes it"
+    assert creation(event, name="x", instance="i", first=NOON, series=Series(1, NOON))["regarding"]
+
+
 @pytest.mark.parametrize(
     ("problem", "event"),
     [
-        pytest.param(
-            Problem("Service shop/web", "AddressConflict", "port taken"),
-            Event(EventType.WARNING, "AddressConflict", "Program", "node n1: port taken", WEB),
-            id="address conflict",
-        ),
         pytest.param(
             Problem("Service shop/web", "FailedToStartServiceHealthcheck", "in use"),
             Event(EventType.WARNING, "FailedToStartServiceHealthcheck", "Listen", "node n1: in use", WEB),
             id="health check port",
         ),
         pytest.param(
+            Problem("Service shop/web", "RejectedByKernel", "no"),
+            Event(EventType.WARNING, "RejectedByKernel", "Program", "node n1: no", WEB),
+            id="the node's kernel",
+        ),
+        pytest.param(
             Problem("healthz server", "FailedToStartProxierHealthcheck", "in use"),
             Event(EventType.WARNING, "FailedToStartProxierHealthcheck", "Listen", "in use", NODE),
             id="healthz server: on the node",
         ),
-        pytest.param(Problem("Service shop/web", "InvalidAddress", "x"), None, id="another reason"),
-        pytest.param(Problem("interface nodeagent0", "RejectedByKernel", "x"), None, id="not about a service"),
     ],
 )
-def test_problems_that_become_events(problem: Problem, event: Event | None) -> None:
+def test_what_only_this_node_knows_names_the_node(problem: Problem, event: Event) -> None:
     assert problem_event(problem, NODE, uid_of) == event
+    assert event_name(event, "a") != event_name(event, "b")
+
+
+def test_another_object_another_reason_another_text_are_other_events() -> None:
+    problems = [
+        Problem("Service shop/web", "InvalidPort", "70000"),
+        Problem("Service shop/web", "InvalidPort", "70001"),
+        Problem("Service shop/web", "DuplicatePort", "70000"),
+        Problem("Service shop/web2", "InvalidPort", "70000"),
+        Problem("EndpointSlice shop/web", "InvalidPort", "70000"),
+    ]
+    events = [event for problem in problems if (event := problem_event(problem, NODE, uid_of))]
+    recreated = problem_event(problems[0], NODE, lambda kind, key: "another uid")
+    assert recreated is not None
+    assert len({event_name(event, "") for event in [*events, recreated]}) == 6
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "interface nodeagent0",
+        "configuration nodePortAddresses",
+        "file a.yaml:3",
+        "API resource services",
+        "Service without a name",
+        "Service ../../secrets/x",
+        "Service shop/a/b",
+        "Service shop/a?b",
+        "Service shop/UPPER",
+        "ServiceCIDR of the configuration",
+        "Service shop/unknown",
+    ],
+)
+def test_what_is_no_object_has_no_event(subject: str) -> None:
+    known = ("web", "web-1", "range")
+    assert (
+        problem_event(Problem(subject, "InvalidPort", "x"), NODE, lambda _, key: "u" if key.name in known else None)
+        is None
+    )

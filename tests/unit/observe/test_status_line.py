@@ -69,3 +69,10 @@ def test_nothing_programmed_is_said() -> None:
     assert (
         shown == "0 services, 0 endpoints on node-a (nothing programmed); programming IPv4 fails, retrying; 1 problem"
     )
+
+
+def test_problems_that_come_between_passes_are_counted() -> None:
+    line = StatusLine("node-a")
+    line.passed(report({WEB: state(WEB, Backend("10.244.0.1", 80))}, 1), 0)
+    assert line.counted(3) == "1 service, 1 endpoint on node-a (IPv4); 3 problems"
+    assert line.counted(0) == "1 service, 1 endpoint on node-a (IPv4)"
