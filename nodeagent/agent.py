@@ -63,6 +63,10 @@ PLAIN_GUARD_SECONDS = 0.1
 """Between looks whether somebody flushed our tables, which costs connections until the repair (a look is 21 µs)."""
 
 
+class ProblemsRemain(Exception):
+    """All is programmed that can be, and not all objects are in effect; one line for a person."""
+
+
 class Source(Protocol):
     """Where the cluster's objects come from: an API server or manifests."""
 
@@ -80,7 +84,7 @@ class Agent:
 
     Raises (from `run`): KubeconfigError and ManifestError when the source cannot be opened, NotPermitted and
     Unsupported when this kernel or process cannot do the work, SyncFailedError when programming keeps failing,
-    BindFailed when a server's address is taken and the configuration does not let it wait.
+    BindFailed when a server's address is taken and the configuration does not let it wait; with `once` ProblemsRemain.
     """
 
     def __init__(
@@ -150,6 +154,8 @@ class Agent:
                     tasks.create_task(node_addresses.run(), name="node addresses")
                     tasks.create_task(cleaner.run(), name="conntrack cleaner")
                     tasks.create_task(engine.run(), name="engine")
+            if once:
+                self._raise_if_problems_remain()
 
     def _engine(
         self, families: tuple[Family, ...], store: ClusterStore, changes: ChangeQueue, cleaner: ConntrackCleaner
@@ -208,6 +214,13 @@ class Agent:
         """Called when problems came or went, which needs no pass: a file that cannot be read changes no object."""
         if self._ready:
             self._notifier.status(self._status_line.counted(len(self._board.problems)))
+
+    def _raise_if_problems_remain(self) -> None:
+        """What is wrong with the configuration alone is told and does not count: every object may be in effect."""
+        remaining = [problem for problem in self._board.problems if not problem.subject.startswith("configuration ")]
+        if remaining:
+            more = f", and {len(remaining) - 1} more (see the log)" if len(remaining) > 1 else ""
+            raise ProblemsRemain(f"not everything is in effect: {remaining[0]}{more}; --allow-problems accepts that")
 
     def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
         """Node ports answer at these, so tracked flows to them are cleaned too, and health check ports follow."""

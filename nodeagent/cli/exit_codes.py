@@ -4,8 +4,10 @@ from typing import IO
 
 import click
 
+from nodeagent.model.text import printable
+
 FAILED = 1
-"""Something went wrong while running."""
+"""Something went wrong while running; `run --once`: some object is not in effect."""
 UNUSABLE = 2
 """The command line, configuration, kubeconfig or manifest directory cannot be used."""
 CANNOT_PROGRAM = 3
@@ -16,7 +18,7 @@ class Failure(click.ClickException):
     """Ends the command with one line on standard error and this exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(printable(" ".join(message.split())))
         vars(self)["exit_code"] = exit_code
 
     def show(self, file: IO[str] | None = None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import click
 
+from nodeagent.agent import ProblemsRemain
 from nodeagent.cli.collector import collect_rarely
 from nodeagent.cli.daemon import Daemon, announce, leaves_of
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
@@ -34,12 +35,15 @@ logger = logging.getLogger(__name__)
 
 @click.command("run")
 @click.option("--once", is_flag=True, help="Program the present state, leave it in place and exit.")
+@click.option("--allow-problems", is_flag=True, help="With --once: exit with 0 although some object is not in effect.")
 @reloadable_config_options
-def run_command(*, once: bool, load: Callable[[], LoadedConfig]) -> None:
+def run_command(*, once: bool, allow_problems: bool, load: Callable[[], LoadedConfig]) -> None:
     """Program services until SIGTERM or SIGINT; the rules stay in place. SIGHUP reads the configuration again.
 
     Exit codes: 0, 1 failed, 2 unusable configuration or source, 3 no permission or a kernel that lacks something.
     """
+    if allow_problems and not once:
+        raise click.UsageError("--allow-problems needs --once")
     try:
         loaded = load()
     except ConfigError as error:
@@ -49,6 +53,9 @@ def run_command(*, once: bool, load: Callable[[], LoadedConfig]) -> None:
     faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
     try:
         asyncio.run(_run_until_signal(Daemon(load, dict(os.environ)), loaded, once=once))
+    except ProblemsRemain as error:
+        if not allow_problems:
+            raise Failure(str(error), FAILED) from error
     except Exception as error:
         raise _explain(error) from error
 

@@ -1,4 +1,9 @@
-"""Text from objects, made safe to show."""
+"""Text from objects: made safe to show, and compared with what its author may have meant."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_SIMILARITY = 0.7
 
 
 def printable(text: str) -> str:
@@ -12,3 +17,14 @@ def printable(text: str) -> str:
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``; did you mean X?`` when one of `known` is `word` in another case, or close to it; else nothing."""
+    candidates = sorted(known)
+    folded = {candidate.lower(): candidate for candidate in candidates}
+    meant = folded.get(word.lower())
+    if meant is None:
+        close = get_close_matches(word.lower(), folded, n=1, cutoff=_SIMILARITY)
+        meant = folded[close[0]] if close else None
+    return f"; did you mean {meant}?" if meant is not None else ""

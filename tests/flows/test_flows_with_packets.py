@@ -24,7 +24,18 @@ CANNOT_HOLD: dict[str, str] = {}
 """Scenarios that cannot hold with real packets: name → why."""
 
 NODE, ELSEWHERE = "test-node", "elsewhere"
-AGENT = (sys.executable, "-m", "nodeagent", "run", "--once", "--node-name", NODE, "--conntrack-max-per-core", "0")
+AGENT = (
+    sys.executable,
+    "-m",
+    "nodeagent",
+    "run",
+    "--once",
+    "--allow-problems",
+    "--node-name",
+    NODE,
+    "--conntrack-max-per-core",
+    "0",
+)
 VIA_NODE = 100
 DROPPED_AFTER = 0.25
 REFUSED_WITHIN = 0.2
