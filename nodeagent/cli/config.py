@@ -1,11 +1,16 @@
 """`nodeagent config`: what the configuration is, where it comes from, and whether it can be used."""
 
+from pathlib import Path
+
 import click
 
+from nodeagent.cli.exit_codes import UNUSABLE, Failure
+from nodeagent.cli.manifest_check import problems_in
 from nodeagent.cli.options import config_options
 from nodeagent.config import LoadedConfig
 from nodeagent.config.reference import render_reference
 from nodeagent.config.render import notes, render_json, render_yaml
+from nodeagent.model.text import printable
 
 
 @click.group("config")
@@ -27,11 +32,29 @@ def show(output: str, loaded: LoadedConfig) -> None:
 @config_command.command("check")
 @config_options
 def check(loaded: LoadedConfig) -> None:
-    """Say whether the configuration can be used; exit code 2 and one line per problem when it cannot."""
+    """Say whether the configuration can be used, and with --manifests the objects in that directory.
+
+    Exit code 2 and one line per problem when something cannot.
+    """
     for note in notes(loaded):
         click.echo(note)
     changed = sum(origin != "default" for origin in loaded.origins.values())
     click.echo(f"ok: {changed} of {len(loaded.origins)} options set, the others at their default")
+    if loaded.config.source.manifests is not None:
+        _check_manifests(loaded.config.source.manifests, loaded.config.node.name)
+
+
+def _check_manifests(directory: Path, node_name: str) -> None:
+    """Raises Failure after a line for each problem."""
+    try:
+        problems = problems_in(directory, node_name)
+    except OSError as error:
+        raise Failure(f"manifest directory {directory}: {error.strerror or error}", UNUSABLE) from error
+    for problem in problems:
+        click.echo(printable(str(problem)), err=True)
+    if problems:
+        raise Failure(f"manifest directory {directory}: {len(problems)} problem{'s' * (len(problems) > 1)}", UNUSABLE)
+    click.echo(f"ok: manifest directory {directory}")
 
 
 @config_command.command("reference")

@@ -108,6 +108,13 @@ class ManifestDirectory:
         return _Known(version, identity, digest, settled)
 
 
+def manifest_files(root: Path) -> dict[str, Path]:
+    """The files that are read, by name relative to `root`. Raises OSError when it cannot be listed."""
+    listing = _Listing(files={}, places=set(), unreadable={})
+    _list_into(listing, root, "")
+    return listing.files
+
+
 def _versions(files: dict[str, _Known]) -> dict[str, ManifestFile]:
     return {name: file.version for name, file in files.items()}
 
@@ -149,7 +156,12 @@ def _parse(name: str, known: _Known | None, data: bytes) -> ManifestFile:
         # `kubectl get ... > svc.yaml` leaves the file empty for as long as the command runs.
         detail = "the file is empty, maybe still being written; delete it to delete its objects"
         return next_version(name, before, Manifest(faults=(ManifestFault(0, "EmptyFile", detail),)))
-    manifest = parse_manifest(name, data)
+    try:
+        manifest = parse_manifest(name, data)
+    except Exception as error:
+        logger.exception("manifest cannot be read file=%s", name)
+        detail = f"internal error: {type(error).__name__}: {error}"
+        manifest = Manifest(faults=(ManifestFault(0, "InvalidManifest", detail),))
     if manifest.ignored:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in manifest.ignored)
         logger.debug("manifest kinds not read file=%s kinds=%s", name, kinds)

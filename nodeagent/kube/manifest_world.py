@@ -10,15 +10,18 @@ Rules, decided here and nowhere else:
    service is in the files: then the slices are all there is (an export of a cluster holds both). Selectors play no
    part: nothing here makes slices from pods.
 4. Of the Nodes only this node's counts.
+5. A reference that leads nowhere (a slice whose Service is not there, a port name nobody has) is a problem and changes
+   nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
 
+from nodeagent.kube.manifest_references import dangling_references
 from nodeagent.kube.manifests import Manifest, ManifestFault, ManifestObject
-from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.kube.mirror import mirror_endpoints, opts_out
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
     ApiObject,
@@ -82,7 +85,9 @@ def merge(files: Iterable[ManifestFile], node_name: str) -> World:
                 problems.append(_duplicate(file.name, found, f"{place}:{winner.line}"))
     services = _of(Service, winners)
     nodes = {key: node for key, node in _of(Node, winners).items() if key.name == node_name}
-    slices = _with_mirrored(_of(EndpointSlice, winners), _of(Endpoints, winners), services)
+    written, listed = _of(EndpointSlice, winners), _of(Endpoints, winners)
+    problems += _dangling(services, written, listed, winners)
+    slices = _with_mirrored(written, listed, services)
     return World(services, slices, nodes, _of(ServiceCIDR, winners), tuple(problems))
 
 
@@ -107,6 +112,20 @@ def _same(old: StoredObject | None, new: StoredObject) -> bool:
 
 def _of(kind: type[ObjectT], winners: Winners) -> dict[ObjectKey, ObjectT]:
     return {key: found.obj for key, (found, _) in winners.get(kind, {}).items() if isinstance(found.obj, kind)}
+
+
+def _dangling(
+    services: Mapping[ObjectKey, Service],
+    slices: Mapping[ObjectKey, EndpointSlice],
+    endpoints: Mapping[ObjectKey, Endpoints],
+    winners: Winners,
+) -> Iterator[Problem]:
+    """Rule 5. Endpoints count where there is no slice, and only if they are mirrored at all."""
+    written_for = {service_of(found) for found in slices.values()}
+    used = [listed for key, listed in endpoints.items() if key not in written_for and not opts_out(listed)]
+    for source, reason, detail in dangling_references(services, slices.values(), used):
+        found, name = winners[type(source)][key_of(source)]
+        yield Problem(_place(name, found.line), reason, f"{type(source).__name__} {key_of(source)}: {detail}")
 
 
 def _with_mirrored(

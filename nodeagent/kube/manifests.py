@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from nodeagent.kube.manifest_defaults import missing_allocations, with_defaults
+from nodeagent.kube.manifest_fields import FIELDS, fits, misfits, unknown_kind
 from nodeagent.kube.manifest_yaml import Value, YamlDocument, YamlFault, documents
 from nodeagent.model.objects import ApiObject, Endpoints, EndpointSlice, Node, Service, ServiceCIDR, key_of
 
@@ -32,19 +33,37 @@ _BYTE = re.compile(r"\(byte (\d+)\)")
 _NOT_AN_OBJECT = "(no Kubernetes object)"
 
 
-class ManifestObject(Struct, frozen=True):
-    """An object and the line (from 1) at which it begins."""
-
-    line: int
-    obj: ApiObject
-
-
 class ManifestFault(Struct, frozen=True):
     """What is wrong at a line (from 1; 0 for the whole file): a CamelCase reason and a detail of one line."""
 
     line: int
     reason: str
     detail: str
+
+
+class ManifestObject(Struct, frozen=True):
+    """An object and the line (from 1) at which it begins. advice: what of it the API server would refuse."""
+
+    line: int
+    obj: ApiObject
+    advice: tuple[ManifestFault, ...] = ()
+
+
+class Located(Struct, frozen=True):
+    """An object of a kind that is read, as plain values, and where it is.
+
+    kind: with its apiVersion. path: of the object in its document (``$.items[0]``).
+    """
+
+    document: YamlDocument
+    path: str
+    version: str
+    kind: str
+    value: Value
+
+    def line_of(self, path: str = "$") -> int:
+        """The line (from 1) of what `path` names in the object, or of its closest parent."""
+        return self.document.line_of(self.path + path[1:])
 
 
 class Manifest(Struct, frozen=True):
@@ -72,7 +91,10 @@ class _Unfit(Exception):
 
 
 class _Ignored(Struct, frozen=True):
+    """doubt: why the kind cannot be what was meant."""
+
     kind: str
+    doubt: ManifestFault | None = None
 
 
 class _Header(Struct, frozen=True, rename="camel"):
@@ -95,23 +117,48 @@ def parse_manifest(name: str, data: bytes) -> Manifest:
     return _collect(findings)
 
 
+def located_objects(data: bytes) -> Iterator[Located]:
+    """The objects in a file that can be read (`parse_manifest` says what is wrong with the others)."""
+    for document in documents(data.decode("utf-8-sig", errors="replace")):
+        if isinstance(document, YamlDocument) and document.value is not None:
+            yield from _located(document, document.value, "$", ("", ""))
+
+
+def _located(document: YamlDocument, value: Value, path: str, default: tuple[str, str]) -> Iterator[Located]:
+    try:
+        version, kind = _type_of(value, default)
+        items_are = _items_of(version, kind)
+        if items_are is None:
+            if isinstance(_object(0, version, kind, value), ManifestObject):
+                yield Located(document, path, version, kind, value)
+            return
+        items = _items_in(value)
+    except _Unfit:
+        return
+    for index, item in enumerate(items):
+        yield from _located(document, item, f"{path}.items[{index}]", items_are)
+
+
 def _collect(findings: Iterator[_Finding]) -> Manifest:
     objects: list[ManifestObject] = []
     faults: list[ManifestFault] = []
+    advice: list[ManifestFault] = []
     ignored: Counter[str] = Counter()
     for finding in findings:
         if isinstance(finding, ManifestObject):
             objects.append(finding)
+            title = _title(finding.obj)
+            advice += finding.advice
+            advice += [
+                ManifestFault(finding.line, reason, f"{title}: {detail}")
+                for reason, detail in missing_allocations(finding.obj)
+            ]
         elif isinstance(finding, ManifestFault):
             faults.append(finding)
         else:
             ignored[finding.kind] += 1
-    advice = tuple(
-        ManifestFault(found.line, reason, f"{_title(found.obj)}: {detail}")
-        for found in objects
-        for reason, detail in missing_allocations(found.obj)
-    )
-    return Manifest(tuple(objects), tuple(faults), advice, tuple(sorted(ignored.items())))
+            advice += [finding.doubt] if finding.doubt is not None else []
+    return Manifest(tuple(objects), tuple(faults), tuple(advice), tuple(sorted(ignored.items())))
 
 
 def _read_yaml(text: str) -> Iterator[_Finding]:
@@ -129,7 +176,8 @@ def _read_value(document: YamlDocument, value: Value, path: str, default: tuple[
         items_are = _items_of(version, kind)
         items = _items_in(value) if items_are is not None else None
         if items_are is None or items is None:
-            yield _object(document.line_of(path), version, kind, value)
+            found = _object(document.line_of(path), version, kind, value)
+            yield _advised(found, Located(document, path, version, kind, value))
             return
     except _Unfit as unfit:
         yield ManifestFault(document.line_of(path + unfit.path[1:]), "InvalidManifest", unfit.detail)
@@ -160,7 +208,9 @@ def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestO
     """Raises _Unfit."""
     cls = _class_of(version, kind)
     if cls is None:
-        return _Ignored(f"{version} {kind}".strip() or _NOT_AN_OBJECT)
+        why = unknown_kind(version, kind) if kind else None
+        doubt = ManifestFault(line, "UnknownKind", f"{why}; this is not read") if why is not None else None
+        return _Ignored(f"{version} {kind}".strip() or _NOT_AN_OBJECT, doubt)
     try:
         obj = msgspec.json.decode(value, type=cls) if isinstance(value, Raw) else msgspec.convert(value, type=cls)
     except msgspec.ValidationError as error:
@@ -171,6 +221,19 @@ def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestO
     if not obj.metadata.name:
         raise _Unfit(f"{kind}: metadata.name is missing", "$.metadata")
     return ManifestObject(line, with_defaults(obj))
+
+
+def _advised(found: ManifestObject | _Ignored, located: Located) -> ManifestObject | _Ignored:
+    """The object with what its decoder did not notice."""
+    if isinstance(found, _Ignored) or fits(FIELDS[located.kind], located.value):
+        return found
+    advice = tuple(
+        ManifestFault(
+            located.line_of(misfit.path), misfit.reason, f"{_title(found.obj)}: {misfit.path[2:]}: {misfit.detail}"
+        )
+        for misfit in misfits(FIELDS[located.kind], located.value)
+    )
+    return ManifestObject(found.line, found.obj, tuple(sorted(advice, key=lambda fault: fault.line)))
 
 
 def _class_of(version: str, kind: str) -> type[ApiObject] | None:
@@ -220,7 +283,11 @@ def _read_raw(raw: Raw, default: tuple[str, str], line: int) -> Iterator[_Findin
         version, kind = header.api_version or default[0], header.kind or default[1]
         items_are = _items_of(version, kind)
         if items_are is None:
-            yield _object(line, version, kind, raw)
+            found = _object(line, version, kind, raw)
+            if isinstance(found, ManifestObject) and not fits(FIELDS[kind], msgspec.json.decode(raw)):
+                yield from _read_again(raw, default, line, "does not fit")
+            else:
+                yield found
             return
         items = msgspec.json.decode(header.items, type=list[Raw]) if memoryview(header.items).nbytes else []
     except (_Unfit, msgspec.ValidationError) as error:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-_SIMILARITY = 0.7
+_SIMILARITY = 0.6
 
 
 def printable(text: str) -> str:

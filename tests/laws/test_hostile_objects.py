@@ -15,13 +15,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nodeagent.controlplane.manifest_check import ManifestCheck
 from nodeagent.dataplane.interface_plan import Present, plan
 from nodeagent.dataplane.nft.desired import DesiredImage
-from nodeagent.dataplane.nft.image import empty_image
+from nodeagent.dataplane.nft.image import comment_text, empty_image
 from nodeagent.dataplane.nft.schema import DATA_SETS
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.kube.decode import ObjectDecoder
+from nodeagent.kube.manifest_world import ManifestFile, merge
+from nodeagent.kube.manifests import parse_manifest
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.addresses import Family
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
@@ -45,7 +48,7 @@ TEXTS = (
     "\ufeff", "2026-01-01",
 )  # fmt: skip
 NUMBERS = (0, -1, 65535, 65536, 70000, 2**31, 2**32, -(2**63), 2**63 - 1, 2**63, 2**64, 10**30, 1.0, 1.5, 1e300)
-OTHERS = (None, True, [], {}, [[]], {"a": {"b": []}}, [None], [""], ["x"] * 2000)
+OTHERS: tuple[Any, ...] = (None, True, [], {}, [[]], {"a": {"b": []}}, [None], [""], ["x"] * 2000)
 HOSTILE = (*TEXTS, *NUMBERS, *OTHERS)
 
 SERVICE: Document = {
@@ -175,6 +178,8 @@ class Path:
                     self.lines.append(page.body.decode())
         self.frontends = sum(len(state.frontends) for state in changed.values() if state is not None)
         vips = frozenset(vip for state in changed.values() if state is not None for vip in state.cluster_ips)
+        for state in changed.values():
+            self.lines += [comment_text(front.service_port).decode() for front in (state.frontends if state else ())]
         plan(vips, Present())
         for family in Family:
             desired = DesiredImage(family)
@@ -238,3 +243,26 @@ def test_a_health_check_port_that_no_socket_can_have_is_a_problem(port: int) -> 
     path = walk({**WORLD, Service: altered(SERVICE, ("spec", "healthCheckNodePort"), port)})
     assert [(problem.subject, problem.reason) for problem in path.problems] == [("Service default/web", "InvalidPort")]
     assert path.frontends == 12, "the rest of the service is in effect"
+
+
+@pytest.mark.parametrize(("kind", "where"), HOSTILE_PLACES)
+def test_no_value_in_any_field_of_a_manifest_ends_its_reading(kind: type[Any], where: Where) -> None:
+    versions: dict[type[Any], str] = {
+        Service: "v1",
+        Node: "v1",
+        EndpointSlice: "discovery.k8s.io/v1",
+        ServiceCIDR: "networking.k8s.io/v1",
+    }
+    check = ManifestCheck()
+    for hostile in HOSTILE:
+        header = {"apiVersion": versions[kind], "kind": kind.__name__}
+        document = {**header, **altered(WORLD[kind], where, hostile)}
+        if isinstance(hostile, int) and not -(2**63) <= hostile < 2**64:
+            continue
+        data = msgspec.json.encode(document)
+        for name in ("a.json", "a.yaml"):
+            manifest = parse_manifest(name, data)
+            assert manifest.objects or manifest.faults
+            for problem in merge([ManifestFile(name, manifest)], "here").problems:
+                assert all(line.isprintable() for line in log_lines(problem))
+        check.complaints(versions[kind], kind.__name__, document)

@@ -12,6 +12,7 @@ from ipaddress import ip_network
 
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.names import ServicePortName
+from nodeagent.model.text import printable
 
 MAX_COMMENT = 127
 
@@ -69,8 +70,15 @@ def comment_text(name: ServicePortName) -> bytes:
 
     nft takes 127 characters; a namespace and a service name (63 each, RFC 1123 labels) always fit.
     """
-    text = str(name).encode()
-    return text if len(text) <= MAX_COMMENT else str(name.service).encode()[:MAX_COMMENT]
+    text = _listable(str(name)).encode()
+    if len(text) <= MAX_COMMENT:
+        return text
+    return _listable(str(name.service)).encode()[:MAX_COMMENT].decode(errors="ignore").encode()
+
+
+def _listable(name: str) -> str:
+    """nft writes comments to terminals as they are, between quotes."""
+    return printable(name).replace('"', r"\x22")
 
 
 def empty_image(names: Iterable[str]) -> TableImage:

@@ -12,6 +12,7 @@ from nodeagent.dataplane.nft.classes import DISCARD, REFUSE, pick_class
 from nodeagent.dataplane.nft.image import class_of
 from nodeagent.dataplane.nft.render import programmed_slots, route_class
 from nodeagent.model.addresses import Family, Protocol, unpack_address
+from nodeagent.model.text import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def _frontend(contents: Contents, family: Family, key: bytes, *, scoped: bool, n
     address = key[:-8] if not node_port else b""
     return ProgrammedFrontend(
         family=family,
-        service=named[4:].decode(errors="replace") or "?",
+        service=printable(named[4:].decode(errors="replace")) or "?",
         kind=_kind(image, address),
         address=unpack_address(address) if address else "*",
         protocol=_protocol(key[-8]),

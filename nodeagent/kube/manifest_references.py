@@ -1,0 +1,93 @@
+"""What objects in manifests say about each other: slices name a Service, and ports meet by their names.
+
+Nothing is allowed to be wrong here for the API server, which only ever sees one object at a time. In a directory that
+holds everything there is, a name that nobody has is a mistake.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import LABEL_SERVICE_NAME, Endpoints, EndpointSlice, Service, key_of, service_of
+from nodeagent.model.text import did_you_mean
+
+PortId = tuple[str, str]
+"""Name (empty for an unnamed port) and protocol: what a port of a Service and one of a slice have in common."""
+
+
+class Dangling(NamedTuple):
+    """A reference that leads nowhere: from which object, CamelCase reason, one line for a person."""
+
+    source: Service | EndpointSlice | Endpoints
+    reason: str
+    detail: str
+
+
+class _Ports(NamedTuple):
+    """The ports at which `source` has endpoints, and the Service they are for."""
+
+    source: EndpointSlice | Endpoints
+    service: ObjectKey
+    ports: frozenset[PortId]
+
+
+def dangling_references(
+    services: Mapping[ObjectKey, Service], slices: Iterable[EndpointSlice], endpoints: Iterable[Endpoints]
+) -> Iterator[Dangling]:
+    """Slices without a Service, slice ports that their Service has not, and Service ports that no slice of it has."""
+    sources: list[_Ports] = []
+    for found in slices:
+        service = service_of(found)
+        if service is None:
+            detail = f"no label {LABEL_SERVICE_NAME}: it belongs to no Service"
+            yield Dangling(found, "NoServiceName", detail)
+        else:
+            ports = {(port.name or "", port.protocol or "TCP") for port in found.ports or () if found.endpoints}
+            sources.append(_Ports(found, service, frozenset(ports)))
+    for listed in endpoints:
+        ports = {
+            (port.name or "", port.protocol or "TCP") for subset in listed.subsets or () for port in subset.ports or ()
+        }
+        sources.append(_Ports(listed, key_of(listed), frozenset(ports)))
+    by_service: defaultdict[ObjectKey, list[_Ports]] = defaultdict(list)
+    for source in sources:
+        if source.service in services:
+            by_service[source.service].append(source)
+        else:
+            near = [key.name for key in services if key.namespace == source.service.namespace]
+            detail = f"there is no Service {source.service}{did_you_mean(source.service.name, near)}"
+            yield Dangling(source.source, "UnknownService", detail)
+    for key, of_service in by_service.items():
+        yield from _unmet_ports(services[key], of_service)
+
+
+def _unmet_ports(service: Service, sources: Iterable[_Ports]) -> Iterator[Dangling]:
+    """A mistake is told where it probably is: at the slice, or at the Service when all its slices' ports are met."""
+    wanted = {(port.name or "", port.protocol or "TCP") for port in service.spec.ports or ()}
+    if not wanted or service.spec.type == "ExternalName":
+        return
+    present: set[PortId] = set()
+    unmet = False
+    for source in sources:
+        present |= source.ports
+        for port in sorted(source.ports - wanted):
+            unmet = True
+            names = [name for name, _ in wanted if name and name != port[0]]
+            detail = (
+                f"Service {key_of(service)} has no port {_spelled(port)}{did_you_mean(port[0], names) or _have(wanted)}"
+            )
+            yield Dangling(source.source, "UnknownPortName", detail)
+    if present and not unmet:
+        for port in sorted(wanted - present):
+            detail = f"no endpoint of it has a port {_spelled(port)}{_have(present)}"
+            yield Dangling(service, "UnknownPortName", detail)
+
+
+def _spelled(port: PortId) -> str:
+    name, protocol = port
+    return f"{name!r}/{protocol}" if name else f"without a name/{protocol}"
+
+
+def _have(ports: Iterable[PortId]) -> str:
+    return f"; there are {', '.join(_spelled(port) for port in sorted(ports))}"
