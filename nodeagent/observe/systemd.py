@@ -5,6 +5,8 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 
+from nodeagent.model.text import printable
+
 FEEDINGS_PER_TIMEOUT = 4
 """sd_watchdog_enabled(3) advises at least two; more tolerate a beat that comes late."""
 PATIENCE_SECONDS = 0.05
@@ -73,7 +75,7 @@ class SystemdNotifier:
         self._send("STOPPING=1", "STATUS=stopping")
 
     def _status_line(self) -> str:
-        return f"STATUS={'; '.join(part for part in (self._status, self._remark) if part)}"
+        return f"STATUS={printable('; '.join(part for part in (self._status, self._remark) if part))}"
 
     def _send(self, *lines: str) -> None:
         """A lost notification is systemd's to notice (READY and WATCHDOG have timeouts); it must not stop traffic."""

@@ -11,6 +11,7 @@ from nodeagent.dataplane.nft.render import render_service
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
 
 _SHARED = frozenset({schema.CLUSTER_IPS, schema.HAIRPIN})
 """Sets in which several services may have the same element; all others belong to one service a key."""
@@ -31,6 +32,7 @@ class DesiredImage:
     """The wanted image of one family and which service each element came from.
 
     `dirty` collects the keys that may differ from what is programmed; `take_dirty` hands them over.
+    unrendered: services that cannot be put into elements, which is a defect of this program; the others are.
     """
 
     def __init__(self, family: Family) -> None:
@@ -40,6 +42,7 @@ class DesiredImage:
         self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
         self._dirty: dict[str, set[bytes]] = {}
         self.affinity = AffinityIds(family)
+        self.unrendered: dict[ObjectKey, Problem] = {}
 
     def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: TableImage) -> None:
         """Replace the elements of some services (None: the service is gone).
@@ -48,12 +51,22 @@ class DesiredImage:
         """
         rendered: dict[ObjectKey, TableImage] = {}
         for key, state in changes.items():
-            admitted = self.affinity.admit(key, state)
-            rendered[key] = {} if admitted is None else render_service(admitted, self.family, programmed)
+            self.unrendered.pop(key, None)
+            rendered[key] = self._render(key, state, programmed)
         for key, elements in rendered.items():
             self._retire(key, elements)
         for key, elements in rendered.items():
             self._install(key, elements)
+
+    def _render(self, key: ObjectKey, state: ServiceState | None, programmed: TableImage) -> TableImage:
+        try:
+            admitted = self.affinity.admit(key, state)
+            return {} if admitted is None else render_service(admitted, self.family, programmed)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
+            self.affinity.admit(key, None)
+            detail = f"internal error, the service is left out in {self.family.value}: {type(error).__name__}: {error}"
+            self.unrendered[key] = Problem(f"Service {key}", "RenderingFailed", detail)
+            return {}
 
     def set_node(self, node: NodeState) -> None:
         """Replace the node's own sets."""

@@ -80,6 +80,7 @@ class TableDriver:
         return (
             *self._quarantined.values(),
             *self._desired.affinity.problems.values(),
+            *self._desired.unrendered.values(),
             *(problem for found in self._oversized.values() for problem in found),
         )
 

@@ -1,6 +1,7 @@
 """The wanted image is the sum of the services; what left it is known by key."""
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.classes import PickClass
@@ -120,3 +121,21 @@ def test_classes_and_timeouts_in_use() -> None:
 
 def test_cluster_ips_of_all_services() -> None:
     assert cluster_ips_of([state(WEB), state(SHOP, "10.96.0.11"), state(SHOP)]) == {VIP, "10.96.0.11"}
+
+
+@pytest.mark.parametrize("sticky", [False, True])
+def test_a_service_that_cannot_be_rendered_is_a_problem_and_the_others_are_there(
+    desired: DesiredImage, sticky: bool
+) -> None:
+    """A port that no packet has: the translation lets none through, and if it did, it would be one service's trouble."""
+    broken = state(SHOP, "10.96.0.11", Backend("10.244.1.2", 70000))
+    if sticky:
+        only = replace(broken.frontends[0], affinity_seconds=60)
+        broken = replace(broken, frontends=(only,))
+    desired.update({SHOP: broken, WEB: state(WEB)}, NOTHING)
+    assert KEY in desired.image[schema.FRONTENDS]
+    (problem,) = desired.unrendered.values()
+    assert (problem.subject, problem.reason) == ("Service default/shop", "RenderingFailed")
+    desired.update({SHOP: state(SHOP, "10.96.0.11")}, NOTHING)
+    assert not desired.unrendered
+    assert len(desired.image[schema.FRONTENDS]) == 2
