@@ -5,11 +5,20 @@ holds everything there is, a name that nobody has is a mistake.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import LABEL_SERVICE_NAME, Endpoints, EndpointSlice, Service, key_of, service_of
+from nodeagent.model.objects import (
+    LABEL_SERVICE_NAME,
+    EndpointPort,
+    Endpoints,
+    EndpointSlice,
+    Service,
+    ServicePort,
+    key_of,
+    service_of,
+)
 from nodeagent.model.text import did_you_mean
 
 PortId = tuple[str, str]
@@ -43,13 +52,10 @@ def dangling_references(
             detail = f"no label {LABEL_SERVICE_NAME}: it belongs to no Service"
             yield Dangling(found, "NoServiceName", detail)
         else:
-            ports = {(port.name or "", port.protocol or "TCP") for port in found.ports or () if found.endpoints}
-            sources.append(_Ports(found, service, frozenset(ports)))
+            sources.append(_Ports(found, service, _ids(found.ports if found.endpoints else None)))
     for listed in endpoints:
-        ports = {
-            (port.name or "", port.protocol or "TCP") for subset in listed.subsets or () for port in subset.ports or ()
-        }
-        sources.append(_Ports(listed, key_of(listed), frozenset(ports)))
+        ports = frozenset[PortId]().union(*(_ids(subset.ports) for subset in listed.subsets or ()))
+        sources.append(_Ports(listed, key_of(listed), ports))
     by_service: defaultdict[ObjectKey, list[_Ports]] = defaultdict(list)
     for source in sources:
         if source.service in services:
@@ -62,10 +68,10 @@ def dangling_references(
         yield from _unmet_ports(services[key], of_service)
 
 
-def _unmet_ports(service: Service, sources: Iterable[_Ports]) -> Iterator[Dangling]:
+def _unmet_ports(service: Service, sources: Sequence[_Ports]) -> Iterator[Dangling]:
     """A mistake is told where it probably is: at the slice, or at the Service when all its slices' ports are met."""
-    wanted = {(port.name or "", port.protocol or "TCP") for port in service.spec.ports or ()}
-    if not wanted or service.spec.type == "ExternalName":
+    wanted = _ids(service.spec.ports)
+    if not wanted or service.spec.type == "ExternalName" or all(source.ports == wanted for source in sources):
         return
     present: set[PortId] = set()
     unmet = False
@@ -82,6 +88,10 @@ def _unmet_ports(service: Service, sources: Iterable[_Ports]) -> Iterator[Dangli
         for port in sorted(wanted - present):
             detail = f"no endpoint of it has a port {_spelled(port)}{_have(present)}"
             yield Dangling(service, "UnknownPortName", detail)
+
+
+def _ids(ports: Iterable[ServicePort | EndpointPort] | None) -> frozenset[PortId]:
+    return frozenset([(port.name or "", port.protocol or "TCP") for port in ports or ()])
 
 
 def _spelled(port: PortId) -> str:

@@ -225,7 +225,7 @@ def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestO
 
 def _advised(found: ManifestObject | _Ignored, located: Located) -> ManifestObject | _Ignored:
     """The object with what its decoder did not notice."""
-    if isinstance(found, _Ignored) or fits(FIELDS[located.kind], located.value):
+    if isinstance(found, _Ignored) or fits(located.kind, located.value):
         return found
     advice = tuple(
         ManifestFault(
@@ -284,7 +284,7 @@ def _read_raw(raw: Raw, default: tuple[str, str], line: int) -> Iterator[_Findin
         items_are = _items_of(version, kind)
         if items_are is None:
             found = _object(line, version, kind, raw)
-            if isinstance(found, ManifestObject) and not fits(FIELDS[kind], msgspec.json.decode(raw)):
+            if isinstance(found, ManifestObject) and not fits(kind, raw):
                 yield from _read_again(raw, default, line, "does not fit")
             else:
                 yield found
