@@ -4,7 +4,6 @@ What is refused on the way is a Problem. Nothing that is made of an object (log 
 character that a terminal would obey.
 """
 
-import json
 import logging
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -195,7 +194,7 @@ class Path:
                 name = event_name(event, "1")
                 moment = datetime(2026, 1, 1, tzinfo=UTC)
                 document = creation(event, name=name, instance="i", first=moment, series=Series(1, moment))
-                self.lines.append(json.dumps(document, ensure_ascii=False))
+                self.lines += [str(document["note"]), event.regarding.namespace, event.regarding.name, name]
                 assert event.path.count("/") == 6, "no name leads to another place of the API"
                 assert not {"?", "#"} & set(event.path)
             self.lines += list(log_lines(problem))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.names import ObjectKey
@@ -268,3 +269,17 @@ def test_each_source_replaces_its_own_problems_only(store: ClusterStore) -> None
     assert list(store.problems) == [second, first]
     store.report("services", [])
     assert list(store.problems) == [second]
+
+
+def test_the_uid_of_what_is_held_is_kept_for_events(store: ClusterStore) -> None:
+    made = endpoint_slice("web-1", "web", "10.1.0.1")
+    cidr = ServiceCIDR(ObjectMeta(name="range", uid="uid-range"), ServiceCIDRSpec(("10.0.0.0/16",)))
+    store.put(service("web"))
+    store.put(replace(made, metadata=replace(made.metadata, uid="uid-web-1")))
+    store.put(cidr)
+    assert store.uid_of("Service", WEB) == "uid-web"
+    assert store.uid_of("EndpointSlice", ObjectKey("demo", "web-1")) == "uid-web-1"
+    assert store.uid_of("ServiceCIDR", ObjectKey("", "range")) == "uid-range"
+    store.remove(Service, WEB)
+    assert store.uid_of("Service", WEB) is None
+    assert store.uid_of("ConfigMap", WEB) is None
