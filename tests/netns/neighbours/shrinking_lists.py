@@ -7,10 +7,11 @@ import asyncio
 import signal
 import sys
 
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
+
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
-from nodeagent.dataplane.nft.program import PodDetection, ProgramOptions
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName

@@ -14,13 +14,13 @@ from .scene import AGENT_FIRST, SHOP, TARGET_PORT, Neighbour, Scene, Setting, pl
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "neighbours.md"
 EVERYBODY = {
-    "cni_hostport": ("CNI portmap, nftables", Neighbour("portmap.nft")),
-    "docker-bridges": ("Docker, nftables", Neighbour("docker.nft")),
-    "flannel-ipv4": ("flannel, nftables", Neighbour("flannel.nft")),
-    "kube-proxy": ("kube-proxy, nftables", Neighbour("kube-proxy.nft")),
+    "cni_hostport": ("portmap", Neighbour("portmap.nft")),
+    "docker-bridges": ("Docker", Neighbour("docker.nft")),
+    "flannel-ipv4": ("flannel", Neighbour("flannel.nft")),
+    "kube-proxy": ("kube-proxy", Neighbour("kube-proxy.nft")),
     "firewalld": ("firewalld", Neighbour("firewalld.nft")),
-    "nat": ("iptables, table nat", Neighbour("portmap.iptables", "iptables-nft")),
-    "filter": ("iptables, table filter", Neighbour("ufw.iptables", "iptables-nft")),
+    "nat": ("iptables nat", Neighbour("portmap.iptables", "iptables-nft")),
+    "filter": ("iptables filter", Neighbour("ufw.iptables", "iptables-nft")),
 }
 """Who has the table of that name, as the document calls them."""
 HOOKS = ("prerouting", "input", "forward", "output", "postrouting")
@@ -54,7 +54,7 @@ def as_rows(chains: list[BaseChain]) -> list[str]:
     for chain in chains:
         places.setdefault((chain.hook, chain.priority, chain.kind), []).append(chain.owner)
     return [
-        f"| {hook} | {priority} | {kind} | {'; '.join(owners)} |" for (hook, priority, kind), owners in places.items()
+        f"| {hook} | {priority} | {kind} | {', '.join(owners)} |" for (hook, priority, kind), owners in places.items()
     ]
 
 

@@ -19,8 +19,7 @@ from .scene import Neighbour, Scene, alone, settings
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
-HERE, THERE, HOSTS, FREE = cluster_ips(21), cluster_ips(22), cluster_ips(23), cluster_ips(24)
-SERVICES = {"here": HERE, "there": THERE, "hosts": HOSTS, "free": FREE}
+SERVICES = {name: cluster_ips(21 + number) for number, name in enumerate(("here", "there", "hosts", "away", "free"))}
 CLIENTS = ("caller", "outside", NODE)
 MANY = 20
 """So many connections that they all choose alike, of two endpoints, does not happen without affinity (2^-19)."""
@@ -60,6 +59,7 @@ def put_sticky_services(cluster: Cluster) -> None:
         "here": [("web-0", NODE), ("web-1", NODE)],
         "there": [("far-0", "node-b"), ("web-0", NODE)],
         "hosts": [("node-b", "node-b"), (NODE, NODE)],
+        "away": [("far-0", "node-b")],
         "free": [("web-0", NODE), ("web-1", NODE)],
     }
     for protocol in (Protocol.TCP, Protocol.UDP):
@@ -93,7 +93,7 @@ def test_a_client_stays_with_its_endpoint(beside: Scene, service: str, family: F
 @FAMILIES
 def test_without_affinity_both_endpoints_are_chosen(beside: Scene, family: Family, protocol: Protocol) -> None:
     """The control: it is affinity that keeps the clients of the other services with one."""
-    survey = beside.world["caller"].ask(of_family(family, FREE), 80, protocol, count=MANY, timeout=1)
+    survey = beside.world["caller"].ask(of_family(family, SERVICES["free"]), 80, protocol, count=MANY, timeout=1)
 
     assert survey.names.keys() == {"web-0", "web-1"}
 
@@ -114,8 +114,8 @@ def test_no_scratch_value_leaves_the_node(beside: Scene) -> None:
     world.nft(NODE, "delete table inet leaving")
     for packets, comment in re.findall(r'counter packets (\d+) bytes \d+ comment "(\w+)"', text):
         counts[comment] += int(packets)
-    assert counts["clear"] >= len(SERVICES) * 2 * len(CLIENTS) * 2 * 3
     assert counts["set"] == 0
+    assert counts["clear"] >= len(SERVICES) * 2 * len(CLIENTS) * 3, "half of them, some source ports may be known"
 
 
 @pytest.mark.parametrize("beside", alone(*MASQUERADING), indirect=True, ids=str)
