@@ -7,9 +7,8 @@ import asyncio
 import signal
 import sys
 
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-
 from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.model.addresses import Family, Protocol, family_of

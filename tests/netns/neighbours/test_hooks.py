@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, Cluster
+from nodeagent.lab.cluster import NODE, TARGET_PORT, Cluster
 from nodeagent.lab.world import World
 
-from .scene import AGENT_FIRST, SHOP, TARGET_PORT, Neighbour, Scene, Setting, place
+from .scene import AGENT_FIRST, SHOP, Neighbour, Scene, Setting, place
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "neighbours.md"
 EVERYBODY = {
