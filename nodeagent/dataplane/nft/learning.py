@@ -8,7 +8,8 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ProgramOptions
 from nodeagent.dataplane.nft.classes import STICKY_OFFSET
 from nodeagent.dataplane.nft.expressions import (
-    CT_STATE_NEW,
+    IPS_CONFIRMED,
+    IPS_DST_NAT,
     Cmp,
     Code,
     Ct,
@@ -22,7 +23,7 @@ from nodeagent.dataplane.nft.expressions import (
     Verdict,
     native_u32,
 )
-from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, TRANSLATED, Loader, follow, from_pod, port, scratch
+from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, port, scratch
 from nodeagent.dataplane.nft.picking import sticky_ids
 from nodeagent.model.addresses import Family
 
@@ -33,13 +34,13 @@ _ZERO = native_u32(0)
 JUST_TRANSLATED: Rule = (
     Meta(0, MetaKey.PRIORITY),
     Cmp(0, _ZERO, invert=True),
-    Ct(0, CtKey.STATE),
-    Mask(0, native_u32(CT_STATE_NEW)),
-    Cmp(0, _ZERO, invert=True),
-    *TRANSLATED,
+    Ct(0, CtKey.STATUS),
+    Mask(0, native_u32(IPS_DST_NAT | IPS_CONFIRMED)),
+    Cmp(0, native_u32(IPS_DST_NAT)),
     Verdict(Code.GOTO, TRANSLATED_CHAIN),
 )
-"""The rule of the base chains. A packet that is for no service keeps the priority it came with."""
+"""The rule of the base chains. A connection is not confirmed until its first packet leaves the node or is delivered; all
+others, and packets that nobody translated, keep the priority they came with. (A new one it is until the first answer.)"""
 
 
 def learn_chain_name(seconds: int, *, node_port: bool) -> str:
