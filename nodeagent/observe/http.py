@@ -1,7 +1,7 @@
 """HTTP listeners: many sockets, one answering function, and a server on a fixed address that keeps trying to bind.
 
-They are open to the network without authentication, so connections are few and short: more than
-`CONNECTIONS` at once are refused, and one that does not finish its first request in `REQUEST_SECONDS` is closed.
+They are open to the network without authentication: connections are bounded (`admission`), one that does not finish
+its first request in `REQUEST_SECONDS` is closed, and nothing that a stranger sends reaches the log.
 """
 
 import asyncio
@@ -16,21 +16,28 @@ from aiohttp.web_protocol import RequestHandler
 
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.problem import Problem
+from nodeagent.observe.admission import Admission, Room
 from nodeagent.observe.page import Page, Question
 
 Answer = Callable[[Question], Page]
 Report = Callable[[tuple[Problem, ...]], None]
 
-CONNECTIONS = 512
 REQUEST_SECONDS = 10.0
 KEEPALIVE_SECONDS = 30.0
 RETRY_SECONDS = 5.0
 """Between attempts to bind (kube-proxy's wait.Until)."""
 _BACKLOG = 64
 _SHUTDOWN_SECONDS = 1.0  # for aiohttp's tasks to notice that their connection is gone; 0 would mean without end
+LOG_SECONDS = 1.0
+"""Between two lines about what a stranger did."""
+_FAILED = Page(500, {}, b"")
 _WILDCARDS = {"0.0.0.0": Family.IPV4, "::": Family.IPV6}  # noqa: S104 - what to compare with
 
 logger = logging.getLogger(__name__)
+
+_MUTE = logging.getLogger(f"{__name__}.strangers")
+"""For aiohttp, which logs what it received."""
+_MUTE.disabled = True
 
 
 class BindFailed(Exception):
@@ -70,10 +77,11 @@ def _listen(address: str, port: int, *, only_ipv6: bool) -> socket.socket:
 class HttpListeners:
     """Any number of listening sockets behind one answering function. Make it and use it inside one event loop."""
 
-    def __init__(self, answer: Answer, *, connections: int = CONNECTIONS, request_seconds: float = REQUEST_SECONDS):
+    def __init__(self, answer: Answer, *, room: Room | None = None, request_seconds: float = REQUEST_SECONDS):
         self._answer = answer
-        self._connections = connections
+        self._admission: Admission[_Connection] = Admission(room or Room())
         self._request_seconds = request_seconds
+        self._logged = float("-inf")
         self._server = web.Server(self._handle)
         self._listeners: set[asyncio.Server] = set()
 
@@ -104,42 +112,68 @@ class HttpListeners:
         await self._server.shutdown(timeout=_SHUTDOWN_SECONDS)
 
     def _accept(self) -> asyncio.Protocol:
-        if len(self._server.connections) >= self._connections:
-            return _Refusal()
-        return _Connection(self._server, self._request_seconds)
+        return _Connection(self._server, self._request_seconds, self._admission, self._report)
+
+    def _report(self, what: str, error: BaseException | None, *, level: int = logging.DEBUG) -> None:
+        """A line, unless there was one a moment ago. What a stranger sent is not in it."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._logged + LOG_SECONDS:
+            self._logged = now
+            logger.log(level, "%s: %s", what, type(error).__name__)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(request.protocol, _Connection):
             request.protocol.has_asked()
         address, port = _local_address(request.protocol)
-        page = self._answer(Question(request.path, family_of(address), port))
+        try:
+            page = self._answer(Question(request.path, family_of(address), port))
+        except Exception as error:  # noqa: BLE001  # the last guard: the connection ends, the agent does not
+            self._report(f"cannot answer at port {port}", error, level=logging.ERROR)
+            page = _FAILED
         # Without a name of our own aiohttp would tell the network its version and Python's.
         return web.Response(status=page.status, body=page.body, headers={**page.headers, "Server": "nodeagent"})
 
 
 class _Connection(RequestHandler):
-    """A connection that is closed unless its first request is complete in time."""
+    """A connection that is closed unless its first request is complete in time, or when its room is needed."""
 
-    def __init__(self, server: web.Server, request_seconds: float) -> None:
+    def __init__(
+        self,
+        server: web.Server,
+        request_seconds: float,
+        admission: "Admission[_Connection]",
+        report: Callable[[str, BaseException | None], None],
+    ) -> None:
         loop = asyncio.get_running_loop()
         # None turns the access log off (aiohttp's AppRunner passes it on like this), its annotation forgets that.
-        super().__init__(server, loop=loop, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)  # type: ignore[arg-type]
+        super().__init__(server, loop=loop, logger=_MUTE, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)  # type: ignore[arg-type]
         self._deadline = loop.call_later(request_seconds, self.force_close)
+        self._admission = admission
+        self._report = report
+        self._local_port = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._local_port = _local_address(self)[1]
+        peer = self.peername
+        leaving = self._admission.admit(self, self._local_port, str(peer[0]) if isinstance(peer, tuple) else "")
+        if leaving is not None:
+            self._report("closed the connection that was idle for the longest: too many", None)
+            leaving.force_close()
 
     def has_asked(self) -> None:
-        """The first request is here."""
+        """A request is here."""
         self._deadline.cancel()
+        self._admission.asked(self, self._local_port)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._deadline.cancel()
+        self._admission.leave(self, self._local_port)
         super().connection_lost(exc)
 
-
-class _Refusal(asyncio.Protocol):
-    """A connection too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
+    def log_exception(self, *_: object, **kw: object) -> None:
+        error = kw.get("exc_info")
+        self._report("a request that is none", error if isinstance(error, BaseException) else None)
 
 
 def _local_address(connection: RequestHandler) -> tuple[str, int]:

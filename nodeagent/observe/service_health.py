@@ -21,6 +21,7 @@ from nodeagent.observe.page import JSON_HEADERS, NOT_FOUND, Page, Question
 
 FAILED = "FailedToStartServiceHealthcheck"
 """The reason of kube-proxy's event."""
+PORTS = range(1, 65536)
 SPACING_SECONDS = 1.0
 """Between attempts at a port that could not be bound, however many passes there are."""
 
@@ -164,7 +165,7 @@ class ServiceHealth:
         """Bring one port to what its owner wants."""
         owner = self._ports.owner(port)
         opened = self._open.setdefault(port, {})
-        wanted = self._addresses_for(owner)
+        wanted = self._addresses_for(port, owner)
         for address in opened.keys() - wanted:
             listeners.stop(opened.pop(address))
             logger.debug("health check port closed address=%s port=%d", address, port)
@@ -185,14 +186,17 @@ class ServiceHealth:
         else:
             self._problems_by_port.pop(port, None)
 
-    def _addresses_for(self, owner: Claim | None) -> tuple[str, ...]:
-        if owner is None:
+    def _addresses_for(self, port: int, owner: Claim | None) -> tuple[str, ...]:
+        if owner is None or port not in PORTS:
             return ()
         return tuple(address for family in owner.local_endpoints for address in self._wanted.get(family, ()))
 
     def _problems_of(self, port: int, owner: Claim | None, failures: Mapping[str, str]) -> tuple[Problem, ...]:
         if owner is None:
             return ()
+        if port not in PORTS:
+            claimants = (owner.key, *self._ports.losers(port))
+            return tuple(Problem(f"Service {key}", FAILED, f"health check port {port} is no port") for key in claimants)
         problems = [
             Problem(f"Service {loser}", FAILED, f"health check port {port} belongs to Service {owner.key}")
             for loser in self._ports.losers(port)

@@ -1,6 +1,7 @@
 """The healthz server over real connections: answers, addresses, a port that is taken, bad clients, the end."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -12,6 +13,7 @@ import pytest
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
+from nodeagent.observe.admission import Room
 from nodeagent.observe.health_monitor import HealthMonitor
 from nodeagent.observe.http import BindFailed, HttpListeners, HttpServer, listening_socket
 from nodeagent.observe.page import Page, Question
@@ -233,26 +235,88 @@ def test_a_client_that_has_asked_may_stay() -> None:
     asyncio.run(scenario())
 
 
-def test_too_many_connections_are_refused_and_room_is_used_again(get: Any, until: Any) -> None:
+def test_idle_connections_do_not_keep_others_out(get: Any) -> None:
+    """With every place taken, whoever comes is answered, and the one goes that was idle for the longest."""
+
     async def scenario() -> None:
-        listeners = HttpListeners(lambda _: GREETING, connections=2)
-        port = await listening(listeners)
-        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        listeners = HttpListeners(lambda _: GREETING, room=Room(source=2, port=3, total=4))
+        first, second = await listening(listeners), await listening(listeners)
+        idle = [await asyncio.open_connection("127.0.0.1", first) for _ in range(2)]
+        for _ in range(20):
+            assert (await get(first)).status == 200
         async with asyncio.timeout(5):
-            assert await reader.read() == b""
-        for _, other in (*idle, (reader, writer)):
-            other.close()
-        for _ in range(100):
-            with suppress(ConnectionError, IndexError, ValueError):
-                if (await get(port)).status == 200:
-                    break
-            await asyncio.sleep(0.02)
-        else:
-            pytest.fail("nobody gets in any more")
+            assert await idle[0][0].read() == b""
+        held = [await asyncio.open_connection("127.0.0.1", second) for _ in range(2)]
+        for _, writer in (*idle, *held):
+            writer.close()
         await listeners.close()
 
     asyncio.run(scenario())
+
+
+def test_a_flood_at_one_port_leaves_the_connections_of_another_alone(get: Any) -> None:
+    async def scenario() -> None:
+        listeners = HttpListeners(lambda _: GREETING, room=Room(source=8, port=8, total=10))
+        quiet, flooded = await listening(listeners), await listening(listeners)
+        reader, writer = await asyncio.open_connection("127.0.0.1", quiet)
+        writer.write(b"GET / HTTP/1.1\r\nHost: probe\r\n\r\n")
+        await reader.readuntil(b"hello")
+        flood = [await asyncio.open_connection("127.0.0.1", flooded) for _ in range(100)]
+        assert (await get(flooded)).status == 200
+        writer.write(b"GET / HTTP/1.1\r\nHost: probe\r\n\r\n")
+        async with asyncio.timeout(5):
+            await reader.readuntil(b"hello")
+        for _, other in (*flood, (reader, writer)):
+            other.close()
+        await listeners.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /aaa\x01 HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\x1b[31mred: x\r\n\r\n",
+        b"GET / HTTP/9.9\r\nContent-Length: aaa\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n",
+    ],
+)
+def test_nothing_that_a_stranger_sends_is_logged(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        listeners = HttpListeners(lambda _: GREETING, request_seconds=0.2)
+        port = await listening(listeners)
+        for _ in range(5):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            with suppress(ConnectionError):
+                async with asyncio.timeout(5):
+                    await reader.read()
+            writer.close()
+        await listeners.close()
+
+    with caplog.at_level(logging.DEBUG):
+        asyncio.run(scenario())
+    assert [record for record in caplog.records if record.levelno > logging.DEBUG] == []
+    told = [record for record in caplog.records if record.name.startswith("nodeagent")]
+    assert len(told) <= 1
+    assert not any("aaa" in record.getMessage() or "red" in record.getMessage() for record in told)
+
+
+def test_an_answer_that_fails_is_our_fault_and_logged_once(get: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def fail(question: Question) -> Page:
+        raise ZeroDivisionError
+
+    async def scenario() -> None:
+        listeners = HttpListeners(fail)
+        port = await listening(listeners)
+        for _ in range(3):
+            assert (await get(port, "/secret")).status == 500
+        await listeners.close()
+
+    asyncio.run(scenario())
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "secret" not in caplog.text
 
 
 @pytest.mark.parametrize(
