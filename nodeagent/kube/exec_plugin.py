@@ -6,7 +6,8 @@ Reference: https://kubernetes.io/docs/reference/access-authn-authz/authenticatio
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from nodeagent.kube.credentials import Credential
 from nodeagent.kube.errors import CredentialsError, first_line
 
 RUN_LIMIT_S = 60.0
+OUTPUT_LIMIT_BYTES = 1 << 20
 RENEW_BEFORE_EXPIRY = timedelta(seconds=10)
 
 
@@ -73,33 +75,36 @@ class ExecPlugin:
 
     async def _run(self) -> bytes:
         command = self._command
-        try:
-            process = await asyncio.create_subprocess_exec(
-                command.command,
-                *command.arguments,
-                cwd=command.directory,
-                env={**os.environ, **command.environment, "KUBERNETES_EXEC_INFO": self._request()},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            hint = f"; {command.install_hint}" if command.install_hint else ""
-            raise self._failure(f"{error.strerror or error}{hint}") from error
-        try:
-            async with asyncio.timeout(self._run_limit_s):
-                output, complaints = await process.communicate()
-        except TimeoutError as error:
-            raise self._failure(f"gave no credential within {self._run_limit_s:g} s") from error
-        finally:
-            if process.returncode is None:
-                # The whole group: a grandchild that keeps the pipe open would keep us waiting.
-                os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
-        if process.returncode:
-            raise self._failure(f"exit status {process.returncode}: {first_line(complaints) or 'no message'}")
-        return output
+        # Files, not pipes: a grandchild that keeps a pipe open would keep us waiting for its end.
+        with _memory("nodeagent-stdout") as output, _memory("nodeagent-stderr") as complaints:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    command.command,
+                    *command.arguments,
+                    cwd=command.directory,
+                    env={**os.environ, **command.environment, "KUBERNETES_EXEC_INFO": self._request()},
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=complaints,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                hint = f"; {command.install_hint}" if command.install_hint else ""
+                raise self._failure(f"{error.strerror or error}{hint}") from error
+            try:
+                async with asyncio.timeout(self._run_limit_s):
+                    await process.wait()
+            except TimeoutError as error:
+                raise self._failure(f"gave no credential within {self._run_limit_s:g} s") from error
+            finally:
+                if process.returncode is None:
+                    await _end(process)
+            if process.returncode:
+                said = first_line(_contents(complaints)) or "no message"
+                raise self._failure(f"exit status {process.returncode}: {said}")
+            if os.fstat(output).st_size > OUTPUT_LIMIT_BYTES:
+                raise self._failure(f"its output is longer than {OUTPUT_LIMIT_BYTES} bytes")
+            return _contents(output)
 
     def _request(self) -> str:
         spec: dict[str, object] = {"interactive": False}
@@ -136,3 +141,26 @@ class ExecPlugin:
 
     def _failure(self, why: str) -> CredentialsError:
         return CredentialsError(f"exec plugin {self._command.command}: {why}")
+
+
+@contextmanager
+def _memory(name: str) -> Iterator[int]:
+    """A file in memory that is gone afterwards: its descriptor."""
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _contents(descriptor: int) -> bytes:
+    return os.pread(descriptor, OUTPUT_LIMIT_BYTES, 0)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill the process with what it has started; its group may be gone already."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

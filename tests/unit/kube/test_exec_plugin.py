@@ -1,6 +1,8 @@
 """The time limit of an exec plugin and what is left of it afterwards."""
 
 import asyncio
+import os
+import signal
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -60,5 +62,49 @@ def test_cancellation_leaves_no_process_behind(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await until_gone(tmp_path)
+
+    asyncio.run(main())
+
+
+CREDENTIAL = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
+
+
+def plugin(directory: Path, script: str, run_limit_s: float = 30.0) -> ExecPlugin:
+    command = ExecCommand("client.authentication.k8s.io/v1", "sh", ("-c", script), {}, directory)
+    return ExecPlugin(command, now=lambda: datetime.now(UTC), run_limit_s=run_limit_s)
+
+
+def test_a_grandchild_that_keeps_the_output_open_is_not_waited_for(tmp_path: Path) -> None:
+    """A plugin may leave a cache daemon behind, which has inherited its output."""
+
+    async def main() -> None:
+        script = f"echo $$ > pids; (echo x >> started; exec sleep 20) & echo $! >> pids; echo '{CREDENTIAL}'"
+        async with asyncio.timeout(15):
+            assert (await plugin(tmp_path, script).current()).authorization == "Bearer t"
+        os.kill(int((tmp_path / "pids").read_text().split()[1]), signal.SIGKILL)
+
+    asyncio.run(main())
+
+
+def test_a_process_group_that_is_gone_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plugin ends in the moment in which its time is up."""
+
+    def vanished(group: int, number: int) -> None:
+        os.kill(group, number)
+        raise ProcessLookupError
+
+    monkeypatch.setattr(os, "killpg", vanished)
+
+    async def main() -> None:
+        with pytest.raises(CredentialsError, match=r"gave no credential within 0\.2 s"):
+            await plugin(tmp_path, "exec sleep 20", 0.2).current()
+
+    asyncio.run(main())
+
+
+def test_endless_output_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        with pytest.raises(CredentialsError, match="its output is longer than 1048576 bytes"):
+            await plugin(tmp_path, "head -c 3000000 /dev/zero").current()
 
     asyncio.run(main())
