@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 
-import msgspec
+from msgspec.structs import replace
 
 from nodeagent.config import AgentConfig, DetectLocalMode
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.sysctl import ConntrackSettings
 from nodeagent.kube.credentials import FixedCredential
+from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
+from nodeagent.kube.proxy import environment_proxy, without_password
 from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.translate.node import DetectLocal, NodeSettings
@@ -64,14 +66,33 @@ def conntrack_settings(config: AgentConfig) -> ConntrackSettings:
 
 
 def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> ClusterAccess:
-    """How to reach the API server. Raises KubeconfigError."""
+    """How to reach the API server. A proxy in the kubeconfig goes before those of the environment. Raises
+    KubeconfigError."""
     source = config.source
     if source.kubeconfig is not None:
         access = load_kubeconfig(source.kubeconfig, source.context)
-        return access if source.master is None else msgspec.structs.replace(access, server=str(source.master))
-    if source.master is not None:
-        return ClusterAccess(str(source.master), TlsTrust(), FixedCredential())
-    return in_cluster(environment)
+        if source.master is not None:
+            access = replace(access, server=str(source.master))
+    elif source.master is not None:
+        access = ClusterAccess(str(source.master), TlsTrust(), FixedCredential())
+    else:
+        access = in_cluster(environment)
+    if access.proxy is None:
+        return replace(access, proxy=environment_proxy(access.server, environment))
+    return access
+
+
+def describe_way(config: AgentConfig, environment: Mapping[str, str]) -> str | None:
+    """How the API server is reached, when a proxy is in between; None for directly, and when nobody knows yet."""
+    if config.source.manifests is not None:
+        return None
+    try:
+        access = cluster_access(config, environment)
+    except KubeconfigError:
+        return None
+    if access.proxy is None:
+        return None
+    return f"the API server {access.server} is reached through the proxy {without_password(access.proxy)}"
 
 
 def describe_source(config: AgentConfig) -> str:

@@ -1,5 +1,6 @@
 """`nodeagent config`: what the configuration is, where it comes from, and whether it can be used."""
 
+import os
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from nodeagent.config import LoadedConfig
 from nodeagent.config.reference import render_reference
 from nodeagent.config.render import notes, render_json, render_yaml
 from nodeagent.model.text import printable
+from nodeagent.settings import describe_way
 
 
 @click.group("config")
@@ -26,7 +28,8 @@ def show(output: str, loaded: LoadedConfig) -> None:
 
     The YAML is a configuration file of its own: given to --config it makes the same configuration.
     """
-    click.echo(render_json(loaded) if output == "json" else render_yaml(loaded), nl=False)
+    render = render_json if output == "json" else render_yaml
+    click.echo(render(loaded, _remarks(loaded)), nl=False)
 
 
 @config_command.command("check")
@@ -36,7 +39,7 @@ def check(loaded: LoadedConfig) -> None:
 
     Exit code 2 and one line per problem when something cannot.
     """
-    for note in notes(loaded):
+    for note in (*notes(loaded), *_remarks(loaded)):
         click.echo(note)
     changed = sum(origin != "default" for origin in loaded.origins.values())
     click.echo(f"ok: {changed} of {len(loaded.origins)} options set, the others at their default")
@@ -55,6 +58,12 @@ def _check_manifests(directory: Path, node_name: str) -> None:
     if problems:
         raise Failure(f"manifest directory {directory}: {len(problems)} problem{'s' * (len(problems) > 1)}", UNUSABLE)
     click.echo(f"ok: manifest directory {directory}")
+
+
+def _remarks(loaded: LoadedConfig) -> tuple[str, ...]:
+    """What the configuration comes to in this environment."""
+    way = describe_way(loaded.config, os.environ)
+    return () if way is None else (way,)
 
 
 @config_command.command("reference")

@@ -1,7 +1,7 @@
 """A loaded configuration as text: what `nodeagent config show` prints."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import yaml
 
@@ -10,8 +10,11 @@ from nodeagent.config.load import LoadedConfig
 from nodeagent.config.options import API_VERSION, KIND
 
 
-def render_yaml(loaded: LoadedConfig) -> str:
-    """The configuration as a file that can be given to ``--config``, each line with the origin of its value."""
+def render_yaml(loaded: LoadedConfig, remarks: Iterable[str] = ()) -> str:
+    """The configuration as a file that can be given to ``--config``, each line with the origin of its value.
+
+    remarks: comments for the end, after the notes.
+    """
     lines = [(f"apiVersion: {API_VERSION}", ""), (f"kind: {KIND}", "")]
     for group, _ in groups():
         lines.append((f"{group}:", ""))
@@ -22,11 +25,11 @@ def render_yaml(loaded: LoadedConfig) -> str:
         ]
     width = max(len(text) for text, origin in lines if origin)
     body = [f"{text:<{width}}  # {origin}" if origin else text for text, origin in lines]
-    return "\n".join([*body, *(f"# {note}" for note in notes(loaded))]) + "\n"
+    return "\n".join([*body, *(f"# {note}" for note in (*notes(loaded), *remarks))]) + "\n"
 
 
-def render_json(loaded: LoadedConfig) -> str:
-    """``config`` (a configuration file), ``origins`` by option path, ``ignored`` and ``warnings``."""
+def render_json(loaded: LoadedConfig, remarks: Iterable[str] = ()) -> str:
+    """``config`` (a configuration file), ``origins`` by option path, ``ignored``, ``warnings`` and ``remarks``."""
     config: dict[str, object] = {"apiVersion": API_VERSION, "kind": KIND}
     for group, _ in groups():
         config[group] = {
@@ -38,6 +41,7 @@ def render_json(loaded: LoadedConfig) -> str:
         "origins": dict(loaded.origins),
         "ignored": ignored,
         "warnings": list(loaded.warnings),
+        "remarks": list(remarks),
     }
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 

@@ -22,6 +22,7 @@ from msgspec import Struct, field
 from nodeagent.kube.credentials import ClientCertificate, CredentialSource, FixedCredential, TokenFile
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.exec_plugin import ExecCommand, ExecPlugin
+from nodeagent.kube.proxy import is_usable_proxy, without_password
 from nodeagent.kube.tls import TlsTrust, check_authority, check_client_certificate
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -32,7 +33,7 @@ N = TypeVar("N", "_NamedCluster", "_NamedUser", "_NamedContext")
 
 class ClusterAccess(Struct, frozen=True):
     """server: URL without a trailing slash, possibly with a path. proxy: URL of an HTTP proxy, None for a direct
-    connection."""
+    connection unless the environment names one (`nodeagent.kube.proxy`)."""
 
     server: str
     trust: TlsTrust
@@ -239,8 +240,9 @@ def _server(file: _File, at: str, server: str) -> str:
 def _proxy(file: _File, at: str, proxy: str) -> str | None:
     if not proxy:
         return None
-    if urlsplit(proxy).scheme not in {"http", "https"}:
-        raise file.error(at, f"{proxy!r} is not the URL of an HTTP proxy; others are not supported")
+    if not is_usable_proxy(proxy):
+        shown = without_password(proxy)
+        raise file.error(at, f"{shown!r} is not the URL of an HTTP proxy; others are not supported")
     return proxy
 
 

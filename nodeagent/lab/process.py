@@ -26,7 +26,7 @@ class AgentProcess:
         check_ours(namespace)
         self._namespace = namespace
         self._argv = list(argv)
-        self._environment = dict(os.environ) | dict(environment or {})
+        self._environment = _without_proxies(os.environ) | dict(environment or {})
         self._lines: list[str] = []
         self._start()
 
@@ -123,3 +123,8 @@ class AgentProcess:
         if self.running:
             self.stop()
         self._start()
+
+
+def _without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """A namespace has no way to the machine's proxies, and what is asked from there is inside the lab."""
+    return {name: value for name, value in environment.items() if name.upper() not in {"HTTP_PROXY", "HTTPS_PROXY"}}

@@ -19,7 +19,7 @@ ALLOWED = {
     "lab": frozenset({"model"}),
     "settings": frozenset({"model", "translate", "config", *SIBLINGS}),
     "agent": frozenset({"model", "translate", "engine", "config", "settings", *SIBLINGS}),
-    "cli": frozenset({"model", "translate", "engine", "config", "agent", "lab", *SIBLINGS}),
+    "cli": frozenset({"model", "translate", "engine", "config", "settings", "agent", "lab", *SIBLINGS}),
     "__main__": frozenset({"cli"}),
     "__init__": frozenset[str](),
 }
@@ -28,7 +28,9 @@ ALLOWED = {
 PURE = (
     "model/*.py",
     "translate/*.py",
+    "kube/lines.py",
     "kube/watch.py",
+    "kube/watch_events.py",
     "kube/mirror.py",
     "kube/manifests.py",
     "kube/manifest_defaults.py",

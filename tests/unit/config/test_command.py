@@ -78,6 +78,24 @@ def test_check_is_content(file: Path) -> None:
     assert result.stdout == f"ok: 3 of {len(KEYS)} options set, the others at their default\n"
 
 
+@pytest.mark.parametrize(
+    ("environment", "shown"),
+    [
+        pytest.param({"HTTPS_PROXY": "http://u:secret@proxy:3128"}, "http://u:***@proxy:3128", id="a proxy"),
+        pytest.param({"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "192.0.2.0/24"}, None, id="excepted"),
+        pytest.param({}, None, id="none"),
+    ],
+)
+def test_a_proxy_of_the_environment_is_told(environment: dict[str, str], shown: str | None) -> None:
+    flags = ("--node-name=n", "--master=https://192.0.2.1:6443")
+    told = f"the API server https://192.0.2.1:6443 is reached through the proxy {shown}"
+    clean = {"HTTPS_PROXY": "", "https_proxy": "", "NO_PROXY": "", "no_proxy": ""}
+    assert (f"# {told}\n" in run("show", *flags, environment=clean | environment).stdout) is (shown is not None)
+    assert (f"{told}\n" in run("check", *flags, environment=clean | environment).stdout) is (shown is not None)
+    document = json.loads(run("show", *flags, "-o", "json", environment=clean | environment).stdout)
+    assert document["remarks"] == ([told] if shown else [])
+
+
 @pytest.mark.parametrize("command", ["check", "show"])
 def test_a_wrong_configuration_ends_with_code_2_and_one_line_per_problem(tmp_path: Path, command: str) -> None:
     file = tmp_path / "svc.yaml"
