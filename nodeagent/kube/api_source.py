@@ -1,7 +1,7 @@
 """Follows an API server: one informer for each kind the agent reads, into one store.
 
 Decided here: which resources, with which selectors, and whether endpoints come from EndpointSlices or from Endpoints
-(never from both). Selectors are those of kube-proxy: the server must not send headless Services and their slices
+(never from both at a time). Selectors are those of kube-proxy: the server must not send headless Services and their slices
 (kubernetes/kubernetes #81060: a terabyte a day), nor those that another proxy serves.
 """
 
@@ -11,15 +11,13 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Generic, Literal, TypeVar
 
-from nodeagent.kube.errors import (
-    ForbiddenError,
-    KubeError,
-    NotServedError,
-    RejectedError,
-)
-from nodeagent.kube.informer import CollectionClient, FullList, Informer, Resource
+from nodeagent.kube.decode import O
+from nodeagent.kube.errors import ForbiddenError, KubeError, NotServedError, RejectedError
+from nodeagent.kube.informer import CollectionClient, FullList, Informer, Resource, Sink
 from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.kube.node_names import MissingNode
 from nodeagent.kube.pace import Backoff, Pace
+from nodeagent.kube.pulse import Pulse
 from nodeagent.kube.recovery import Recovery
 from nodeagent.kube.retention import StoredObject
 from nodeagent.kube.store import ClusterStore, Listing
@@ -40,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 EndpointsApi = Literal["auto", "endpointslices", "endpoints"]
 DISCOVERY_V1 = "/apis/discovery.k8s.io/v1"
+ABSENCES = 3
+"""Answers in a row that there is no discovery.k8s.io/v1, before a server is believed to be that old: one that starts,
+or a front in its place, says so too."""
 
 S = TypeVar("S", bound=StoredObject)
 
@@ -69,6 +70,7 @@ class ApiServerSource:
         self._keep_headless = keep_headless
         self._pace = pace or Pace(random=random.random, sleep=asyncio.sleep)
         self._recovery = Recovery()
+        self._pulse = Pulse(self._pace)
 
     async def run(self) -> None:
         """Ends only by cancellation."""
@@ -77,52 +79,85 @@ class ApiServerSource:
             tasks.create_task(self._follow_endpoints(), name="informer endpoints")
             tasks.create_task(self._follow_node(), name="informer node")
             tasks.create_task(self._follow_service_cidrs(), name="informer servicecidrs")
+            tasks.create_task(self._pulse.run(self._client), name="pulse of the server")
+
+    def _informer(self, resource: Resource[O], sink: Sink[O]) -> Informer[O]:
+        return Informer(self._client, resource, sink, self._pace, self._recovery, self._pulse)
 
     async def _follow_services(self) -> None:
         selectors = [("labelSelector", f"!{LABEL_PROXY_NAME}")]
         if not self._keep_headless:
             selectors.append(("fieldSelector", "spec.clusterIP!=None"))
         resource = Resource(Service, "/api/v1/services", tuple(selectors))
-        await Informer(self._client, resource, StoreSink(self._store, Service), self._pace, self._recovery).run()
+        await self._informer(resource, StoreSink(self._store, Service)).run()
 
     async def _follow_endpoints(self) -> None:
         selectors = () if self._keep_headless else (("labelSelector", f"!{LABEL_HEADLESS}"),)
-        if await self._serves_slices():
-            slices = Resource(EndpointSlice, f"{DISCOVERY_V1}/endpointslices", selectors)
-            await Informer(
-                self._client, slices, StoreSink(self._store, EndpointSlice), self._pace, self._recovery
-            ).run()
-        else:
-            endpoints = Resource(Endpoints, "/api/v1/endpoints", selectors)
-            await Informer(self._client, endpoints, MirrorSink(self._store), self._pace, self._recovery).run()
+        if not await self._serves_slices():
+            await self._follow_mirrored(Resource(Endpoints, "/api/v1/endpoints", selectors))
+        slices = Resource(EndpointSlice, f"{DISCOVERY_V1}/endpointslices", selectors)
+        await self._informer(slices, StoreSink(self._store, EndpointSlice)).run()
+
+    async def _follow_mirrored(self, endpoints: Resource[Endpoints]) -> None:
+        """Endpoints, until the server is found to have EndpointSlices after all."""
+        sink = MirrorSink(self._store)
+        async with asyncio.TaskGroup() as tasks:
+            following = tasks.create_task(self._informer(endpoints, sink).run(), name="informer of Endpoints")
+            await self._wait_for_slices()
+            following.cancel()
+        sink.report(())
 
     async def _follow_node(self) -> None:
         resource = Resource(Node, "/api/v1/nodes", (("fieldSelector", f"metadata.name={self._node_name}"),))
         sink = StoreSink(self._store, Node, lambda node: node.metadata.name == self._node_name)
-        await Informer(self._client, resource, sink, self._pace, self._recovery).run()
+        missing = MissingNode(self._client, self._store, self._node_name)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._informer(resource, sink).run(), name="informer of the Node")
+            tasks.create_task(missing.run(), name="missing Node")
 
     async def _follow_service_cidrs(self) -> None:
         resource = Resource(ServiceCIDR, "/apis/networking.k8s.io/v1/servicecidrs", optional=True)
-        await Informer(self._client, resource, StoreSink(self._store, ServiceCIDR), self._pace, self._recovery).run()
+        await self._informer(resource, StoreSink(self._store, ServiceCIDR)).run()
 
     async def _serves_slices(self) -> bool:
         """Whether to read EndpointSlices; asks the server until it answers."""
         if self._endpoints_api != "auto":
             return self._endpoints_api == "endpointslices"
         backoff = Backoff(self._pace)
-        while True:
+        absences = 0
+        while absences < ABSENCES:
             try:
                 await self._client.get(DISCOVERY_V1)
             except NotServedError:
-                logger.warning("no discovery.k8s.io/v1 on the server, reading Endpoints instead of EndpointSlices")
-                return False
-            except (ForbiddenError, RejectedError):
+                absences += 1
+                await self._pace.sleep(backoff.next_s())
+            except ForbiddenError:
                 return True
+            except RejectedError as error:
+                if error.of_api:
+                    return True
+                await self._pace.sleep(backoff.next_s())
             except KubeError as error:
                 logger.debug("discovery failed error=%s", error)
                 await self._recovery.wait(self._pace.sleep(backoff.next_s()))
             else:
                 return True
+        logger.warning("no discovery.k8s.io/v1 on the server, reading Endpoints instead of EndpointSlices")
+        return False
+
+    async def _wait_for_slices(self) -> None:
+        """Until the server has EndpointSlices; never with an API that was chosen by the configuration."""
+        if self._endpoints_api != "auto":
+            await asyncio.Event().wait()
+        while True:
+            await self._pace.sleep(self._pace.absent_s())
+            try:
+                await self._client.get(DISCOVERY_V1)
+            except KubeError as error:
+                logger.debug("no EndpointSlices yet: %s", error)
+            else:
+                logger.info("the server has discovery.k8s.io/v1 now: reading EndpointSlices")
+                return
 
 
 class StoreSink(Generic[S]):
@@ -142,6 +177,9 @@ class StoreSink(Generic[S]):
 
     def remove(self, key: ObjectKey) -> None:
         self._store.remove(self._kind, key)
+
+    def unavailable(self) -> None:
+        self._store.unavailable(self._kind)
 
     def report(self, problems: Iterable[Problem]) -> None:
         self._store.report(f"api {self._kind.__name__}", problems)
@@ -191,6 +229,9 @@ class MirrorSink:
     def remove(self, key: ObjectKey) -> None:
         for vanished in self._slice_keys.pop(key, frozenset()):
             self._store.remove(EndpointSlice, vanished)
+
+    def unavailable(self) -> None:
+        """There is nothing to do: endpoints are always waited for."""
 
     def report(self, problems: Iterable[Problem]) -> None:
         self._store.report("api Endpoints", problems)

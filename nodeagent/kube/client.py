@@ -15,14 +15,27 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from nodeagent.kube.errors import ServerUnreachableError, UnauthorizedError, status_error
+from nodeagent.kube.errors import (
+    MalformedAnswerError,
+    OversizedError,
+    ServerUnreachableError,
+    UnauthorizedError,
+    status_error,
+)
 from nodeagent.kube.kubeconfig import ClusterAccess
+from nodeagent.kube.proxy import without_password
 from nodeagent.kube.tls import TlsContexts
 
 JSON = "application/json"
 
 KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
 """Seconds, seconds, probes: a peer that vanished without a word is noticed after half a minute, not at a watch's end."""
+
+
+BODY_LIMIT_BYTES = 128 << 20
+"""Of one answer; 10,000 EndpointSlices of 10 endpoints are 30 MB."""
+REFUSAL_LIMIT_BYTES = 64 << 10
+"""Of an answer with an error status; more is cut off."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -37,12 +50,19 @@ class ApiClient:
     """Requests to the API server of `access`. An async context manager; use it inside one event loop.
 
     Paths start with ``/api`` or ``/apis``; a path in the server's URL is put before them. Every request raises
-    ServerUnreachableError, CredentialsError or a StatusError; a 401 is tried once more with a fresh credential.
+    ServerUnreachableError, CredentialsError, MalformedAnswerError (also for more than `body_limit` bytes) or a
+    StatusError; a 401 is tried once more with a fresh credential.
     """
 
     def __init__(
-        self, access: ClusterAccess, *, user_agent: str = "nodeagent", timeouts: Timeouts | None = None
+        self,
+        access: ClusterAccess,
+        *,
+        user_agent: str = "nodeagent",
+        timeouts: Timeouts | None = None,
+        body_limit: int = BODY_LIMIT_BYTES,
     ) -> None:
+        self._body_limit = body_limit
         self._access = access
         self._tls = TlsContexts(access.trust)
         self._user_agent = user_agent
@@ -51,14 +71,17 @@ class ApiClient:
 
     @property
     def server(self) -> str:
-        """The server's URL, for messages."""
-        return self._access.server
+        """The server's URL, for messages, and what is between us and it."""
+        proxy = self._access.proxy
+        return f"{self._access.server} through {without_password(proxy)}" if proxy else self._access.server
 
     async def __aenter__(self) -> Self:
         # Compressing costs the API server more time than a cluster network saves.
         headers = {"User-Agent": self._user_agent, "Accept": JSON, "Accept-Encoding": "identity"}
         connector = aiohttp.TCPConnector(limit=0)
-        self._session = aiohttp.ClientSession(headers=headers, connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        self._session = aiohttp.ClientSession(
+            headers=headers, connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
+        )
         return self
 
     async def __aexit__(
@@ -133,15 +156,24 @@ class ApiClient:
                     allow_redirects=False,
                 )
             if 200 <= response.status < 300:
-                return response
+                return _as_asked(response)
             async with response, asyncio.timeout(self._timeouts.body):
-                refusal = await response.read()
+                refusal = await _start_of_body(response)
         raise status_error(response.status, refusal, response.headers.get("Retry-After"))
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         with self._failures_named():
             async with asyncio.timeout(self._timeouts.body):
-                return await response.read()
+                return b"".join([piece async for piece in self._bounded(response)])
+
+    async def _bounded(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+        left = self._body_limit
+        async for piece in response.content.iter_any():
+            left -= len(piece)
+            if left < 0:
+                response.close()
+                raise OversizedError(f"{self.server}: an answer of more than {self._body_limit} bytes")
+            yield piece
 
     async def _pieces(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
         with self._failures_named():
@@ -156,6 +188,25 @@ class ApiClient:
             raise ServerUnreachableError(f"{self.server}: no answer in time") from error
         except (aiohttp.ClientError, OSError) as error:
             raise ServerUnreachableError(f"{self.server}: {_reason(error)}") from error
+
+
+async def _start_of_body(response: aiohttp.ClientResponse) -> bytes:
+    start = b""
+    async for piece in response.content.iter_any():
+        start += piece
+        if len(start) > REFUSAL_LIMIT_BYTES:
+            response.close()
+            return start[:REFUSAL_LIMIT_BYTES]
+    return start
+
+
+def _as_asked(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
+    """The answer itself. A compressed one, which nobody asked for, may be a thousand times what it seems."""
+    coding = response.headers.get("Content-Encoding", "identity")
+    if coding.lower() == "identity":
+        return response
+    response.close()
+    raise MalformedAnswerError(f"an answer compressed with {coding!r:.40}, which was not asked for")
 
 
 def _reason(error: Exception) -> str:

@@ -6,6 +6,7 @@
     │   └── CredentialsError      a token file or exec plugin did not give a credential
     ├── ServerUnreachableError    the environment: no connection, or it broke; try again
     ├── MalformedAnswerError      the other side does not speak the Kubernetes API (a proxy's error page, say)
+    │   └── OversizedError        it says more than a bound allows
     └── StatusError               the server answered with a status
         ├── UnauthorizedError     401: the credential is not accepted; a person must act
         ├── ForbiddenError        403: a role binding is missing; a person must act
@@ -21,6 +22,9 @@ Pure: no I/O here.
 
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
+
+RETRY_AFTER_BOUNDS_S = (0.1, 60.0)
+"""What a server may ask for between two requests; more or less is taken as the bound."""
 
 
 class KubeError(Exception):
@@ -47,6 +51,10 @@ class MalformedAnswerError(KubeError):
     pass
 
 
+class OversizedError(MalformedAnswerError):
+    """`str` names what is bounded and the bound."""
+
+
 class StatusCause(Struct, frozen=True):
     reason: str | None = None
     message: str | None = None
@@ -60,6 +68,7 @@ class StatusDetails(Struct, frozen=True, rename="camel"):
 class Status(Struct, frozen=True):
     """metav1.Status: the body of an error answer, and the object of an ERROR watch event."""
 
+    kind: str | None = None
     code: int | None = None
     reason: str | None = None
     message: str | None = None
@@ -68,7 +77,12 @@ class Status(Struct, frozen=True):
     @property
     def retry_after_s(self) -> float | None:
         seconds = self.details.retry_after_seconds if self.details else None
-        return float(seconds) if seconds else None
+        return _bounded(seconds) if seconds else None
+
+    @property
+    def is_said(self) -> bool:
+        """Whether there is one at all: error pages of whatever stands before an API server are none."""
+        return self.kind == "Status" or bool(self.reason or self.message)
 
     @property
     def is_too_large_resource_version(self) -> bool:
@@ -83,13 +97,25 @@ class Status(Struct, frozen=True):
 
 
 class StatusError(KubeError):
-    """code: the HTTP status; retry_after_s: seconds the server wants to be left alone, None when it does not say."""
+    """code: the HTTP status; retry_after_s: seconds the server wants to be left alone, None when it does not say.
 
-    def __init__(self, code: int, message: str, *, reason: str = "", retry_after_s: float | None = None) -> None:
+    of_api: the answer has a Status, so that it is the API server's; False: perhaps it comes from something before it.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        reason: str = "",
+        retry_after_s: float | None = None,
+        of_api: bool = True,
+    ) -> None:
         super().__init__(f"{code} {reason}: {message}" if reason else f"{code}: {message}")
         self.code = code
         self.reason = reason
         self.retry_after_s = retry_after_s
+        self.of_api = of_api
 
 
 class UnauthorizedError(StatusError):
@@ -145,7 +171,8 @@ def status_of(body: bytes) -> Status:
 def status_error(code: int, body: bytes, retry_after: str | None = None) -> StatusError:
     """The error of an answer with HTTP status `code`; `retry_after` is the header, used when it is in seconds."""
     status = status_of(body)
-    header_s = float(retry_after) if retry_after and retry_after.isascii() and retry_after.isdigit() else None
+    digits = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
+    header_s = _bounded(int(retry_after[:9])) if retry_after and digits else None
     message = status.message or first_line(body) or "no message"
     return _error(code, status, message, header_s or status.retry_after_s)
 
@@ -161,6 +188,11 @@ def first_line(body: bytes, limit: int = 200) -> str:
     return lines[0][:limit] if lines else ""
 
 
+def _bounded(seconds: int) -> float:
+    least, most = RETRY_AFTER_BOUNDS_S
+    return min(max(float(min(seconds, 10**9)), least), most)
+
+
 def _error(code: int, status: Status, message: str, retry_after_s: float | None) -> StatusError:
     error_class: type[StatusError]
     if status.reason in {"Expired", "Gone"}:
@@ -171,4 +203,4 @@ def _error(code: int, status: Status, message: str, retry_after_s: float | None)
         error_class = _CLASS_BY_CODE[code]
     else:
         error_class = ServerFailedError if code >= 500 else RejectedError
-    return error_class(code, message, reason=status.reason or "", retry_after_s=retry_after_s)
+    return error_class(code, message, reason=status.reason or "", retry_after_s=retry_after_s, of_api=status.is_said)

@@ -13,23 +13,20 @@ from typing import Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from nodeagent.kube.decode import O, ObjectDecoder, Undecodable
-from nodeagent.kube.errors import ExpiredError, KubeError, NotServedError, ServerUnreachableError, StatusError
-from nodeagent.kube.pace import Backoff, Pace
-from nodeagent.kube.recovery import Recovery
-from nodeagent.kube.watch import (
-    Completed,
-    Event,
-    Failed,
-    Gone,
-    Listed,
-    ListWatch,
-    Put,
-    Request,
-    Retry,
-    Spoiled,
-    StreamEnd,
-    Unlisted,
+from nodeagent.kube.errors import (
+    ExpiredError,
+    ForbiddenError,
+    KubeError,
+    MalformedAnswerError,
+    NotServedError,
+    ServerUnreachableError,
+    StatusError,
 )
+from nodeagent.kube.pace import Backoff, Pace
+from nodeagent.kube.pulse import Pulse, Rhythm
+from nodeagent.kube.recovery import Recovery
+from nodeagent.kube.watch import ListWatch, Request, Retry, StreamEnd
+from nodeagent.kube.watch_events import Completed, Event, Failed, Gone, Listed, Put, Spoiled, Unlisted
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import key_of
 from nodeagent.model.problem import Problem
@@ -68,6 +65,10 @@ class Sink(Protocol[O_contra]):
 
     def remove(self, key: ObjectKey) -> None: ...
 
+    def unavailable(self) -> None:
+        """The server has nothing of this resource, or tells nothing of it: what is known stays."""
+        ...
+
     def report(self, problems: Iterable[Problem]) -> None:
         """All that is wrong with this resource right now."""
         ...
@@ -76,7 +77,7 @@ class Sink(Protocol[O_contra]):
 class Resource(Struct, Generic[O], frozen=True):
     """A collection of the API. kind: the type and name of its objects (``Service``); path: ``/api/v1/services``.
 
-    optional: a server without it is no failure; it counts as empty and is looked for again now and then.
+    optional: a server without it is no failure; it is looked for again now and then.
     """
 
     kind: type[O]
@@ -90,8 +91,8 @@ class Resource(Struct, Generic[O], frozen=True):
 
 
 class Informer(Generic[O]):
-    """Keeps `sink` equal to the resource, as far as the server can be reached. recovery: shared with those who follow
-    the same server."""
+    """Keeps `sink` equal to the resource, as far as the server can be reached. recovery, pulse: shared with those who
+    follow the same server."""
 
     def __init__(
         self,
@@ -100,12 +101,15 @@ class Informer(Generic[O]):
         sink: Sink[O],
         pace: Pace,
         recovery: Recovery | None = None,
+        pulse: Pulse | None = None,
     ) -> None:
         self._client = client
         self._resource = resource
         self._sink = sink
         self._pace = pace
         self._recovery = recovery or Recovery()
+        self._pulse = pulse or Pulse(pace)
+        self._rhythm = Rhythm(pace.timing)
         self._backoff = Backoff(pace)
         self._outage = Backoff(pace)
         self._protocol = ListWatch(ObjectDecoder(resource.kind), resource.selectors)
@@ -113,6 +117,7 @@ class Informer(Generic[O]):
         self._undecodable_in_list: dict[ObjectKey | None, Undecodable] = {}
         self._undecodable: dict[ObjectKey | None, Undecodable] = {}
         self._failure: KubeError | None = None
+        self._selectors_asked = 0.0
 
     async def run(self) -> None:
         """Never returns."""
@@ -130,6 +135,8 @@ class Informer(Generic[O]):
             except KubeError as error:
                 if self._protocol.refused(error) is Retry.BACK_OFF:
                     await self._wait_out(error)
+            if self._protocol.given_up:
+                await self._ask_for_selectors()
 
     async def _fetch(self, request: Request) -> None:
         """One page of a list."""
@@ -146,35 +153,74 @@ class Informer(Generic[O]):
         async with self._client.stream(self._resource.path, request.parameters) as pieces:
             self._recovered()
             ending = await self._listen(pieces, request, started + timeout_s + self._pace.timing.grace)
+        failure = ending.error if isinstance(ending, Failed) else None
+        if isinstance(ending, KubeError):
+            failure, ending = ending, StreamEnd.LOST
         retry = Retry.BACK_OFF if isinstance(ending, Failed) else self._protocol.stream_ended(ending)
         if loop.time() - started >= self._pace.timing.healthy:
-            self._backoff.reset()
+            if not isinstance(failure, MalformedAnswerError):
+                self._backoff.reset()
         elif self._protocol.is_complete:
             # Even an orderly end, when it comes at once and again and again, must not become a storm of requests.
             retry = Retry.BACK_OFF
         if retry is Retry.BACK_OFF:
-            await self._wait_out(ending.error if isinstance(ending, Failed) else None)
+            await self._wait_out(failure)
 
-    async def _listen(self, pieces: AsyncIterator[bytes], request: Request, deadline: float) -> StreamEnd | Failed:
+    async def _listen(
+        self, pieces: AsyncIterator[bytes], request: Request, deadline: float
+    ) -> StreamEnd | Failed | ServerUnreachableError:
+        """How the watch ended; an error when the server itself shows no sign of life."""
         loop = asyncio.get_running_loop()
+        losses = self._pulse.losses
+        self._rhythm.begin(loop.time())
         while True:
-            patience = deadline
-            if request.awaits_initial_state and not self._protocol.is_complete:
-                patience = min(deadline, loop.time() + self._pace.timing.initial_silence)
             try:
-                async with asyncio.timeout_at(patience):
-                    piece = await anext(pieces)
+                async with asyncio.timeout_at(self._patience(request, deadline)) as limit:
+                    with self._pulse.listening(limit):
+                        piece = await anext(pieces)
             except TimeoutError:
-                return StreamEnd.SILENT
+                if self._pulse.losses == losses:
+                    logger.debug("watch silent resource=%s", self._resource.name)
+                    return StreamEnd.SILENT
+                return ServerUnreachableError(f"no sign of life for {self._pace.timing.answer:g} seconds")
             except StopAsyncIteration:
                 return StreamEnd.CLOSED
             except ServerUnreachableError as error:
                 logger.debug("watch lost resource=%s error=%s", self._resource.name, error)
                 return StreamEnd.LOST
+            self._pulse.heard()
+            bookmarks = self._protocol.bookmarks
             for event in self._protocol.receive_bytes(piece):
                 if isinstance(event, Failed):
                     return event
                 self._apply(event)
+            if self._protocol.bookmarks != bookmarks:
+                self._rhythm.bookmark(loop.time())
+
+    def _patience(self, request: Request, deadline: float) -> float:
+        """Until when (loop time) the next piece must be here."""
+        now = asyncio.get_running_loop().time()
+        if not self._protocol.is_complete:
+            return min(deadline, now + self._pace.timing.initial_silence) if request.awaits_initial_state else deadline
+        patience_s = self._rhythm.patience_s
+        return deadline if patience_s is None else min(deadline, now + patience_s)
+
+    async def _ask_for_selectors(self) -> None:
+        """Whether the server takes the selectors now that it has refused: a front may have done that for a moment."""
+        loop = asyncio.get_running_loop()
+        if not self._selectors_asked:
+            logger.warning("the server refuses selectors: reading more than needed resource=%s", self._resource.name)
+            self._selectors_asked = loop.time()
+        if loop.time() - self._selectors_asked < self._pace.timing.absent or not self._protocol.is_complete:
+            return
+        self._selectors_asked = loop.time()
+        try:
+            await self._client.get(self._resource.path, (*self._protocol.given_up, ("limit", "1")))
+        except KubeError as error:
+            logger.debug("selectors refused again resource=%s error=%s", self._resource.name, error)
+        else:
+            self._selectors_asked = 0.0
+            self._protocol.use_selectors_again()
 
     def _apply(self, event: Event[O]) -> None:
         match event:
@@ -215,10 +261,11 @@ class Informer(Generic[O]):
 
     async def _wait_out(self, error: KubeError | None) -> None:
         """Report the failure (None: nothing a person would want to know) and wait until it is time to try again."""
+        if isinstance(error, NotServedError | ForbiddenError):
+            self._sink.unavailable()
         if self._resource.optional and isinstance(error, NotServedError):
-            self._sink.listing().commit()
             self._recovered()
-            await self._pace.sleep(self._pace.timing.absent * (0.5 + self._pace.random()))
+            await self._pace.sleep(self._pace.absent_s())
             return
         if error is not None and not isinstance(error, ExpiredError):
             self._failed(error)
@@ -236,6 +283,7 @@ class Informer(Generic[O]):
         self._report()
 
     def _recovered(self) -> None:
+        self._pulse.heard()
         self._recovery.reached()
         self._outage.reset()  # an answer ends it; a server that answers and then breaks off is the other backoff's
         if self._failure is not None:

@@ -13,7 +13,9 @@ class Timing(Struct, frozen=True):
     initial_silence: see `nodeagent.kube.watch.Request.awaits_initial_state`.
     backoff_first, backoff_limit: bounds of the first and of the longest wait after failures.
     healthy: a watch that lasted this long ends a series of failures.
-    absent: about how long between looks for an optional resource.
+    absent: about how long between looks for what a server lacks: an optional resource, EndpointSlices, selectors.
+    silence: of a server whose watches are open, until it is asked for a sign of life; answer: how long that may take.
+    bookmarks_missed: so many intervals between its bookmarks a watch may be silent, within bookmark_silence.
     """
 
     watch_min: float = 300.0
@@ -24,6 +26,10 @@ class Timing(Struct, frozen=True):
     backoff_limit: float = 30.0
     healthy: float = 3.0
     absent: float = 300.0
+    silence: float = 30.0
+    answer: float = 15.0
+    bookmarks_missed: float = 2.5
+    bookmark_silence: tuple[float, float] = (30.0, 180.0)
 
 
 class Pace(Struct, frozen=True):
@@ -37,6 +43,10 @@ class Pace(Struct, frozen=True):
         """How long the next watch is asked to last; the API takes whole seconds."""
         spread = self.timing.watch_max - self.timing.watch_min
         return max(1, round(self.timing.watch_min + spread * self.random()))
+
+    def absent_s(self) -> float:
+        """How long until the next look for what was not there."""
+        return self.timing.absent * (0.5 + self.random())
 
 
 class Backoff:

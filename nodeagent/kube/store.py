@@ -111,6 +111,11 @@ class ClusterStore:
         return self._synced
 
     @property
+    def awaited(self) -> tuple[str, ...]:
+        """The kinds of objects that have not been listed yet, those that the first pass needs at the start."""
+        return tuple(kind.__name__ for kind in (Service, EndpointSlice, Node, ServiceCIDR) if kind not in self._listed)
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """What all sources reported, sorted."""
         return tuple(sorted(problem for problems in self._problems_by_source.values() for problem in problems))
@@ -184,7 +189,16 @@ class ClusterStore:
             self._node_gone = not listing.objects
             for node in cast("dict[ObjectKey, Node]", listing.objects).values():
                 self._put_node(node)
-        self._listed.add(listing.kind)
+        self._count_as_listed(listing.kind)
+
+    def unavailable(self, kind: type[T]) -> None:
+        """The source will not say which objects of this kind there are. What is held stays; the Node and ServiceCIDRs
+        are not waited for, Services and EndpointSlices always are."""
+        if kind is Node or kind is ServiceCIDR:
+            self._count_as_listed(kind)
+
+    def _count_as_listed(self, kind: type[T]) -> None:
+        self._listed.add(kind)
         if not self._synced and {Service, EndpointSlice} <= self._listed:
             self._synced = True
             self._listener.synced()

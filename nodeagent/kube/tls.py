@@ -30,6 +30,7 @@ class TlsContexts:
         self._trust = trust
         self._made_from: tuple[bytes | None, tuple[bytes, bytes] | None] | None = None
         self._context: ssl.SSLContext | None = None
+        self._checked: bytes | None = None
 
     def context(self, client_certificate: tuple[bytes, bytes] | None) -> ssl.SSLContext:
         """Raises CredentialsError when the authority's file or the client certificate cannot be used."""
@@ -40,19 +41,29 @@ class TlsContexts:
         return self._context
 
     def _authority(self) -> bytes | None:
-        if not isinstance(self._trust.authority, Path):
-            return self._trust.authority
+        """The PEM bundle; None for the system's, which an empty or half-written file never means."""
+        path = self._trust.authority
+        if not isinstance(path, Path):
+            return path
         try:
-            return self._trust.authority.read_bytes()
+            authority = path.read_bytes()
         except OSError as error:
-            raise CredentialsError(f"certificate authority file {self._trust.authority}: {error.strerror}") from error
+            raise CredentialsError(f"certificate authority file {path}: {error.strerror}") from error
+        if authority != self._checked:
+            fault = check_authority(authority)
+            if fault is not None:
+                raise CredentialsError(f"certificate authority file {path}: {fault}")
+            self._checked = authority
+        return authority
 
 
 def _make_context(
     trust: TlsTrust, authority: bytes | None, client_certificate: tuple[bytes, bytes] | None
 ) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cadata=authority.decode("ascii", "ignore") if authority else None)
+        # An empty bundle would be the system's authorities to OpenSSL.
+        bundle = None if authority is None else authority.decode("ascii", "ignore") or "empty"
+        context = ssl.create_default_context(cadata=bundle)
     except ssl.SSLError as error:
         raise CredentialsError(f"certificate authority: {error.reason or error}") from error
     if trust.insecure:
@@ -73,9 +84,11 @@ def _make_context(
 
 def check_authority(authority: bytes) -> str | None:
     """Why the PEM bundle cannot be used, None when it can."""
+    if not authority.strip():
+        return "empty"
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_verify_locations(cadata=authority.decode("ascii", "ignore"))
+        context.load_verify_locations(cadata=authority.decode("ascii", "ignore") or "not ASCII")
     except ssl.SSLError as error:
         return f"not a PEM certificate ({error.reason or error})"
     return None if context.cert_store_stats()["x509"] else "not a PEM certificate"

@@ -30,6 +30,7 @@ from nodeagent.kube.errors import (
     MalformedAnswerError,
     NotServedError,
     NotYetReachedError,
+    OversizedError,
     RejectedError,
     StatusError,
     ThrottledError,
@@ -38,7 +39,8 @@ from nodeagent.kube.errors import (
     first_line,
     status_of,
 )
-from nodeagent.model.names import ObjectKey
+from nodeagent.kube.lines import LineSplitter
+from nodeagent.kube.watch_events import Completed, Event, Failed, Gone, Listed, Put, Spoiled, Unlisted
 
 ANNOTATION_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 PAGE_SIZE = 500
@@ -52,6 +54,12 @@ NOT_YET_REACHED_LIMIT = 3
 A kube-apiserver has by itself waited three seconds for its cache before it says so (cacher.go, blockTimeout), and asks
 for one more. Until the list is read again nothing is followed: client-go does not wait at all.
 """
+
+OBJECTS_LIMIT = 200_000
+"""Objects of one full list; the largest clusters Kubernetes is tested with have a tenth of it."""
+
+PAGES_LIMIT = 4_000
+"""Pages of one full list: beyond ten times what OBJECTS_LIMIT needs, the server makes them up."""
 
 Parameters = tuple[tuple[str, str], ...]
 
@@ -67,52 +75,6 @@ class Request(Struct, frozen=True):
     stream: bool
     starts_list: bool = False
     awaits_initial_state: bool = False
-
-
-class Listed(Struct, Generic[O], frozen=True):
-    """Objects that belong to the full list being delivered."""
-
-    objects: list[O]
-    undecodable: list[Undecodable]
-
-
-class Unlisted(Struct, frozen=True):
-    """The object was deleted while the full list was being delivered."""
-
-    key: ObjectKey
-
-
-class Completed(Struct, frozen=True):
-    """The full list is complete."""
-
-    resource_version: str
-
-
-class Put(Struct, Generic[O], frozen=True):
-    """The object exists and this is its latest version."""
-
-    object: O
-
-
-class Gone(Struct, frozen=True):
-    """The object does not exist any more."""
-
-    key: ObjectKey
-
-
-class Spoiled(Struct, frozen=True):
-    """The latest version of an object cannot be decoded."""
-
-    undecodable: Undecodable
-
-
-class Failed(Struct, frozen=True):
-    """The watch is of no more use; the caller closes it and acts on `error` (log, wait), then asks `next_request`."""
-
-    error: KubeError
-
-
-Event = Listed[O] | Unlisted | Completed | Put[O] | Gone | Spoiled | Failed
 
 
 class StreamEnd(Enum):
@@ -136,35 +98,19 @@ class _Phase(Enum):
     WATCHING = "watching"
 
 
-class LineSplitter:
-    """Lines from pieces of any size, in time linear in the bytes however long a line is."""
-
-    def __init__(self) -> None:
-        self._pieces: list[bytes] = []
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes, without line ends; empty lines are left out."""
-        first, *others = data.split(b"\n")
-        self._pieces.append(first)
-        if not others:
-            return []
-        lines = [b"".join(self._pieces), *others[:-1]]
-        self._pieces = [others[-1]]
-        return [line for line in lines if line.strip()]
-
-
 class ListWatch(Generic[O]):
     """List and watch of one resource: what to ask next, and what the answers mean.
 
     selectors: ``(("labelSelector", "…"), ("fieldSelector", "…"))``; the last is given up first when the server
-    refuses them, so the caller must filter as well.
+    refuses them, so the caller must filter as well; see `given_up`. bookmarks: how many came that were sent only as a
+    sign of life and progress.
     """
 
     def __init__(
         self, decoder: ObjectDecoder[O], selectors: Sequence[tuple[str, str]] = (), *, streaming: bool = True
     ) -> None:
         self._decoder = decoder
-        self._selectors = tuple(selectors)
+        self._all_selectors = self._selectors = tuple(selectors)
         self._streaming = streaming
         self._events = msgspec.json.Decoder(WatchEvent)
         self._phase = _Phase.STREAMING if streaming else _Phase.LISTING
@@ -172,8 +118,23 @@ class ListWatch(Generic[O]):
         self._resource_version = ""
         self._continue = ""
         self._paged = True
+        self._from_cache = True
+        self._pages = 0
+        self._listed = 0
         self._lost_streams = 0
         self._not_yet_reached = 0
+        self.bookmarks = 0
+
+    @property
+    def given_up(self) -> Parameters:
+        """All selectors, when the server has refused some; nothing when they are in use. It may be asked again later
+        with a list of one object, and if it accepts, `use_selectors_again`."""
+        return () if self._selectors == self._all_selectors else self._all_selectors
+
+    def use_selectors_again(self) -> None:
+        """The server takes them now: start over with a full list."""
+        self._selectors = self._all_selectors
+        self._relist()
 
     @property
     def is_complete(self) -> bool:
@@ -189,6 +150,7 @@ class ListWatch(Generic[O]):
         if self._phase is _Phase.WATCHING:
             version = ("resourceVersion", self._resource_version)
             return Request((*self._selectors, *watch, version), stream=True)
+        self._listed = 0
         initial = (("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
         return Request((*self._selectors, *watch, *initial), stream=True, starts_list=True, awaits_initial_state=True)
 
@@ -203,7 +165,12 @@ class ListWatch(Generic[O]):
         continue_token = meta.continue_token or ""
         if continue_token and continue_token == self._continue:
             raise MalformedAnswerError("a page of a list that names itself as the next page")
+        self._pages += 1
+        if self._pages > PAGES_LIMIT:
+            self._relist()
+            raise OversizedError(f"a list of more than {PAGES_LIMIT} pages")
         for batch in batches:
+            self._count(batch.objects)
             yield Listed(batch.objects, batch.undecodable)
         self._continue = continue_token
         if not continue_token:
@@ -213,7 +180,12 @@ class ListWatch(Generic[O]):
     def receive_bytes(self, data: bytes) -> list[Event[O]]:
         """The next piece of a watch. Nothing follows a `Failed`."""
         events: list[Event[O]] = []
-        for line in self._lines.feed(data):
+        try:
+            lines = self._lines.feed(data)
+        except OversizedError as error:
+            self._relist()
+            return [Failed(error)]
+        for line in lines:
             event = self._receive_line(line)
             if event is not None:
                 events.append(event)
@@ -236,10 +208,12 @@ class ListWatch(Generic[O]):
             return self._streaming_refused(error)
         if isinstance(error, ExpiredError):
             self._relist(paged=not self._continue)
+        elif isinstance(error, OversizedError) and self._from_cache:
+            self._relist()  # a cache answers with everything at once, whatever page was asked for
         elif isinstance(error, NotYetReachedError):
             self._count_not_yet_reached()
             return Retry.BACK_OFF if self._phase is _Phase.WATCHING else Retry.AT_ONCE
-        elif isinstance(error, RejectedError) and error.code == 400:
+        elif isinstance(error, RejectedError) and error.code == 400 and error.of_api:
             return self._simplify()
         elif isinstance(error, NotServedError) and self._phase is _Phase.WATCHING:
             self._relist()
@@ -258,6 +232,9 @@ class ListWatch(Generic[O]):
             parameters = (*parameters, ("limit", str(PAGE_SIZE)))
         if self._continue:
             return Request((*parameters, ("continue", self._continue)), stream=False)
+        self._pages = self._listed = 0
+        if self._from_cache:
+            parameters = (*parameters, ("resourceVersion", "0"))
         return Request(parameters, stream=False, starts_list=True)
 
     def _receive_line(self, line: bytes) -> Event[O] | None:
@@ -280,6 +257,11 @@ class ListWatch(Generic[O]):
     def _receive_object(self, event: WatchEvent) -> Event[O]:
         obj = self._decoder.object(event.object)
         initial = self._phase is _Phase.STREAMING
+        if initial:
+            try:
+                self._count([obj])
+            except OversizedError as error:
+                return Failed(error)
         if isinstance(obj, Undecodable):
             self._advance(self._decoder.identity(event.object)[1].resource_version)
             return Listed([], [obj]) if initial else Spoiled(obj)
@@ -300,6 +282,7 @@ class ListWatch(Generic[O]):
         if self._phase is _Phase.STREAMING and ends and meta.resource_version:
             self._start_watching(meta.resource_version)
             return Completed(meta.resource_version)
+        self.bookmarks += self._phase is _Phase.WATCHING
         return None
 
     def _receive_error(self, raw: bytes) -> Event[O]:
@@ -324,11 +307,22 @@ class ListWatch(Generic[O]):
         self._resource_version = resource_version
         self._continue = ""
         self._paged = True
+        self._from_cache = False
         self._lost_streams = 0
         self._not_yet_reached = 0
 
-    def _relist(self, *, paged: bool = True) -> None:
-        """Start over with a full list; in one piece when pages were too slow for the server's history."""
+    def _count(self, objects: Sequence[object]) -> None:
+        self._listed += len(objects)
+        if self._listed > OBJECTS_LIMIT:
+            self._relist()
+            raise OversizedError(f"a list of more than {OBJECTS_LIMIT} objects")
+
+    def _relist(self, *, paged: bool = True, from_cache: bool = False) -> None:
+        """Start over with a full list; in one piece when pages were too slow for the server's history.
+
+        from_cache: what the server has in memory will do, whatever its age; never after something was known.
+        """
+        self._from_cache = from_cache
         self._phase = _Phase.STREAMING if self._streaming else _Phase.LISTING
         self._continue = ""
         self._paged = paged
@@ -336,7 +330,7 @@ class ListWatch(Generic[O]):
 
     def _give_up_streaming(self) -> Retry:
         self._streaming = False
-        self._relist()
+        self._relist(from_cache=self._from_cache)
         return Retry.AT_ONCE
 
     def _count_not_yet_reached(self) -> None:
@@ -351,12 +345,15 @@ class ListWatch(Generic[O]):
             return Retry.AT_ONCE
         if self._selectors:
             self._selectors = self._selectors[:-1]
-            self._relist()
+            self._relist(from_cache=self._from_cache)
             return Retry.AT_ONCE
         self._relist()
         return Retry.BACK_OFF
 
 
 def _is_about_access_or_load(error: KubeError) -> bool:
-    """Whether the answer says nothing about what was asked."""
+    """Whether the answer says nothing about what was asked; a 400 that has no Status comes from something in between
+    (nginx, for one, when it wants a client certificate)."""
+    if isinstance(error, RejectedError):
+        return not error.of_api
     return isinstance(error, ThrottledError | UnauthorizedError | ForbiddenError)

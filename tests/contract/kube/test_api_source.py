@@ -8,14 +8,15 @@ from typing import Any, Protocol
 
 import pytest
 
-from nodeagent.kube.api_source import ApiServerSource, EndpointsApi
+from nodeagent.kube.api_source import ABSENCES, ApiServerSource, EndpointsApi
 from nodeagent.kube.client import ApiClient
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.kubeconfig import ClusterAccess
-from nodeagent.kube.pace import Pace
-from nodeagent.kube.store import ClusterStore
+from nodeagent.kube.pace import Pace, Timing
+from nodeagent.kube.store import ChangeListener, ClusterStore
 from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import Node, ObjectMeta
 
 SERVICES, NODES = "/api/v1/services", "/api/v1/nodes"
 ENDPOINTS = "/api/v1/endpoints"
@@ -69,6 +70,8 @@ def follow(
     *,
     endpoints_api: EndpointsApi = "auto",
     waits: list[float] | None = None,
+    listener: ChangeListener | None = None,
+    timing: Timing | None = None,
 ) -> tuple[Server, ClusterStore]:
     async def sleep(seconds: float) -> None:
         if waits is not None:
@@ -76,11 +79,11 @@ def follow(
         await asyncio.sleep(3600 if seconds > 100 else seconds / 200)
 
     async def main() -> tuple[Server, ClusterStore]:
-        store = ClusterStore(Deaf())
+        store = ClusterStore(listener or Deaf())
         async with servers() as server:
             prepare(server)
             async with ApiClient(ClusterAccess(server.url, TlsTrust(), FixedCredential())) as client:
-                pace = Pace(random=lambda: 0.5, sleep=sleep)
+                pace = Pace(random=lambda: 0.5, sleep=sleep, timing=timing or Timing())
                 source = ApiServerSource(client, store, node_name="n1", endpoints_api=endpoints_api, pace=pace)
                 task = asyncio.create_task(source.run())
                 try:
@@ -152,7 +155,8 @@ def test_endpoints_stand_in_where_there_are_no_slices(
     def prepare(server: Server) -> None:
         if endpoints_api == "auto":
             server.reply(GROUP, {"kind": "Status"}, 503)
-            server.reply(GROUP, recording("unknown-path-404")["body"].encode(), 404)
+            for _ in range(ABSENCES):
+                server.reply(GROUP, recording("unknown-path-404")["body"].encode(), 404)
         offer(server, SERVICES, recording("service-list")["body"])
         offer(server, ENDPOINTS, recording("endpoints-from-pods")["body"])
 
@@ -219,3 +223,154 @@ def test_a_server_without_service_cidrs_is_asked_rarely_and_is_no_problem(
     server, store = follow(fake_api_server, prepare, scenario, endpoints_api="endpointslices", waits=waits)
     assert waits == [300.0]
     assert (len(server.lists(CIDRS)), store.problems, store.service_cidrs) == (1, (), ())
+
+
+FORBIDDEN = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
+
+
+class Listener(Deaf):
+    """Knows whether there is anything left to wait for."""
+
+    def __init__(self) -> None:
+        self.all_there = False
+
+    def all_listed(self) -> None:
+        self.all_there = True
+
+
+@pytest.mark.parametrize("path", [CIDRS, NODES])
+def test_forbidden_is_an_answer_where_the_agent_can_do_without(
+    fake_api_server: Servers, recording: Recording, path: str
+) -> None:
+    """A role of before ServiceCIDRs: nobody waits for them, and the missing permission is told."""
+    listener = Listener()
+
+    def prepare(server: Server) -> None:
+        offer(server, SERVICES, recording("service-list")["body"])
+        offer(server, SLICES, recording("endpointslices-from-pods")["body"])
+        other = NODES if path == CIDRS else CIDRS
+        offer(server, other, {"metadata": {"resourceVersion": "1"}, "items": [node("n1")] if other == NODES else []})
+        for _ in range(50):
+            server.reply(path, FORBIDDEN, 403)
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: listener.all_there and bool(store.problems))
+        assert not store.node_gone, "nobody has said that"
+        assert store.awaited == ()
+
+    _, store = follow(
+        fake_api_server, prepare, scenario, endpoints_api="endpointslices", listener=listener, timing=Timing()
+    )
+    (problem,) = store.problems
+    assert (problem.subject, problem.reason) == (f"API resource {path.rsplit('/', 1)[1]}", "Forbidden")
+
+
+@pytest.mark.parametrize("path", [SERVICES, SLICES])
+def test_forbidden_is_no_answer_where_nothing_can_be_programmed_without(
+    fake_api_server: Servers, recording: Recording, path: str
+) -> None:
+    def prepare(server: Server) -> None:
+        for other, name in ((SERVICES, "service-list"), (SLICES, "endpointslices-from-pods")):
+            if other != path:
+                offer(server, other, recording(name)["body"])
+        for _ in range(100):
+            server.reply(path, FORBIDDEN, 403)
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: sum(asked == path for asked, _, _ in server.requests) > 5)
+        assert not store.is_synced
+        assert {SERVICES: "Service", SLICES: "EndpointSlice"}[path] in store.awaited
+
+    follow(fake_api_server, prepare, scenario, endpoints_api="endpointslices")
+
+
+def test_service_cidrs_that_become_forbidden_stay_as_they_were(fake_api_server: Servers, recording: Recording) -> None:
+    def prepare(server: Server) -> None:
+        offer(server, CIDRS, recording("servicecidrs")["body"])
+        server.stream(CIDRS, [])
+        for answer in (403, 404, 403):
+            server.reply(CIDRS, {**FORBIDDEN, "code": answer, "reason": ""}, answer)
+            server.reply(CIDRS, {**FORBIDDEN, "code": answer, "reason": ""}, answer)
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: sum(asked == CIDRS for asked, _, _ in server.requests) >= 6)
+        assert [cidr.metadata.name for cidr in store.service_cidrs] == ["kubernetes"]
+
+    follow(fake_api_server, prepare, scenario, endpoints_api="endpointslices", timing=Timing(absent=1.0))
+
+
+def test_a_discovery_that_fails_for_a_moment_is_not_the_answer_of_an_old_server(
+    fake_api_server: Servers, recording: Recording
+) -> None:
+    """A starting server, or nginx in its place, has no discovery.k8s.io/v1 either."""
+
+    def prepare(server: Server) -> None:
+        for status in (404, 400, 503, 404):
+            server.reply(GROUP, b"<html>not here</html>", status)
+        server.reply(GROUP, recording("apis-discovery-v1")["body"])
+        offer(server, SERVICES, recording("service-list")["body"])
+        offer(server, SLICES, recording("endpointslices-from-pods")["body"])
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: store.is_synced)
+
+    server, store = follow(fake_api_server, prepare, scenario)
+    assert addresses(store, SHOP) == ["10.244.1.5", "10.244.2.6"]
+    assert not any(path == ENDPOINTS for path, _, _ in server.requests)
+
+
+def test_endpoint_slices_are_read_as_soon_as_the_server_has_them(
+    fake_api_server: Servers, recording: Recording
+) -> None:
+    def prepare(server: Server) -> None:
+        for _ in range(ABSENCES + 2):
+            server.reply(GROUP, b"404 page not found", 404)
+        offer(server, SERVICES, recording("service-list")["body"])
+        offer(server, ENDPOINTS, {"metadata": {"resourceVersion": "1"}, "items": [endpoints((80, ["10.9.9.9"]))]})
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: addresses(store, SHOP) == ["10.9.9.9"])
+        server.reply(GROUP, recording("apis-discovery-v1")["body"])
+        offer(server, SLICES, recording("endpointslices-from-pods")["body"])
+        await until(lambda: addresses(store, SHOP) == ["10.244.1.5", "10.244.2.6"])
+        watches = len(server.watches(ENDPOINTS))
+        await until(lambda: len(server.watches(SLICES)) == 2)
+        assert len(server.watches(ENDPOINTS)) == watches
+
+    _, store = follow(fake_api_server, prepare, scenario, timing=Timing(absent=20.0))
+    assert store.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("there", "detail"),
+    [
+        pytest.param(["n2", "n10"], "no Node of that name; there are: n10, n2", id="others"),
+        pytest.param([], "no Node of that name; there are none at all", id="none"),
+        pytest.param(
+            [f"n{number}" for number in range(20, 40)],
+            "no Node of that name; there are: n20, n21, n22, n23, n24, n25, n26, n27, n28, n29, …",
+            id="many",
+        ),
+        pytest.param(None, "no Node of that name", id="not allowed to ask"),
+    ],
+)
+def test_a_wrong_node_name_is_told_with_those_there_are(
+    fake_api_server: Servers, there: list[str] | None, detail: str
+) -> None:
+    nothing = {"metadata": {"resourceVersion": "1"}, "items": []}
+
+    def prepare(server: Server) -> None:
+        offer(server, NODES, nothing)
+        server.stream(NODES, [], end="hang")
+        if there is None:
+            server.reply(NODES, FORBIDDEN, 403)
+        else:
+            server.reply(NODES, {"metadata": {"resourceVersion": "1"}, "items": [node(name) for name in there]})
+
+    async def scenario(server: Server, store: ClusterStore) -> None:
+        await until(lambda: bool(store.problems))
+        assert [str(problem) for problem in store.problems] == [f"Node n1: NoSuchNode: {detail}"]
+        store.put(Node(ObjectMeta(name="n1")))
+        await until(lambda: not store.problems)
+
+    follow(fake_api_server, prepare, scenario, endpoints_api="endpointslices")

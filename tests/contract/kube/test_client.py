@@ -1,21 +1,25 @@
 """The client over real connections: credentials, TLS and the names failures get."""
 
 import asyncio
+import gzip
 import os
 import ssl
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pytest
+from msgspec import structs
 
 from nodeagent.kube.client import ApiClient, Timeouts
 from nodeagent.kube.credentials import ClientCertificate, Credential, CredentialSource, FixedCredential, TokenFile
 from nodeagent.kube.errors import (
     CredentialsError,
     ForbiddenError,
+    MalformedAnswerError,
     NotServedError,
+    OversizedError,
     RejectedError,
     ServerFailedError,
     ServerUnreachableError,
@@ -212,6 +216,136 @@ def test_which_servers_are_believed(fake_api_server: Servers, trust: TlsTrust, t
             else:
                 with pytest.raises(ServerUnreachableError, match="certificate"):
                     await client.get(PATH)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"-----BEGIN CERTIFICATE-----\n"], ids=["empty", "blank", "half"])
+def test_an_authority_file_that_is_empty_for_a_moment_never_means_the_systems(
+    fake_api_server: Servers, tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the system trusts the server's authority, so that taking its certificates would be noticed."""
+    authority = tmp_path / "ca.crt"
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
+
+    async def main() -> None:
+        async with fake_api_server(server_context()) as server:
+            for _ in range(3):
+                server.reply(PATH, {})
+            async with ApiClient(access(server, trust=TlsTrust(None, "api.test"))) as client:
+                assert await client.get(PATH) == b"{}", "the system's authorities do for this server"
+            async with ApiClient(access(server, trust=TlsTrust(authority, "api.test"))) as client:
+                authority.write_bytes(content)
+                with pytest.raises(CredentialsError, match=f"certificate authority file {authority}: "):
+                    await client.get(PATH)
+                authority.write_bytes((TLS / "ca.pem").read_bytes())
+                assert await client.get(PATH) == b"{}"
+                authority.write_bytes(content)
+                with pytest.raises(CredentialsError):
+                    await client.get(PATH)
+
+    asyncio.run(main())
+
+
+class Proxy:
+    """An HTTP proxy that says which lines it was sent first. It connects every tunnel to `target`."""
+
+    def __init__(self, target: str) -> None:
+        self.heads: list[str] = []
+        self._target = target.rpartition("//")[2].rpartition(":")
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None
+        return f"http://u:secret@127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.heads.append(head.decode())
+        back, forth = await asyncio.open_connection(self._target[0], int(self._target[2]))
+        if head.startswith(b"CONNECT"):
+            writer.write(b"HTTP/1.1 200 Connected\r\n\r\n")
+        else:
+            forth.write(head)
+        await asyncio.gather(pump(reader, forth), pump(back, writer))
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while piece := await reader.read(65536):
+            writer.write(piece)
+    writer.close()
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+def test_a_proxy_is_asked_for_a_tunnel_or_for_the_url(fake_api_server: Servers, encrypted: bool) -> None:
+    """The name in the certificate is the API server's; whose credentials the proxy wants is in its URL."""
+
+    async def main() -> None:
+        async with fake_api_server(server_context() if encrypted else None) as server, Proxy(server.url) as proxy:
+            trust = TlsTrust(TLS / "ca.pem", "api.test") if encrypted else TlsTrust()
+            place = "api.corp.example:6443"
+            asked = ClusterAccess(
+                f"http{'s' if encrypted else ''}://{place}", trust, FixedCredential.token("t"), proxy.url
+            )
+            server.reply(PATH, {"ok": True})
+            server.stream(PATH, [b"piece"])
+            async with ApiClient(asked) as client:
+                assert await client.get(PATH) == b'{"ok": true}'
+                async with client.stream(PATH, ()) as pieces:
+                    assert b"".join([piece async for piece in pieces]) == b"piece"
+                first = proxy.heads[0]
+                line = f"CONNECT {place} HTTP/1.1" if encrypted else f"GET http://{place}{PATH} HTTP/1.1"
+                assert first.startswith(line)
+                assert "Proxy-Authorization: Basic" in first
+                assert ("Bearer" in first) is not encrypted
+                assert tokens_of(server)[0] == "Bearer t"
+            gone = structs.replace(asked, proxy="http://u:secret@127.0.0.1:1")
+            async with ApiClient(gone) as client:
+                with pytest.raises(ServerUnreachableError, match=r"through http://u:\*\*\*@127.0.0.1:1: ") as caught:
+                    await client.get(PATH)
+                assert "secret" not in str(caught.value)
+
+    asyncio.run(main())
+
+
+def test_an_answer_beyond_the_bound_is_refused_and_its_connection_closed(fake_api_server: Servers) -> None:
+    async def main() -> None:
+        async with fake_api_server() as server, ApiClient(access(server), body_limit=100_000) as client:
+            server.reply(PATH, b"x" * 100_000)
+            assert len(await client.get(PATH)) == 100_000
+            server.stream(PATH, [b"x" * 60_000] * 100, end="hang")
+            with pytest.raises(OversizedError, match="more than 100000 bytes"):
+                await client.get(PATH)
+            server.reply(PATH, b"x" * 5_000_000, 500)
+            with pytest.raises(ServerFailedError, match=r"^500: x+$") as caught:
+                await client.get(PATH)
+            assert len(str(caught.value)) < 300
+
+    asyncio.run(main())
+
+
+def test_a_compressed_answer_is_not_unpacked(fake_api_server: Servers) -> None:
+    """A megabyte would become a gigabyte."""
+
+    async def main() -> None:
+        async with fake_api_server() as server, ApiClient(access(server)) as client:
+            for coding in ("gzip", "deflate", "br"):
+                server.reply(PATH, gzip.compress(b"{}" * 500_000), headers={"Content-Encoding": coding})
+                with pytest.raises(MalformedAnswerError, match="was not asked for"):
+                    await client.get(PATH)
+            server.reply(PATH, b"{}", headers={"Content-Encoding": "identity"})
+            assert await client.get(PATH) == b"{}"
+            assert all(headers["Accept-Encoding"] == "identity" for _, _, headers in server.requests)
 
     asyncio.run(main())
 

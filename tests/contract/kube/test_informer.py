@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import pytest
 
+from nodeagent.kube import watch
 from nodeagent.kube.api_source import StoreSink
-from nodeagent.kube.client import ApiClient
+from nodeagent.kube.client import BODY_LIMIT_BYTES, ApiClient
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.informer import Informer, Resource
 from nodeagent.kube.kubeconfig import ClusterAccess
@@ -71,8 +72,9 @@ class Changes:
 class Follower:
     """An informer of Services at work, and what it did. `waits`: seconds it wanted to wait, in order."""
 
-    def __init__(self, server: Server, timing: Timing) -> None:
+    def __init__(self, server: Server, timing: Timing, body_limit: int = BODY_LIMIT_BYTES) -> None:
         self.server = server
+        self._body_limit = body_limit
         self.changes = Changes()
         self.store = ClusterStore(self.changes)
         self.waits: list[float] = []
@@ -97,7 +99,7 @@ class Follower:
 
     async def run(self) -> None:
         access = ClusterAccess(self.server.url, TlsTrust(), FixedCredential())
-        async with ApiClient(access) as client:
+        async with ApiClient(access, body_limit=self._body_limit) as client:
             await Informer(client, RESOURCE, StoreSink(self.store, Service), self._pace).run()
 
     async def _sleep(self, seconds: float) -> None:
@@ -110,13 +112,14 @@ def follow(
     prepare: Callable[[Server], None],
     scenario: Callable[[Follower], Awaitable[None]],
     timing: Timing | None = None,
+    body_limit: int = BODY_LIMIT_BYTES,
 ) -> Follower:
     """Run an informer against a prepared server while the scenario goes on."""
 
     async def main() -> Follower:
         async with servers() as server:
             prepare(server)
-            follower = Follower(server, timing or Timing())
+            follower = Follower(server, timing or Timing(), body_limit)
             informer = asyncio.create_task(follower.run())
             try:
                 await scenario(follower)
@@ -428,6 +431,80 @@ def test_without_selectors_the_store_filters_and_sees_the_same_transitions(fake_
     assert follower.changes.services == ["web", "web", "other"]
     assert "labelSelector" not in follower.server.watches(SERVICES)[-1]
     assert len(follower.server.requests) == 5
+
+
+def test_a_400_for_a_moment_does_not_cost_the_selectors(fake_api_server: Servers) -> None:
+    """nginx says so for a client certificate that it has not been given; there is no Status in it."""
+
+    def prepare(server: Server) -> None:
+        server.reply(SERVICES, b"<html><title>400 The SSL certificate error</title></html>", 400)
+        start_with("5", "web")(server)
+        server.reply(SERVICES, b"<html><title>400 The SSL certificate error</title></html>", 400)
+        server.stream(SERVICES, [event("ADDED", service("late", "6"))], end="hang")
+
+    async def scenario(follower: Follower) -> None:
+        await follower.until_watching(4, names=["late", "web"])
+
+    follower = follow(fake_api_server, prepare, scenario)
+    wanted = dict(RESOURCE.selectors).items()
+    assert all(wanted <= query.items() for _, query, _ in follower.server.requests)
+    assert len(follower.server.lists(SERVICES)) == 1
+
+
+def test_selectors_that_a_server_refused_are_tried_again(fake_api_server: Servers) -> None:
+    refusal = failure(400, "BadRequest", "field label not supported: spec.clusterIP")
+
+    def prepare(server: Server) -> None:
+        refuse_streaming(server)
+        server.reply(SERVICES, refusal, 400)
+        server.reply(SERVICES, listed("5", "web"))
+        server.reply(SERVICES, refusal, 400)
+        server.stream(SERVICES, [event("MODIFIED", service("web", "6"))])
+        server.reply(SERVICES, listed("7"))
+        server.reply(SERVICES, listed("8", "new"))
+
+    async def scenario(follower: Follower) -> None:
+        await follower.until_watching(3, names=["new"])
+
+    follower = follow(fake_api_server, prepare, scenario, Timing(absent=0.0))
+    with_field = ["fieldSelector" in query for query in follower.server.lists(SERVICES)]
+    assert with_field == [True, False, True, True, True]
+    assert [query.get("limit") for query in follower.server.lists(SERVICES)] == ["500", "500", "1", "1", "500"]
+    assert "fieldSelector" in follower.server.watches(SERVICES)[-1]
+
+
+@pytest.mark.parametrize("form", ["pages", "a stream", "a line", "a body"])
+def test_a_server_without_bounds_meets_one_and_ever_longer_waits(fake_api_server: Servers, form: str) -> None:
+    """What was known stays in force, and the Problem says which bound it was."""
+    junk = b"x" * (1 << 20)
+
+    def prepare(server: Server) -> None:
+        start_with("5", "web")(server)
+        server.reply(SERVICES, failure(410, "Expired"), 410)
+        for _ in range(4):
+            match form:
+                case "pages":
+                    for number in range(5):
+                        server.reply(SERVICES, listed("6", f"a{number}", **{"continue": f"{number}"}))
+                case "a stream":
+                    server.reply(SERVICES, listed("6", *(f"a{number}" for number in range(30))))
+                case "a line":
+                    server.reply(SERVICES, listed("6", "web"))
+                    server.stream(SERVICES, [b'{"type":"', *[junk] * 20], end="hang")
+                case "a body":
+                    server.stream(SERVICES, [junk] * 3, end="hang")
+
+    async def scenario(follower: Follower) -> None:
+        await follower.until(lambda: len(follower.waits) >= 4)
+        assert follower.names == ["web"]
+        (problem,) = follower.store.problems
+        assert problem.reason == "Oversized"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(watch, "PAGES_LIMIT", 3)
+        patch.setattr(watch, "OBJECTS_LIMIT", 20)
+        follower = follow(fake_api_server, prepare, scenario, body_limit=2 << 20)
+    assert follower.waits[:4] == [0.125, 0.25, 0.5, 1.0]
 
 
 def test_a_line_of_five_megabytes(fake_api_server: Servers) -> None:

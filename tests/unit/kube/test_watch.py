@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeagent.kube import watch
 from nodeagent.kube.decode import ObjectDecoder
 from nodeagent.kube.errors import (
     ExpiredError,
@@ -16,6 +17,7 @@ from nodeagent.kube.errors import (
     MalformedAnswerError,
     NotServedError,
     NotYetReachedError,
+    OversizedError,
     RejectedError,
     ServerFailedError,
     ServerUnreachableError,
@@ -23,22 +25,16 @@ from nodeagent.kube.errors import (
     UnauthorizedError,
     status_error,
 )
+from nodeagent.kube.lines import LineSplitter
 from nodeagent.kube.watch import (
     LOST_STREAMS_LIMIT,
     NOT_YET_REACHED_LIMIT,
-    Completed,
-    Event,
-    Failed,
-    Gone,
-    LineSplitter,
-    Listed,
+    PAGES_LIMIT,
     ListWatch,
-    Put,
     Retry,
-    Spoiled,
     StreamEnd,
-    Unlisted,
 )
+from nodeagent.kube.watch_events import Completed, Event, Failed, Gone, Listed, Put, Spoiled, Unlisted
 from nodeagent.model.objects import Service
 
 SELECTORS = (("labelSelector", "!a"), ("fieldSelector", "b!=c"))
@@ -110,7 +106,12 @@ def test_a_full_list_comes_in_pages_and_ends_where_the_watch_begins() -> None:
     protocol = machine()
     first = protocol.next_request(300)
     assert (first.stream, first.starts_list) == (False, True)
-    assert dict(first.parameters) == {"labelSelector": "!a", "fieldSelector": "b!=c", "limit": "500"}
+    assert dict(first.parameters) == {
+        "labelSelector": "!a",
+        "fieldSelector": "b!=c",
+        "limit": "500",
+        "resourceVersion": "0",
+    }
     assert spoken(protocol.receive_page(page("5", "a", continue_token="next"))) == ["listed a"]
     second = protocol.next_request(300)
     assert (second.starts_list, dict(second.parameters)["continue"]) == (False, "next")
@@ -286,7 +287,7 @@ def test_a_server_that_will_not_stream_is_asked_for_pages_from_then_on(refusal: 
     protocol = machine(streaming=True)
     protocol.next_request(300)
     assert protocol.refused(refusal) is Retry.AT_ONCE
-    assert asked(protocol) == {**dict(SELECTORS), "limit": "500"}
+    assert asked(protocol) == {**dict(SELECTORS), "limit": "500", "resourceVersion": "0"}
     list(protocol.receive_page(page("5", "a")))
     protocol.refused(ExpiredError(410, ""))
     assert asked(protocol) == {**dict(SELECTORS), "limit": "500"}
@@ -388,6 +389,11 @@ def test_a_deletion_needs_no_more_than_a_name() -> None:
         pytest.param(b"busy", "7", ServerFailedError, 7.0, id="header"),
         pytest.param(b"busy", "Wed, 21 Oct 2026 07:28:00 GMT", ServerFailedError, None, id="a date is not used"),
         pytest.param(b'{"details":{"retryAfterSeconds":3}}', None, ServerFailedError, 3.0, id="in the Status"),
+        pytest.param(b"busy", "99999999999999999999", ServerFailedError, 60.0, id="for ever is a minute"),
+        pytest.param(b"busy", "0", ServerFailedError, 0.1, id="at once is a moment"),
+        pytest.param(b"busy", "-5", ServerFailedError, None, id="a header below zero is none"),
+        pytest.param(b'{"details":{"retryAfterSeconds":-9}}', None, ServerFailedError, 0.1, id="below zero"),
+        pytest.param(b'{"details":{"retryAfterSeconds":999999}}', None, ServerFailedError, 60.0, id="far too long"),
         pytest.param(b'{"reason":"Expired"}', None, ExpiredError, None, id="the reason outweighs the code"),
         pytest.param(
             b'{"message":"Too large resource version: 9, current: 5"}', None, NotYetReachedError, None, id="old"
@@ -432,6 +438,95 @@ def test_any_chunking_of_a_stream_gives_the_same_events(stream: bytes, cuts: lis
     edges = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
     pieces = [stream[start:end] for start, end in pairwise(edges)]
     assert events(pieces) == events([stream])
+
+
+def test_a_cache_answers_the_first_list_and_only_that() -> None:
+    """Every node's agent starts again after an upgrade; nothing that was seen may be unseen after that."""
+    protocol = machine()
+    assert asked(protocol)["resourceVersion"] == "0"
+    protocol.refused(ServerUnreachableError(""))
+    assert asked(protocol)["resourceVersion"] == "0"
+    list(protocol.receive_page(page("5", "web")))
+    protocol.refused(ExpiredError(410, ""))
+    assert "resourceVersion" not in asked(protocol)
+
+
+def test_a_cached_list_that_is_too_long_is_asked_for_in_pages() -> None:
+    protocol = machine()
+    protocol.next_request(300)
+    protocol.refused(OversizedError(""))
+    assert asked(protocol) == {**dict(SELECTORS), "limit": "500"}
+
+
+FRONT = status_error(400, b"<html>400 No required SSL certificate was sent</html>")
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_a_400_of_something_before_the_server_says_nothing_about_selectors_and_streaming(streaming: bool) -> None:
+    protocol = machine(streaming=streaming)
+    before = asked(protocol)
+    for _ in range(3):
+        assert protocol.refused(FRONT) is Retry.BACK_OFF
+        assert asked(protocol) == before
+    assert protocol.given_up == ()
+
+
+def test_a_400_of_something_before_the_server_leaves_the_watch_where_it_is() -> None:
+    protocol = watching()
+    protocol.next_request(300)
+    assert protocol.refused(FRONT) is Retry.BACK_OFF
+    assert asked(protocol)["resourceVersion"] == "5"
+
+
+def test_selectors_that_were_given_up_can_come_back() -> None:
+    protocol = machine()
+    protocol.next_request(300)
+    protocol.refused(RejectedError(400, "field label not supported: b"))
+    assert protocol.given_up == SELECTORS
+    assert "fieldSelector" not in asked(protocol)
+    protocol.use_selectors_again()
+    assert not protocol.given_up
+    request = protocol.next_request(300)
+    assert request.starts_list
+    assert dict(SELECTORS).items() <= dict(request.parameters).items()
+
+
+def test_a_list_without_end_is_refused_and_begun_again() -> None:
+    protocol = machine()
+    for number in range(PAGES_LIMIT):
+        assert protocol.next_request(300).starts_list is (number == 0)
+        list(protocol.receive_page(page("5", continue_token=str(number))))
+    with pytest.raises(OversizedError, match="more than 4000 pages"):
+        list(protocol.receive_page(page("5", continue_token="one more")))
+    assert protocol.next_request(300).starts_list
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_more_objects_than_any_cluster_has_are_refused(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "OBJECTS_LIMIT", 3)
+    protocol = machine(streaming=streaming)
+    protocol.next_request(300)
+    if streaming:
+        *_, last = protocol.receive_bytes(b"".join(line("ADDED", f"a{number}") for number in range(5)))
+        assert isinstance(last, Failed)
+        assert isinstance(last.error, OversizedError)
+    else:
+        with pytest.raises(OversizedError, match="more than 3 objects"):
+            list(protocol.receive_page(page("5", "a", "b", "c", "d")))
+    assert protocol.next_request(300).starts_list
+    assert not protocol.is_complete
+
+
+def test_a_line_without_end_is_refused() -> None:
+    splitter = LineSplitter(limit_bytes=1000)
+    assert splitter.feed(b"x" * 900 + b"\n" + b"y" * 900) == [b"x" * 900]
+    with pytest.raises(OversizedError):
+        splitter.feed(b"y" * 200)
+    protocol = watching()
+    protocol.next_request(300)
+    (failed,) = protocol.receive_bytes(b"z" * (17 << 20))
+    assert isinstance(failed, Failed)
+    assert protocol.next_request(300).starts_list
 
 
 @given(st.binary(max_size=300))

@@ -1,0 +1,107 @@
+"""How a server that says nothing any more is noticed, although its connections stay open.
+
+TCP's keepalive finds peers that vanished, not processes that stand still. Two signs are looked for: the server as a
+whole is asked for its version when nobody has heard of it for a while, and a single watch is lost when the bookmarks
+that it used to get stay away. Together they stand for the pings of HTTP/2 in client-go (30 s and 15 s).
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from nodeagent.kube.errors import KubeError, ServerUnreachableError
+from nodeagent.kube.pace import Pace, Timing
+
+PROBE_PATH = "/version"
+"""Costs a server next to nothing, and every authenticated user may ask for it."""
+
+logger = logging.getLogger(__name__)
+
+
+class Prober(Protocol):
+    """The part of `ApiClient` that asks."""
+
+    async def get(self, path: str) -> bytes: ...
+
+
+class Pulse:
+    """Shared by all who follow one server; each says what it hears, and listens inside `listening`."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._timing = pace.timing
+        self._random = pace.random
+        self._heard = float("-inf")
+        self._listening: set[asyncio.Timeout] = set()
+        self.losses = 0
+
+    def heard(self) -> None:
+        """The server has sent something."""
+        self._heard = asyncio.get_running_loop().time()
+
+    @contextmanager
+    def listening(self, limit: asyncio.Timeout) -> Iterator[None]:
+        """While inside, the end of the server's life makes `limit` expire; `losses` has grown then."""
+        self._listening.add(limit)
+        try:
+            yield
+        finally:
+            self._listening.discard(limit)
+
+    async def run(self, prober: Prober) -> None:
+        """Ask whenever all have been silent for long. Ends only by cancellation."""
+        while True:
+            quiet = asyncio.get_running_loop().time() - self._heard
+            patience = self._timing.silence * (1 - self._random() / 6)
+            if not self._listening or quiet < patience:
+                await asyncio.sleep(max(patience - quiet, patience / 10))
+            elif await self._answers(prober):
+                self.heard()
+            else:
+                self._lose()
+
+    async def _answers(self, prober: Prober) -> bool:
+        """Whether the server says anything at all; an answer of any status is one."""
+        try:
+            async with asyncio.timeout(self._timing.answer):
+                await prober.get(PROBE_PATH)
+        except (ServerUnreachableError, TimeoutError):
+            return False
+        except KubeError as error:
+            logger.debug("a sign of life: %s", error)
+        return True
+
+    def _lose(self) -> None:
+        self.losses += 1
+        self.heard()
+        now = asyncio.get_running_loop().time()
+        for limit in self._listening:
+            if not limit.expired():
+                limit.reschedule(now)
+
+
+class Rhythm:
+    """How long one resource's watch may be silent, from how far its bookmarks are apart. Times are loop times."""
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._since = 0.0
+        self._longest: float | None = None
+
+    @property
+    def patience_s(self) -> float | None:
+        """Seconds; None while no bookmark has come."""
+        if self._longest is None:
+            return None
+        least, most = self._timing.bookmark_silence
+        return min(max(self._timing.bookmarks_missed * self._longest, least), most)
+
+    def begin(self, now: float) -> None:
+        """A watch begins."""
+        self._since = now
+
+    def bookmark(self, now: float) -> None:
+        """A bookmark came."""
+        self._longest = max(self._longest or 0.0, now - self._since)
+        self._since = now
