@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 
 from nodeagent.config import AgentConfig, TableOwnership
 from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
+from nodeagent.dataplane.errors import Unsupported
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -52,6 +53,7 @@ from nodeagent.observe.problem_board import ProblemBoard, ProblemChanges, Proble
 from nodeagent.observe.service_health import ServiceHealth
 from nodeagent.observe.status_line import StatusLine
 from nodeagent.observe.systemd import SystemdNotifier
+from nodeagent.observe.waiting import StartWait
 from nodeagent.settings import cluster_access, conntrack_settings, describe_source, node_settings, program_options
 
 logger = logging.getLogger(__name__)
@@ -65,6 +67,10 @@ PLAIN_GUARD_SECONDS = 0.1
 
 class ProblemsRemain(Exception):
     """All is programmed that can be, and not all objects are in effect; one line for a person."""
+
+
+class NotInTime(Exception):
+    """A single run did not end within the time it was given; one line says what it was waiting for."""
 
 
 class Source(Protocol):
@@ -84,7 +90,8 @@ class Agent:
 
     Raises (from `run`): KubeconfigError and ManifestError when the source cannot be opened, NotPermitted and
     Unsupported when this kernel or process cannot do the work, SyncFailedError when programming keeps failing,
-    BindFailed when a server's address is taken and the configuration does not let it wait; with `once` ProblemsRemain.
+    BindFailed when a server's address is taken and the configuration does not let it wait; with `once` NotInTime and
+    ProblemsRemain.
     """
 
     def __init__(
@@ -108,8 +115,18 @@ class Agent:
         self._ready = False
         self._local_addresses: frozenset[str] = frozenset()
 
-    async def run(self, *, once: bool) -> None:
-        """Until cancelled; with `once`, until the present state is programmed. Rules stay in place either way."""
+    async def run(self, *, once: bool, within_s: float | None = None) -> None:
+        """Until cancelled; with `once`, until the present state is programmed, for `within_s` seconds at most (None: as
+        long as it takes). Rules stay in place either way."""
+        try:
+            async with asyncio.timeout(within_s) as limit:
+                await self._run(once=once)
+        except TimeoutError as error:
+            if within_s is None or not limit.expired():
+                raise
+            raise NotInTime(f"not done within {within_s:g} seconds: {self._wait}") from error
+
+    async def _run(self, *, once: bool) -> None:
         config = self._config
         _set_oom_score(config.process.oom_score_adj)
         _raise_file_limit()
@@ -126,6 +143,12 @@ class Agent:
                 node_eligible=self._is_node_eligible,
             )
             self._store = store = ClusterStore(self._health, on_problems=self._reporter("sources"))
+            self._wait = StartWait(
+                describe_source(config),
+                store,
+                self._notifier,
+                say=self._notifier.status if self._take_over is None else lambda _: None,
+            )
             client = await self._open_client(stack)
             source = self._source(client, store)
             recorder = None if once or client is None else self._event_recorder(client, clock)
@@ -137,40 +160,53 @@ class Agent:
             cleaner = ConntrackCleaner(lambda: self._local_addresses, self)
             async with asyncio.TaskGroup() as tasks:
                 feeding = tasks.create_task(source.run(), name="source")
-                if self._take_over is not None:
-                    await changes.wait_synced(Timing().node_patience)
+                if self._take_over is None:
+                    ownership = self._own_tables(families)
+                    self._notifier.status(f"waiting for services and endpoints from {describe_source(config)}")
+                    self._serve(tasks, recorder, once=once)
+                    await self._wait.until(changes.wait_synced(NODE_PATIENCE_SECONDS))
+                else:
+                    await self._wait.until(changes.wait_synced(NODE_PATIENCE_SECONDS))
                     await self._take_over()
                     self._take_over = None  # it holds the predecessor, and with it all that one knew
-                else:
-                    self._notifier.status(f"waiting for services and endpoints from {describe_source(config)}")
-                engine = self._engine(families, store, changes, cleaner)
+                    ownership = self._own_tables(families)
+                    self._serve(tasks, recorder, once=once)
+                self._set_sysctls(required_sysctls(families))
+                engine = self._engine(families, store, changes, cleaner, ownership)
                 if once:
                     await engine.first_pass(every_family=True)
                     self.node_addresses_changed(await node_addresses.read())
                     await cleaner.clean()
                     feeding.cancel()
                 else:
-                    self._serve(tasks, recorder)
                     tasks.create_task(node_addresses.run(), name="node addresses")
                     tasks.create_task(cleaner.run(), name="conntrack cleaner")
                     tasks.create_task(engine.run(), name="engine")
             if once:
                 self._raise_if_problems_remain()
 
-    def _engine(
-        self, families: tuple[Family, ...], store: ClusterStore, changes: ChangeQueue, cleaner: ConntrackCleaner
-    ) -> Engine:
-        """The engine and its drivers. From here on the tables are ours alone."""
-        config = self._config
-        ownership = choose_ownership(self._netlink, config.dataplane.table_ownership)
-        self._set_sysctls(required_sysctls(families))
+    def _own_tables(self, families: tuple[Family, ...]) -> Ownership:
+        """How the tables are owned; from here on they are ours alone."""
+        ownership = choose_ownership(self._netlink, self._config.dataplane.table_ownership)
         logger.info(
             "starting node=%s families=%s table=%s source=%s",
-            config.node.name,
+            self._config.node.name,
             ",".join(family.value for family in families),
             ownership.value,
-            describe_source(config),
+            describe_source(self._config),
         )
+        return ownership
+
+    def _engine(
+        self,
+        families: tuple[Family, ...],
+        store: ClusterStore,
+        changes: ChangeQueue,
+        cleaner: ConntrackCleaner,
+        ownership: Ownership,
+    ) -> Engine:
+        """The engine and its drivers."""
+        config = self._config
         return Engine(
             snapshot=_WithConfiguredCidrs(store, config.traffic.service_cidrs),
             changes=changes,
@@ -183,7 +219,6 @@ class Agent:
             observer=self,
             heartbeat=self._notifier,
             timing=Timing(
-                node_patience=NODE_PATIENCE_SECONDS,
                 guard_period=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
                 min_period=config.dataplane.min_sync_period.seconds,
                 resync_period=config.source.resync_period.seconds,
@@ -234,8 +269,10 @@ class Agent:
                 "conntrack %s: ended %d UDP flows to endpoints that are gone", report.family.value, report.deleted
             )
 
-    def _serve(self, tasks: asyncio.TaskGroup, recorder: EventRecorder | None) -> None:
-        """Start what others ask: before the engine, for a load balancer must not find silence while lists load."""
+    def _serve(self, tasks: asyncio.TaskGroup, recorder: EventRecorder | None, *, once: bool) -> None:
+        """Start what others ask, if we stay: a load balancer must not find silence while lists load."""
+        if once:
+            return
         reporting = self._config.reporting
         if recorder is not None:
             recorder.record(starting(self._node))
@@ -280,7 +317,9 @@ class Agent:
     async def _open_client(self, stack: AsyncExitStack) -> ApiClient | None:
         if self._config.source.manifests is not None:
             return None
-        return await stack.enter_async_context(ApiClient(cluster_access(self._config, self._environment)))
+        client = ApiClient(cluster_access(self._config, self._environment))
+        logger.info("API server: %s", client.server)
+        return await stack.enter_async_context(client)
 
     def _source(self, client: ApiClient | None, store: ClusterStore) -> Source:
         source = self._config.source
@@ -332,14 +371,21 @@ def choose_ownership(netlink: NetlinkSocket, wanted: TableOwnership) -> Ownershi
 
 
 def choose_families(wanted: Literal["auto"] | tuple[Family, ...]) -> tuple[Family, ...]:
-    """The configured families that the kernel has; IPv6 needs net.ipv6.conf.all.disable_ipv6 = 0."""
+    """The configured families that the kernel has; IPv6 needs net.ipv6.conf.all.disable_ipv6 = 0.
+
+    Raises Unsupported when it has none of them.
+    """
     switch = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
     able = [Family.IPV4]
     if Path("/proc/net/if_inet6").exists() and switch.exists() and switch.read_text().strip() != "1":
         able.append(Family.IPV6)
     if wanted == "auto":
         return tuple(able)
-    return tuple(family for family in able if family in wanted)
+    chosen = tuple(family for family in able if family in wanted)
+    if not chosen:
+        names = ", ".join(family.value for family in wanted)
+        raise Unsupported(f"node.families: {names} is off on this machine (see net.ipv6.conf.all.disable_ipv6)")
+    return chosen
 
 
 def _utc_now() -> datetime:

@@ -9,12 +9,13 @@ from collections.abc import Callable
 
 import click
 
-from nodeagent.agent import ProblemsRemain
+from nodeagent.agent import NotInTime, ProblemsRemain
 from nodeagent.cli.collector import collect_rarely
 from nodeagent.cli.daemon import Daemon, announce, leaves_of
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.options import ConfigRejected, reloadable_config_options
 from nodeagent.config import ConfigError, LoadedConfig
+from nodeagent.config.durations import parse_duration
 from nodeagent.dataplane.errors import NotPermitted, Unsupported
 from nodeagent.engine.sync import SyncFailedError
 from nodeagent.kube.errors import OperatorError
@@ -27,23 +28,43 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (NotPermitted, CANNOT_PROGRAM),
     (Unsupported, CANNOT_PROGRAM),
     (SyncFailedError, FAILED),
+    (NotInTime, FAILED),
     (BindFailed, FAILED),
 )
 
 logger = logging.getLogger(__name__)
 
 
+class Span(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3 on, for type checkers only
+    """A duration above zero, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Ends with a usage error when the text is no duration."""
+        try:
+            seconds = parse_duration(value).seconds
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return seconds if seconds > 0 else self.fail("must be more than 0s", param, ctx)
+
+
 @click.command("run")
 @click.option("--once", is_flag=True, help="Program the present state, leave it in place and exit.")
 @click.option("--allow-problems", is_flag=True, help="With --once: exit with 0 although some object is not in effect.")
+@click.option("--timeout", type=Span(), help="With --once: how long it may take, for example 30s; then exit code 1.")
 @reloadable_config_options
-def run_command(*, once: bool, allow_problems: bool, load: Callable[[], LoadedConfig]) -> None:
+def run_command(
+    *, once: bool, allow_problems: bool, timeout: float | None, load: Callable[[], LoadedConfig]
+) -> None:
     """Program services until SIGTERM or SIGINT; the rules stay in place. SIGHUP reads the configuration again.
 
     Exit codes: 0, 1 failed, 2 unusable configuration or source, 3 no permission or a kernel that lacks something.
     """
     if allow_problems and not once:
         raise click.UsageError("--allow-problems needs --once")
+    if timeout is not None and not once:
+        raise click.UsageError("--timeout is for --once: the agent waits for its source as long as it takes")
     try:
         loaded = load()
     except ConfigError as error:
@@ -52,7 +73,7 @@ def run_command(*, once: bool, allow_problems: bool, load: Callable[[], LoadedCo
     collect_rarely()
     faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
     try:
-        asyncio.run(_run_until_signal(Daemon(load, dict(os.environ)), loaded, once=once))
+        asyncio.run(_run_until_signal(Daemon(load, dict(os.environ)), loaded, once=once, within_s=timeout))
     except ProblemsRemain as error:
         if not allow_problems:
             raise Failure(str(error), FAILED) from error
@@ -60,10 +81,10 @@ def run_command(*, once: bool, allow_problems: bool, load: Callable[[], LoadedCo
         raise _explain(error) from error
 
 
-async def _run_until_signal(daemon: Daemon, loaded: LoadedConfig, *, once: bool) -> None:
+async def _run_until_signal(daemon: Daemon, loaded: LoadedConfig, *, once: bool, within_s: float | None) -> None:
     """SIGTERM and SIGINT are the normal end."""
     loop = asyncio.get_running_loop()
-    running = asyncio.ensure_future(daemon.run(loaded, once=once))
+    running = asyncio.ensure_future(daemon.run(loaded, once=once, within_s=within_s))
 
     def stop() -> None:
         daemon.notifier.stopping()

@@ -66,7 +66,8 @@ class ChangeQueue:
         self._all_listed.set()
 
     async def wait_synced(self, patience: float = 0.0) -> None:
-        """Until Services and slices are there, and then for so many seconds at most until Node and CIDRs are."""
+        """Until Services and slices are there, and then for so many seconds at most until Node and CIDRs are: without
+        these a pass over adopted tables would take node ports and pod networks away, only to bring them back."""
         await self._synced.wait()
         try:
             async with asyncio.timeout(patience):

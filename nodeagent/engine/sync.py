@@ -38,13 +38,12 @@ FATAL_FAILURES = 8
 class Timing:
     """Seconds, 0 for never. min_period: from the end of a pass to the next. resync_period: between translations of
     all objects, changed or not. full_sync_period: between comparisons with all that the kernel holds. guard_period:
-    between looks whether others changed our tables. node_patience: how long the first pass waits for the Node."""
+    between looks whether others changed our tables."""
 
     min_period: float = 0.0
     resync_period: float = 900.0
     full_sync_period: float = 3600.0
     guard_period: float = 0.5
-    node_patience: float = 0.0
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -186,12 +185,9 @@ class Engine:
     async def first_pass(self, *, every_family: bool = False) -> PassReport:
         """Wait for the first full lists, then program everything, trying again until it worked in one family.
 
-        Also waits, though not for ever, for the Node and the service CIDRs: without them a pass over adopted tables
-        would take node ports and pod networks away, only to bring them back.
-
         every_family: until it worked in all; then also raises what a person must act on in any of them.
         """
-        await self._changes.wait_synced(self._timing.node_patience)
+        await self._changes.wait_synced()
         enough = all if every_family else any
         while True:
             report = await self._run_pass(self._changes.take(), full=True)

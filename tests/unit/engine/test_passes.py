@@ -3,8 +3,6 @@
 import asyncio
 from itertools import pairwise
 
-import pytest
-
 from nodeagent.engine.sync import Timing
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
@@ -24,34 +22,6 @@ def test_nothing_is_programmed_before_the_first_full_lists(with_engine: RunEngin
         assert set(bench.table.calls[0]) == {WEB}
 
     with_engine(scenario)
-
-
-@pytest.mark.parametrize(
-    ("listed", "passes"), [pytest.param(False, 0, id="not yet"), pytest.param(True, 1, id="listed")]
-)
-def test_the_first_pass_waits_for_the_node_and_the_service_cidrs(
-    with_engine: RunEngine, listed: bool, passes: int
-) -> None:
-    """Or a restarted agent would take node ports out of the tables it adopts and put them back in."""
-
-    async def scenario(bench: Bench) -> None:
-        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
-        bench.changes.synced()
-        if listed:
-            bench.changes.all_listed()
-            await bench.until(lambda: bool(bench.recorder.reports))
-        await asyncio.sleep(0.03)
-        assert len(bench.recorder.reports) == passes
-
-    with_engine(scenario, Timing(node_patience=5.0, guard_period=0.01, backoff=QUICK.backoff))
-
-
-def test_a_node_that_never_comes_is_not_waited_for_for_ever(with_engine: RunEngine) -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.changes.synced()
-        await bench.until(lambda: bool(bench.recorder.reports))
-
-    with_engine(scenario, Timing(node_patience=0.02, guard_period=0.01, backoff=QUICK.backoff))
 
 
 def test_many_updates_of_one_service_are_one_entry(with_engine: RunEngine) -> None:

@@ -1,0 +1,96 @@
+"""What is said while the source has not answered, and that the watchdog hears of it."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+import pytest
+
+from nodeagent.engine.changes import ChangeQueue
+from nodeagent.model.problem import Problem
+from nodeagent.observe.waiting import StartWait
+
+REFUSED = Problem("API resource services", "ServerUnreachable", "not followed: https://192.0.2.1: Connection refused")
+DEADLINE_S = 20.0
+
+
+@dataclass
+class Store:
+    """A source that has delivered nothing but a problem."""
+
+    awaited: tuple[str, ...] = ("Service", "EndpointSlice", "Node")
+    problems: tuple[Problem, ...] = (REFUSED,)
+
+
+class Heart:
+    def __init__(self) -> None:
+        self.beats = 0
+
+    def beat(self) -> None:
+        self.beats += 1
+
+
+def test_what_is_waited_for_is_said_now_and_then_and_the_watchdog_is_fed(caplog: pytest.LogCaptureFixture) -> None:
+    said: list[str] = []
+    heart = Heart()
+
+    async def scenario() -> None:
+        changes = ChangeQueue(asyncio.get_running_loop().time)
+        wait = StartWait("kubeconfig /k", Store(), heart, say=said.append, say_seconds=0.05, beat_seconds=0.005)
+        waiting = asyncio.create_task(wait.until(changes.wait_synced()))
+        async with asyncio.timeout(DEADLINE_S):
+            while len(said) < 3:  # noqa: ASYNC110  # time alone makes it speak
+                await asyncio.sleep(0.005)
+            assert not waiting.done()
+            changes.synced()
+            await waiting
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+    line = "waiting for Service, EndpointSlice, Node from kubeconfig /k; " + REFUSED.detail
+    assert set(said) == {line}
+    assert [record.getMessage().startswith(line) for record in caplog.records] == [True] * len(said)
+    assert heart.beats >= len(said)
+
+
+def test_an_answer_at_once_is_nothing_to_speak_of(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        changes = ChangeQueue(asyncio.get_running_loop().time)
+        changes.synced()
+        changes.all_listed()
+        await StartWait("manifests /m", Store(), Heart()).until(changes.wait_synced(DEADLINE_S))
+
+    asyncio.run(scenario())
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_the_node_and_the_service_cidrs_are_waited_for_but_not_for_ever(listed: bool) -> None:
+    """Without them a pass over adopted tables would take node ports out, and put them back in."""
+
+    async def scenario() -> None:
+        changes = ChangeQueue(asyncio.get_running_loop().time)
+        patience = DEADLINE_S if listed else 0.1
+        wait = StartWait("kubeconfig /k", Store(), Heart(), beat_seconds=0.01)
+        waiting = asyncio.create_task(wait.until(changes.wait_synced(patience)))
+        changes.synced()
+        await asyncio.sleep(0.03)
+        assert not waiting.done()
+        if listed:
+            changes.all_listed()
+        await asyncio.wait_for(waiting, DEADLINE_S / 2)
+
+    asyncio.run(scenario())
+
+
+def test_cancelling_leaves_nobody_waiting() -> None:
+    async def scenario() -> None:
+        changes = ChangeQueue(asyncio.get_running_loop().time)
+        waiting = asyncio.create_task(StartWait("x", Store(), Heart()).until(changes.wait_synced()))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(scenario())
