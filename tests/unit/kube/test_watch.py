@@ -482,7 +482,7 @@ def test_selectors_that_were_given_up_can_come_back() -> None:
     protocol = machine()
     protocol.next_request(300)
     protocol.refused(RejectedError(400, "field label not supported: b"))
-    assert protocol.given_up == SELECTORS
+    assert dict(protocol.given_up) == dict(SELECTORS)
     assert "fieldSelector" not in asked(protocol)
     protocol.use_selectors_again()
     assert not protocol.given_up
