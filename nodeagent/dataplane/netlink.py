@@ -8,6 +8,7 @@ import errno
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import TracebackType
@@ -41,6 +42,10 @@ _INT = struct.Struct("=i")
 _RECEIVE_BYTES = 1 << 16
 # Each failing message answers with a datagram; this many always fit in a receive buffer of default size.
 _BATCH_MESSAGES = 128
+# No request takes the kernel so long; a longer silence is a lost answer.
+_REPLY_SECONDS = 60.0
+_FIRST_PAUSE_SECONDS = 0.001
+_LAST_PAUSE_SECONDS = 0.05
 
 
 class Request(NamedTuple):
@@ -64,20 +69,26 @@ class DumpInterruptedError(OSError):
 
 
 def read_consistently(read: Callable[[], T], attempts: int = 10) -> T:
-    """What `read` returns, repeated while it raises DumpInterruptedError, which it does at the last attempt."""
+    """What `read` returns, repeated with growing pauses while it raises DumpInterruptedError, at last raising it."""
+    pause = _FIRST_PAUSE_SECONDS
     for _ in range(attempts - 1):
         try:
             return read()
         except DumpInterruptedError:
-            continue
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST_PAUSE_SECONDS)
     return read()
 
 
 class NetlinkSocket:
-    """A blocking netlink socket of one protocol (``NETLINK_ROUTE``, …). Not for use by two threads at a time."""
+    """A blocking netlink socket of one protocol (``NETLINK_ROUTE``, …). Not for use by two threads at a time.
+
+    All methods raise TimeoutError, an OSError, when the kernel does not answer within a minute.
+    """
 
     def __init__(self, protocol: int) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+        self._socket.settimeout(_REPLY_SECONDS)
         self._sequence = 0
         self._buffer = bytearray(_RECEIVE_BYTES)
         self._view = memoryview(self._buffer)
@@ -169,24 +180,38 @@ class NetlinkSocket:
             16 + len(request.body), request.kind, request.flags | NLM_F_REQUEST | NLM_F_DUMP, self._sequence, 0
         )
         self._socket.sendall(header + request.body)
-        interrupted = False
-        while True:
-            datagram = self._receive()
-            ended = False
-            for kind, flags, sequence, body in messages(datagram):
-                if sequence != self._sequence:
-                    continue
-                interrupted = interrupted or bool(flags & NLM_F_DUMP_INTR)
-                if kind in {NLMSG_ERROR, NLMSG_DONE}:
-                    code = -_INT.unpack_from(body)[0] if len(body) >= 4 else 0
-                    if code > 0:
-                        raise OSError(code, _error_text(code, flags, body))
-                    ended = True
-            yield datagram
-            if ended:
-                break
+        interrupted = ended = False
+        try:
+            while not ended:
+                datagram = self._receive()
+                for kind, flags, sequence, body in messages(datagram):
+                    if sequence != self._sequence:
+                        continue
+                    interrupted = interrupted or bool(flags & NLM_F_DUMP_INTR)
+                    if kind in {NLMSG_ERROR, NLMSG_DONE}:
+                        ended = True
+                        code = -_INT.unpack_from(body)[0] if len(body) >= 4 else 0
+                        if code > 0:
+                            raise OSError(code, _error_text(code, flags, body))
+                yield datagram
+        finally:
+            if not ended:
+                self._drain()
         if interrupted:
             raise DumpInterruptedError(errno.EINTR, "the dumped objects changed meanwhile")
+
+    def _drain(self) -> None:
+        """Receive what is left of a dump that nobody reads to its end: the kernel refuses another one before that."""
+        if self._socket.fileno() < 0:
+            return
+        self._socket.settimeout(0)
+        try:
+            while self._receive():
+                continue
+        except OSError:
+            return
+        finally:
+            self._socket.settimeout(_REPLY_SECONDS)
 
     def _receive(self) -> memoryview:
         size = self._socket.recv_into(self._buffer)

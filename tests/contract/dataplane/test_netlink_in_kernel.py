@@ -8,13 +8,15 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.netlink import Failure, NetlinkSocket
-from nodeagent.dataplane.rtnetlink import add_address, delete_address, get_link
+from nodeagent.dataplane.netlink import DumpInterruptedError, Failure, NetlinkSocket
+from nodeagent.dataplane.rtnetlink import add_address, delete_address, get_addresses, get_link
 
 pytestmark = pytest.mark.kernel
 
 T = TypeVar("T")
 LOOPBACK = 1
+OWN = 2
+"""Addresses that it has by itself, 127.0.0.1 and ::1."""
 
 
 class Namespace(Protocol):
@@ -59,6 +61,48 @@ def test_a_refused_question_says_why_and_the_socket_stays_usable(namespace: Name
                 netlink.ask(get_link("nowhere"))
             assert refused.value.errno == errno.ENODEV
             assert len(netlink.ask(get_link("lo"))) > 0
+
+    namespace.run(story)
+
+
+def test_a_dump_that_is_not_read_to_its_end_does_not_hinder_the_next(namespace: Namespace) -> None:
+    """The kernel answers EBUSY to a second dump on a socket whose first has not ended."""
+
+    def story() -> tuple[int, int]:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            netlink.perform(add_address(address, LOOPBACK) for address in addresses(2000))
+            for _ in netlink.dump(get_addresses(LOOPBACK)):
+                break
+            return len(list(netlink.dump(get_addresses(LOOPBACK)))), len(list(netlink.dump(get_addresses(LOOPBACK))))
+
+    assert namespace.run(story) == (2000 + OWN, 2000 + OWN)
+
+
+def test_a_dump_that_is_interrupted_can_be_repeated(namespace: Namespace) -> None:
+    def story() -> int:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink, NetlinkSocket(socket.NETLINK_ROUTE) as other:
+            netlink.perform(add_address(address, LOOPBACK) for address in addresses(2000))
+
+            def interrupted() -> None:
+                for number, _ in enumerate(netlink.dump(get_addresses())):
+                    if number == 0:
+                        other.perform([add_address("10.9.9.9", LOOPBACK)])
+                        other.perform([delete_address("10.9.9.9", LOOPBACK)])
+
+            for _ in range(3):
+                with pytest.raises(DumpInterruptedError):
+                    interrupted()
+            return len(list(netlink.dump(get_addresses())))
+
+    assert namespace.run(story) == 2000 + OWN
+
+
+def test_a_silent_kernel_is_an_error(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nodeagent.dataplane.netlink._REPLY_SECONDS", 0.05)
+
+    def story() -> None:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink, pytest.raises(TimeoutError):
+            netlink._receive()
 
     namespace.run(story)
 
