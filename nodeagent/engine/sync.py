@@ -19,7 +19,7 @@ from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.problem import Problem, Retryable, Unusable
+from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.translate.context import Context
 from nodeagent.translate.node import NodeSettings, node_context, node_state
@@ -161,6 +161,7 @@ class Engine:
         self._last_errors: dict[Family, Retryable | Unusable] = {}
         self._interface_failures = 0
         self._retry_at: float | None = None
+        self._look_at = 0.0
 
     async def run(self) -> None:
         """The first pass once the first full lists are there, then whenever something changes.
@@ -194,7 +195,7 @@ class Engine:
             if enough(result.error is None for result in report.families.values()):
                 return report
             self._give_up_if_hopeless(enough=any if every_family else all)
-            await self._rest(self._timing.backoff.delay(max(self._failures.values())))
+            await self._rest(self._timing.backoff.delay(max(1, *self._failures.values())))
 
     async def _rest(self, seconds: float) -> None:
         """Do nothing for so long, and be seen to be alive."""
@@ -206,16 +207,24 @@ class Engine:
         await asyncio.sleep(max(0.0, left))
 
     async def _wait_for_work(self, *periods: "_Periodic") -> None:
-        """Until there is a reason for a pass: a change, a period, a retry, or somebody else's hand in our tables."""
+        """Until there is a reason for a pass: a change, a period, a retry, or somebody else's hand in our tables.
+
+        Changes that never end must not keep us from looking for that.
+        """
         loop = asyncio.get_running_loop()
         while True:
             self._heartbeat.beat()
+            if loop.time() >= self._look_at:
+                interfered = await self._others_interfered()
+                self._look_at = loop.time() + self._timing.guard_period
+                if interfered:
+                    return
             due = [period.next for period in periods if period.next is not None]
             if self._retry_at is not None:
                 due.append(self._retry_at)
-            if await self._changes.wait_until(min(loop.time() + self._timing.guard_period, *due)):
+            if await self._changes.wait_until(min(self._look_at, *due)):
                 return
-            if any(loop.time() >= at for at in due) or await self._others_interfered():
+            if any(loop.time() >= at for at in due):
                 return
 
     def _forget_kernel(self) -> None:
@@ -229,7 +238,7 @@ class Engine:
         for table in self._tables:
             try:
                 changed = await table.changed_by_others()
-            except OSError as error:
+            except (Retryable, OSError) as error:
                 logger.warning("cannot look at table %s: %s", table.family.value, error)
                 continue
             if changed:
@@ -257,6 +266,8 @@ class Engine:
         await self._sync_interface(add=self._admit(new, programmed))
         finished = loop.time()
         failures = max(*self._failures.values(), self._interface_failures)
+        if not failures and any(result.error is not None for result in families.values()):
+            failures = 1
         self._retry_at = finished + self._timing.backoff.delay(failures) if failures else None
         report = PassReport(
             started=started,
@@ -287,6 +298,9 @@ class Engine:
         try:
             report = await table.sync(changed, node)
             self._heartbeat.beat()
+        except Interrupted as error:
+            logger.warning("programming %s was interrupted by others, trying again: %s", table.family.value, error)
+            return FamilyResult(error=str(error))
         except (Retryable, Unusable) as error:
             self._failures[table.family] += 1
             self._last_errors[table.family] = error

@@ -25,3 +25,7 @@ class Unusable(Exception):
 
 class Retryable(Exception):
     """Something failed for now and is worth repeating; the text is one line for a person."""
+
+
+class Interrupted(Retryable):
+    """Others got in between; worth repeating however often it happens, for it says nothing about us or the kernel."""

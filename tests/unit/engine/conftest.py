@@ -75,6 +75,8 @@ class RecordingTable:
     fail_with: list[Exception] = field(default_factory=list)
     calls: list[dict[ObjectKey, ServiceState | None]] = field(default_factory=list)
     interfered: bool = False
+    look_fails_with: list[Exception] = field(default_factory=list)
+    looks: int = 0
     forgotten: int = 0
     problems: tuple[Problem, ...] = ()
     hang: bool = False
@@ -90,6 +92,9 @@ class RecordingTable:
         return FamilyResult(touched=len(changes))
 
     async def changed_by_others(self) -> bool:
+        self.looks += 1
+        if self.look_fails_with:
+            raise self.look_fails_with.pop(0)
         interfered, self.interfered = self.interfered, False
         return interfered
 

@@ -8,7 +8,7 @@ from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.sync import FATAL_FAILURES, SyncFailedError
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.problem import Retryable, Unusable
+from nodeagent.model.problem import Interrupted, Retryable, Unusable
 
 from .conftest import Bench, RunEngine
 
@@ -69,6 +69,36 @@ def test_failing_for_ever_ends_the_engine(with_engine: RunEngine) -> None:
 
     with pytest.raises(SyncFailedError, match="busy"):
         with_engine(scenario)
+
+
+def test_being_interrupted_by_others_for_ever_ends_nothing(with_engine: RunEngine) -> None:
+    """It says nothing about us: neither is it a failure to give up after, nor may the pause grow."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.table.fail_with = [Interrupted("others write")] * (3 * FATAL_FAILURES)
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        bench.changes.synced()
+        await bench.until(lambda: bool(bench.recorder.reports) and bench.recorder.reports[-1].ok)
+        assert len(bench.recorder.reports) == 3 * FATAL_FAILURES + 1
+        bench.table.fail_with = [Interrupted("others write")] * (3 * FATAL_FAILURES)
+        bench.cluster.put("api", "10.96.0.2", "10.244.0.2")
+        await bench.until(lambda: len(bench.recorder.reports) == 6 * FATAL_FAILURES + 2)
+        assert bench.recorder.reports[-1].ok
+
+    with_engine(scenario)
+
+
+@pytest.mark.parametrize("error", [Retryable("no answer"), Interrupted("others write"), OSError("no buffer")])
+def test_a_look_that_fails_is_repeated(with_engine: RunEngine, error: Exception) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        bench.table.interfered = True
+        bench.table.look_fails_with = [error] * 20
+        await bench.until(lambda: len(bench.recorder.reports) == 2)
+        assert not bench.table.look_fails_with
+
+    with_engine(scenario)
 
 
 def test_udp_flows_are_not_cleaned_before_their_family_is_programmed(with_engine: RunEngine) -> None:

@@ -127,6 +127,24 @@ def test_foreign_changes_lead_to_a_pass(with_engine: RunEngine) -> None:
     with_engine(scenario)
 
 
+def test_changes_without_end_do_not_keep_from_looking_what_others_do(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        before, number = bench.table.looks, 0
+
+        def looked_often_enough() -> bool:
+            nonlocal number
+            number += 1
+            bench.cluster.put("web", "10.96.0.1", f"10.244.0.{number % 250}")
+            return bench.table.looks >= before + 3
+
+        await bench.until(looked_often_enough)
+        assert len(bench.recorder.reports) > 4
+
+    with_engine(scenario)
+
+
 def test_udp_ports_are_handed_over_after_programming_and_once_more_when_they_vanish(with_engine: RunEngine) -> None:
     async def scenario(bench: Bench) -> None:
         bench.cluster.put("dns", "10.96.0.10", "10.244.0.1", protocol="UDP")
