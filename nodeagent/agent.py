@@ -19,6 +19,7 @@ from nodeagent.config import AgentConfig, TableOwnership
 from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
 from nodeagent.dataplane.errors import Unsupported
 from nodeagent.dataplane.interface import ServiceInterface
+from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
@@ -172,15 +173,23 @@ class Agent:
                     ownership = self._own_tables(families)
                     self._serve(tasks, recorder, once=once)
                 self._set_sysctls(required_sysctls(families))
-                engine = self._engine(families, store, changes, cleaner, ownership)
+                tables = tuple(
+                    TableDriver(family, self._netlink, program_options(config, family), ownership, self)
+                    for family in families
+                )
+                engine = self._engine(families, store, changes, cleaner, ownership, tables)
                 if once:
                     await engine.first_pass(every_family=True)
+                    for table in tables:
+                        await table.purge()
                     self.node_addresses_changed(await node_addresses.read())
                     await cleaner.clean()
                     feeding.cancel()
                 else:
                     tasks.create_task(node_addresses.run(), name="node addresses")
                     tasks.create_task(cleaner.run(), name="conntrack cleaner")
+                    for table in tables:
+                        tasks.create_task(table.run_purge(), name=f"affinity {table.family.value}")
                     tasks.create_task(engine.run(), name="engine")
             if once:
                 self._raise_if_problems_remain()
@@ -204,6 +213,7 @@ class Agent:
         changes: ChangeQueue,
         cleaner: ConntrackCleaner,
         ownership: Ownership,
+        tables: tuple[TableDriver, ...],
     ) -> Engine:
         """The engine and its drivers."""
         config = self._config
@@ -211,9 +221,7 @@ class Agent:
             snapshot=_WithConfiguredCidrs(store, config.traffic.service_cidrs),
             changes=changes,
             settings=node_settings(config, families),
-            tables=[
-                TableDriver(family, self._netlink, program_options(config, family), ownership) for family in families
-            ],
+            tables=tables,
             interface=ServiceInterface(config.dataplane.interface_name) if config.dataplane.service_interface else None,
             flows=cleaner,
             observer=self,
@@ -268,6 +276,15 @@ class Agent:
             logger.info(
                 "conntrack %s: ended %d UDP flows to endpoints that are gone", report.family.value, report.deleted
             )
+
+    def affinity_purged(self, report: PurgeReport) -> None:
+        """Say what was forgotten."""
+        logger.info(
+            "affinity %s: forgot %d clients of endpoints that are gone, in %.2f s",
+            report.family.value,
+            report.forgotten,
+            report.seconds,
+        )
 
     def _serve(self, tasks: asyncio.TaskGroup, recorder: EventRecorder | None, *, once: bool) -> None:
         """Start what others ask, if we stay: a load balancer must not find silence while lists load."""

@@ -4,12 +4,14 @@ DataplaneError
 ├── NotPermitted      no CAP_NET_ADMIN here, or another process owns our table: the operator
 ├── Unsupported       the kernel lacks something we need: the operator, with a newer kernel
 ├── CommitRejected    the kernel refused a transaction; nothing of it was applied: we repair and retry
-└── KernelUnclear     lost replies or an inconsistent dump: we read back and retry
+├── StaleGeneration   somebody changed the ruleset first; nothing was applied: we look and retry
+└── KernelUnclear     lost replies: we read back and retry
+    └── DumpInterrupted   others' changes fell into every attempt to read: we wait and retry
 """
 
 from dataclasses import dataclass
 
-from nodeagent.model.problem import Retryable, Unusable
+from nodeagent.model.problem import Interrupted, Retryable, Unusable
 
 
 class DataplaneError(Exception):
@@ -26,6 +28,14 @@ class Unsupported(DataplaneError, Unusable):
 
 class KernelUnclear(DataplaneError, Retryable):
     """What the kernel holds is not known; read it back."""
+
+
+class DumpInterrupted(KernelUnclear, Interrupted):
+    """What was read may lack something, because others changed the ruleset meanwhile; read again."""
+
+
+class StaleGeneration(DataplaneError, Interrupted):
+    """The ruleset is not of the generation that a transaction was made for; nothing of it was applied."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from nodeagent.cli.collector import collect_rarely
 from nodeagent.dataplane.interface import ServiceInterface
+from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -56,6 +57,9 @@ class Passes:
 
     def beat(self) -> None:
         """Nobody watches."""
+
+    def affinity_purged(self, report: PurgeReport) -> None:
+        """No client has learned anything here."""
 
     async def next(self) -> PassReport:
         await self.arrived.wait()
@@ -100,7 +104,7 @@ def engine_of(store: ClusterStore, changes: ChangeQueue, passes: Passes, netlink
         snapshot=store,
         changes=changes,
         settings=SETTINGS,
-        tables=[TableDriver(Family.IPV4, netlink, ProgramOptions(PodDetection.CIDR), Ownership.PLAIN)],
+        tables=[TableDriver(Family.IPV4, netlink, ProgramOptions(PodDetection.CIDR), Ownership.PLAIN, passes)],
         interface=ServiceInterface("nodeagent0"),
         flows=passes,
         observer=passes,

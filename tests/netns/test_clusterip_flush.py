@@ -6,9 +6,11 @@ that time are reset (those that are silent live on), new ones are refused or, wh
 port at every address, answered by that daemon.
 """
 
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import cycle
 
 import pytest
 
@@ -17,7 +19,7 @@ from nodeagent.lab.member import Loading
 from nodeagent.lab.messages import LoadReport
 from nodeagent.lab.process import AgentProcess
 
-SHOP, MEDDLED = cluster_ips(1), cluster_ips(2)
+SHOP, MEDDLED, BUSY = cluster_ips(1), cluster_ips(2), cluster_ips(3)
 PODS = ("web-0", "web-1")
 CLIENTS = ("caller", "outside", NODE)
 QUIET = 0.3
@@ -48,6 +50,29 @@ def loads(served: Cluster, agent: AgentProcess) -> Iterator[list[Loading]]:
     yield running
     for load in running:
         load.stop()
+
+
+@pytest.fixture
+def churn(served: Cluster, agent: AgentProcess) -> Iterator[None]:
+    """Somebody changes a table of his own every 50 ms, and a service of ours changes every few."""
+    loop = "while :; do nft 'add table inet theirs; delete table inet theirs'; sleep 0.05; done"
+    writer = served.world.start(NODE, ["bash", "-c", loop])
+    ended = threading.Event()
+
+    def change() -> None:
+        for pod in cycle(PODS):
+            service = served.expose("busy", *BUSY, pods=[pod])
+            if ended.wait(0.002):
+                served.withdraw(service)
+                break
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    yield
+    ended.set()
+    changing.join()
+    assert writer.running, writer.last_words()
+    writer.kill()
 
 
 def wrong(report: LoadReport) -> int:
@@ -106,6 +131,51 @@ def test_a_plain_table_is_repaired_within_a_second(
     assert any(map(wrong, reports)) is not harmless
     assert last_wrong(reports, began) < began + WITHIN
     assert rules_of(served.world.nft(NODE, "list ruleset")) == rules_of(intact)
+
+
+@pytest.mark.parametrize(
+    ("damage", "table"),
+    [
+        pytest.param("flush chain ip nodeagent prerouting", "ip nodeagent", id="IPv4 rules of a chain deleted"),
+        pytest.param("flush chain ip6 nodeagent prerouting", "ip6 nodeagent", id="IPv6 rules of a chain deleted"),
+        pytest.param("delete table ip6 nodeagent", "ip nodeagent", id="IPv6 table deleted"),
+        pytest.param("chain ip nodeagent prerouting { policy drop; }", "ip nodeagent", id="everything else dropped"),
+    ],
+)
+@pytest.mark.usefixtures("churn")
+def test_it_is_repaired_within_a_second_while_others_and_services_change_all_the_time(
+    served: Cluster, agent: AgentProcess, loads: list[Loading], damage: str, table: str
+) -> None:
+    """A commit of ours must not make a generation known in which somebody else did something too."""
+    agent.wait_until(lambda: all(load.report().attempts > 5 for load in loads), "some load")
+    chain = f"list chain {table} prerouting"
+    intact = rules_of(served.world.nft(NODE, chain))
+    for _ in range(3):
+        began = time.monotonic()
+        served.world.nft(NODE, damage)
+        quiet = partial(is_quiet, loads, began)
+        agent.wait_until(quiet, "right answers only")
+        assert last_wrong([load.report() for load in loads], began) < began + WITHIN
+        assert rules_of(served.world.nft(NODE, chain)) == intact
+    assert agent.running
+
+
+def test_many_changes_of_others_end_nothing_and_cost_no_connection(
+    served: Cluster, agent: AgentProcess, loads: list[Loading]
+) -> None:
+    printed = len(agent.lines)
+    loop = "for number in $(seq 100); do nft 'add table inet theirs; delete table inet theirs' & sleep 0.02; done; wait"
+    served.world.run(NODE, ["bash", "-c", loop])
+    agent.wait_until(lambda: all(load.report().attempts > 50 for load in loads), "some load")
+
+    assert agent.running
+    assert not [line for line in agent.lines[printed:] if "sync done" not in line]
+    assert [wrong(load.report()) for load in loads] == [0] * len(loads)
+
+
+def is_quiet(loads: list[Loading], since: float) -> bool:
+    """Whether the last wrong answer was some time ago."""
+    return time.monotonic() > QUIET + last_wrong([load.report() for load in loads], since + QUIET)
 
 
 def rules_of(listing: str) -> list[str]:

@@ -41,6 +41,8 @@ PURE = (
     "dataplane/nft/belief.py",
     "dataplane/nft/classes.py",
     "dataplane/nft/desired.py",
+    "dataplane/nft/element_walk.py",
+    "dataplane/nft/generations.py",
     "dataplane/nft/diff.py",
     "dataplane/nft/expressions.py",
     "dataplane/nft/image.py",

@@ -11,12 +11,15 @@ from msgspec.structs import replace
 
 from nodeagent.dataplane.nft.classes import STICKY_OFFSET
 from nodeagent.dataplane.nft.image import Elements, class_of, endpoint_value
+from nodeagent.dataplane.nft.readback import ElementDump
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import Frontend, Scope, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.problem import Problem
 
 Holder = tuple[ServicePortName, Scope]
+ValidEndpoints = Mapping[int, frozenset[bytes]]
+"""id → endpoints of its list."""
 
 
 def affinity_id(service_port: ServicePortName, scope: Scope) -> int:
@@ -57,11 +60,13 @@ class AffinityIds:
         self._endpoints: dict[int, frozenset[bytes]] = {}
         self._ids_by_service: dict[ObjectKey, tuple[int, ...]] = {}
         self._lost = False
+        self._taken: ValidEndpoints | None = None
 
-    @property
-    def endpoints(self) -> Mapping[int, frozenset[bytes]]:
-        """id → valid endpoints."""
-        return self._endpoints
+    def snapshot(self) -> ValidEndpoints:
+        """The valid endpoints of now, which later changes leave as they are."""
+        if self._taken is None:
+            self._taken = dict(self._endpoints)
+        return self._taken
 
     def take_lost(self) -> bool:
         """Whether an endpoint left any list since the last call, so that entries may be stale."""
@@ -87,6 +92,8 @@ class AffinityIds:
             self._holders[number] = holder
             self._endpoints[number] = frozenset(endpoints)
             held.append(number)
+        if held or before:
+            self._taken = None
         if held:
             self._ids_by_service[key] = tuple(held)
         self._lost = self._lost or any(old - self._endpoints.get(number, frozenset()) for number, old in before.items())
@@ -100,7 +107,20 @@ def _without_affinity(frontend: Frontend, refused: set[ServicePortName]) -> Fron
     return replace(frontend, affinity_seconds=None) if frontend.service_port in refused else frontend
 
 
-def stale_entries(learned: Elements, endpoints: Mapping[int, frozenset[bytes]]) -> list[bytes]:
-    """Keys (client . protocol . id) of entries whose endpoint is in no list of their id any more."""
-    nothing: frozenset[bytes] = frozenset()
-    return [key for key, endpoint in learned.items() if endpoint not in endpoints.get(class_of(key[-4:]), nothing)]
+def is_stale(key: bytes, endpoint: bytes, valid: ValidEndpoints) -> bool:
+    """Whether a learned entry (client . protocol . id → endpoint) leads to an endpoint that its list has not."""
+    return endpoint not in valid.get(class_of(key[-4:]), frozenset())
+
+
+def stale_entries(learned: Elements, valid: ValidEndpoints) -> Elements:
+    """The entries whose endpoint is in no list of their id any more."""
+    return {key: endpoint for key, endpoint in learned.items() if is_stale(key, endpoint, valid)}
+
+
+def valid_entries(learned: ElementDump, valid: ValidEndpoints) -> dict[bytes, tuple[bytes, int, int]]:
+    """What a table made anew is to remember: key → (endpoint, timeout ms, remaining ms)."""
+    return {
+        key: (endpoint, *learned.expirations[key])
+        for key, endpoint in learned.elements.items()
+        if key in learned.expirations and not is_stale(key, endpoint, valid)
+    }

@@ -7,12 +7,13 @@ from enum import Enum
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Hook, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
+from nodeagent.dataplane.nft.expressions import Code
 from nodeagent.dataplane.nft.image import TableImage, class_of, empty_image
 from nodeagent.dataplane.nft.program import build_program, verdict_elements
 from nodeagent.dataplane.nft.readback import (
+    TABLE_DORMANT,
     TABLE_OWNER,
     TABLE_PERSIST,
-    ElementDump,
     KernelRule,
     SetHeader,
     TableHeader,
@@ -31,7 +32,10 @@ class Ownership(Enum):
 
 @dataclass(slots=True)
 class Contents:
-    """Everything read from a table. verdicts: verdict map → key → chain. affinity: what clients learned."""
+    """Everything read from a table. verdicts: verdict map → key → chain. policies: chain → its verdict's number.
+
+    sampled: sets of which only some elements were looked at, and found as believed.
+    """
 
     header: TableHeader
     sets: dict[str, SetHeader] = field(default_factory=dict)
@@ -40,13 +44,15 @@ class Contents:
     image: TableImage = field(default_factory=dict)
     verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
     counters: dict[str, dict[bytes, tuple[int, int]]] = field(default_factory=dict)
-    affinity: ElementDump | None = None
+    policies: dict[str, int] = field(default_factory=dict)
+    sampled: set[str] = field(default_factory=set)
 
     def fits(self, specs: Mapping[str, SetSpec], family: Family) -> bool:
-        """Whether the table has exactly our sets, of this schema."""
+        """Whether the table is in force and has exactly our sets, of this schema."""
         named = {name for name in self.sets if not name.startswith("__")}
         return (
-            self.header.comment.startswith(schema.COMMENT_PREFIX)
+            not self.header.flags & TABLE_DORMANT
+            and self.header.comment.startswith(schema.COMMENT_PREFIX)
             and named == set(specs)
             and all(self.sets[name].matches(spec, family) for name, spec in specs.items())
         )
@@ -59,6 +65,7 @@ class Belief:
     exists: there is a table of our name. usable: it has our schema and ownership, so only differences are written.
     claimed: this process's socket has claimed it. program_right: chains and rules are what they should be.
     classes, timeouts: pick and learn chains that exist; they are added when first needed and stay.
+    affinity: what a new table in its place is to take over, key → (endpoint, timeout ms, remaining ms).
     """
 
     image: TableImage
@@ -72,6 +79,11 @@ class Belief:
     chains: frozenset[str] = frozenset()
     verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
     affinity: dict[bytes, tuple[bytes, int, int]] = field(default_factory=dict)
+
+    @property
+    def right(self) -> bool:
+        """Whether all but the services' elements is as it should be, so that a look can tell whether it still is."""
+        return self.exists and self.usable and self.program_right
 
 
 def believe(
@@ -104,26 +116,23 @@ def believe(
     belief.program_right = contents.verdicts == verdict_elements(belief.classes, belief.timeouts) and program_matches(
         contents, family, options, belief
     )
-    if contents.affinity is not None:
-        learned = contents.affinity
-        belief.affinity = {
-            key: (endpoint, *learned.expirations[key])
-            for key, endpoint in learned.elements.items()
-            if key in learned.expirations
-        }
     return belief
 
 
 def program_matches(contents: Contents, family: Family, options: ProgramOptions, belief: Belief) -> bool:
     """Whether chains and rules are exactly those of the program for the chains in use."""
     program = build_program(family, options, belief.classes, belief.timeouts)
-    return same_chains(program.chains, contents.hooks, contents.rules)
+    accepting = all(policy == Code.ACCEPT for policy in contents.policies.values())
+    return accepting and same_chains(program.chains, contents.hooks, contents.rules)
 
 
 def undisturbed(
     contents: Contents | None, specs: Mapping[str, SetSpec], family: Family, options: ProgramOptions, belief: Belief
 ) -> bool:
-    """Whether the table is still as believed, judged from an outline: elements where it has them, else their number."""
+    """Whether the table is still as believed, judged from an outline: elements where it has them, else their number.
+
+    Elements of which only a sample or the number is known may have other values: `ElementWalk` finds those.
+    """
     if contents is None or contents.header.handle != belief.handle or not contents.fits(specs, family):
         return False
     wanted: dict[str, Sized] = {**belief.image, **verdict_elements(belief.classes, belief.timeouts)}
@@ -133,6 +142,6 @@ def undisturbed(
             if found[name] != elements:
                 return False
             continue
-        if contents.sets[name].count != len(elements):
+        if name not in contents.sampled and contents.sets[name].count != len(elements):
             return False
     return program_matches(contents, family, options, belief)

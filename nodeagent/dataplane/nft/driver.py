@@ -3,6 +3,9 @@
 What we believe the kernel holds changes only after a commit succeeded, or from a read-back; after anything unclear it
 is dropped, and the next pass reads back first. There is no history of changes: a pass after a failure computes the
 same difference again.
+
+A plain table others can change. Every commit names the generation of the ruleset up to which all changes are known to
+be ours or have been looked at, and the kernel refuses it when there are others: then the table is looked at first.
 """
 
 import errno
@@ -12,23 +15,24 @@ from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, Rejection, Unsupported
+from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, Rejection, StaleGeneration, Unsupported
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.affinity import stale_entries
+from nodeagent.dataplane.nft.affinity import valid_entries
+from nodeagent.dataplane.nft.affinity_purge import AffinityPurge, PurgeListener
 from nodeagent.dataplane.nft.belief import Belief, Ownership, believe, undisturbed
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.desired import DesiredImage
-from nodeagent.dataplane.nft.diff import Delta, apply_delta
+from nodeagent.dataplane.nft.diff import apply_delta
+from nodeagent.dataplane.nft.element_walk import ElementWalk
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.plan import Plan, Planner
 from nodeagent.dataplane.nft.render import too_many_backends
-from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.problem import Problem, Retryable
+from nodeagent.model.problem import Interrupted, Problem, Retryable
 
 T = TypeVar("T")
 
@@ -36,8 +40,16 @@ INLINE_SERVICES = 100
 INLINE_ELEMENTS = 2000
 """Up to these sizes a pass runs on the event loop (a few milliseconds); above, in a worker thread."""
 QUARANTINE_ROUNDS = 10
-PURGE_ROUNDS = 5
+BLAMELESS_ROUNDS = 4
+LOOKS_BEFORE_COMMIT = 3
+"""Others who change the ruleset all the time must not keep us from it: after so many looks, first commit, then look."""
 REBUILD_AFTER_FAILURES = 3
+_COMPARED = tuple(
+    spec.name
+    for spec in schema.set_specs(counters=False)
+    if spec.name in schema.DATA_SETS and not (spec.interval and len(spec.key) == 1)
+)
+"""Sets whose elements a look only counts; ranges it reads."""
 _UNSUPPORTED = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL, errno.EAFNOSUPPORT})
 
 
@@ -54,7 +66,14 @@ class TableReport:
 class TableDriver:
     """Brings the table of one family to what its services want. One pass at a time; the caller sees to that."""
 
-    def __init__(self, family: Family, socket: NetlinkSocket, options: ProgramOptions, ownership: Ownership) -> None:
+    def __init__(
+        self,
+        family: Family,
+        socket: NetlinkSocket,
+        options: ProgramOptions,
+        ownership: Ownership,
+        listener: PurgeListener,
+    ) -> None:
         self.family = family
         self._socket = socket
         self._options = options
@@ -67,8 +86,10 @@ class TableDriver:
         self._compare_all = True
         self._claimed = False
         self._failures = 0
-        self._generation = -1
-        self._stale_affinity = True
+        self._known = -1
+        self._looked_back = True
+        self._walk = ElementWalk(_COMPARED)
+        self._purge = AffinityPurge(family, self._specs, socket, listener, self._known_generation)
         self._pending: dict[ObjectKey, ServiceState | None] = {}
         self._states: dict[ObjectKey, ServiceState] = {}
         self._quarantined: dict[ObjectKey, Problem] = {}
@@ -100,47 +121,76 @@ class TableDriver:
             pending, self._pending = self._pending, {}
             await self._maybe_in_thread(len(pending) > INLINE_SERVICES, lambda: self._take_in(pending, node, belief))
             report = await self._commit_difference(started)
-            await self._purge_affinity()
         except BaseException as error:
-            if isinstance(error, Retryable):
+            if isinstance(error, Retryable) and not isinstance(error, Interrupted):
                 self._failures += 1
             self.forget()
             raise
         self._failures = 0
+        affinity = self._desired.affinity
+        # Only now: as long as an endpoint is in the backends, clients can be bound to it.
+        self._purge.programmed(affinity.snapshot(), lost=affinity.take_lost() or self._looked_back)
+        self._looked_back = False
         return report
+
+    async def run_purge(self) -> None:
+        """Beside the passes, until cancelled: forget clients of endpoints that left."""
+        await self._purge.run()
+
+    async def purge(self) -> bool:
+        """Forget clients of endpoints that left; whether none is left."""
+        return await self._purge.purge()
 
     async def changed_by_others(self) -> bool:
         """Whether somebody else changed our table since the last pass; if so, the next pass reads back and repairs.
 
-        While nothing changed in the ruleset of this network namespace it is one look at the generation (21 µs).
-        An owned table nobody else can change.
+        While nobody else changed the ruleset of this network namespace it is one look at the generation (21 µs).
+        After a foreign change the program and the number of elements are compared at once, and the elements
+        themselves a slice at every call. An owned table nobody else can change.
+
+        Raises KernelUnclear when the kernel did not answer.
         """
         belief = self._belief
         if self._ownership is Ownership.OWNED or belief is None:
             return False
+        try:
+            as_believed = await self._is_as_believed(belief) and self._next_elements_are_right(belief)
+        except Interrupted:
+            return False  # what was known stays known: the next call looks again
+        if not as_believed:
+            self.forget()
+        return not as_believed
+
+    async def _is_as_believed(self, belief: Belief) -> bool:
+        """One full look, if somebody else changed any ruleset since the last one."""
         generation = self._socket.generation()
-        if generation == self._generation:
-            return False
-        outline = await in_thread(self._table.outline)
-        self._generation = generation
-        if undisturbed(outline, self._specs, self.family, self._options, belief):
-            return False
-        self.forget()
+        if not self._socket.steps.covers(self._known, generation):
+            outline = await in_thread(partial(self._table.outline, belief.image))
+            if not undisturbed(outline, self._specs, self.family, self._options, belief):
+                return False
+            self._walk.restart()
+        self._known = generation
         return True
+
+    def _next_elements_are_right(self, belief: Belief) -> bool:
+        slices = self._walk.take(belief.image, monotonic())
+        return all(self._table.holds(name, elements) for name, elements in slices.items())
+
+    def _known_generation(self) -> int | None:
+        """One at which the table was as believed, but for commits of ours; None where nobody else can change it."""
+        return None if self._ownership is Ownership.OWNED else self._known
 
     def forget(self) -> None:
         """Drop the belief: the next pass reads the kernel and repairs whatever drifted."""
         self._belief = None
 
     def _read_back(self) -> Belief:
-        contents = self._table.read()
-        belief = believe(contents, self._specs, self.family, self._options, self._ownership)
+        if self._ownership is Ownership.PLAIN:
+            self._known = self._socket.generation()
+        belief = believe(self._table.read(), self._specs, self.family, self._options, self._ownership)
         belief.claimed = self._claimed
-        if contents is not None and not belief.usable and contents.fits(self._specs, self.family):
-            contents.affinity = self._table.elements(schema.AFFINITY)
-            belief = believe(contents, self._specs, self.family, self._options, self._ownership)
         self._belief = belief
-        self._compare_all = True
+        self._compare_all = self._looked_back = True
         return belief
 
     def _take_in(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, belief: Belief) -> None:
@@ -159,18 +209,19 @@ class TableDriver:
     async def _commit_difference(self, started: float) -> TableReport:
         """Commit; a service whose elements the kernel refuses is left out and reported, and the rest commits.
 
-        The first refusal may be due to somebody's change that we do not know of yet: read back before blaming anyone.
+        A refusal may be due to somebody's change that we do not know of yet: read back before blaming anyone.
         """
         for attempt in range(QUARANTINE_ROUNDS):
-            plan = self._plan()
+            plan = await self._plan()
             if plan.transaction.empty:
                 self._committed(plan)
                 return TableReport(seconds=monotonic() - started)
-            big = plan.delta.touched > INLINE_ELEMENTS
             try:
-                await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction))
+                if not await self._commit(plan):
+                    await in_thread(self._read_back)
+                    continue
             except CommitRejected as error:
-                if attempt == 0:
+                if attempt == 0 or (attempt < BLAMELESS_ROUNDS and self._disturbed()):
                     await in_thread(self._read_back)
                     continue
                 self._raise_if_unsupported(error.rejections)
@@ -184,36 +235,39 @@ class TableDriver:
             )
         raise KernelUnclear(f"transactions rejected {QUARANTINE_ROUNDS} times in one pass")
 
-    async def _purge_affinity(self) -> None:
-        """Forget clients of endpoints that left, after the endpoints are out of the backends.
+    def _disturbed(self) -> bool:
+        """Whether others changed a ruleset since the table was known."""
+        known = self._known_generation()
+        return known is not None and not self._socket.steps.covers(known, self._socket.generation())
 
-        An entry that expires between the dump and the deletion makes the kernel refuse the deletion: look again.
-        """
-        self._stale_affinity = self._desired.affinity.take_lost() or self._stale_affinity
-        for _ in range(PURGE_ROUNDS):
-            if not self._stale_affinity:
-                return
-            self._stale_affinity = await in_thread(self._delete_stale_affinity)
+    async def _commit(self, plan: Plan) -> bool:
+        """Whether the transaction was committed; if not, others changed the table and it must be read back first."""
+        belief = self._belief
+        assert belief is not None, "a plan was made from a belief"
+        big = plan.delta.touched > INLINE_ELEMENTS
+        # A table that is not right yet cannot be told from one that others changed.
+        for _ in range(LOOKS_BEFORE_COMMIT if belief.right and not plan.new_table else 1):
+            commit = partial(self._socket.commit, plan.transaction, self._known_generation())
+            try:
+                await self._maybe_in_thread(big, commit)
+            except StaleGeneration:
+                if belief.right and not await self._is_as_believed(belief):
+                    return False
+            else:
+                return True
+        # What was known stays known, and the next look is a full one.
+        await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction))
+        return True
 
-    def _delete_stale_affinity(self) -> bool:
-        """Whether some are left."""
-        learned = self._table.elements(schema.AFFINITY).elements
-        stale = stale_entries(learned, self._desired.affinity.endpoints)
-        transaction = Transaction(self.family, self._specs)
-        transaction.write_delta(Delta(deletes={schema.AFFINITY: stale} if stale else {}))
-        try:
-            self._socket.commit(transaction)
-        except CommitRejected:
-            return True
-        if stale and self._ownership is Ownership.PLAIN:
-            self._generation = self._socket.generation()
-        return bool(stale)
-
-    def _plan(self) -> Plan:
+    async def _plan(self) -> Plan:
         belief = self._belief
         assert belief is not None, "a pass reads back before it plans"
         dirty = self._desired.take_dirty()
-        if self._failures >= REBUILD_AFTER_FAILURES:
+        rebuild = self._failures >= REBUILD_AFTER_FAILURES
+        if belief.exists and (rebuild or not belief.usable):
+            learned = await in_thread(self._table.affinity)
+            belief.affinity = {} if learned is None else valid_entries(learned, self._desired.affinity.snapshot())
+        if rebuild:
             return self._planner.plan_new_table(belief, self._desired.image)
         return self._planner.plan(belief, self._desired.image, None if self._compare_all else dirty)
 
@@ -229,10 +283,8 @@ class TableDriver:
         belief.affinity = {}
         self._claimed = belief.claimed = self._ownership is Ownership.OWNED
         self._compare_all = False
-        if self._ownership is Ownership.PLAIN:
-            if plan.new_table and (header := self._table.header()) is not None:
-                belief.handle = header.handle
-            self._generation = self._socket.generation()
+        if plan.new_table and self._ownership is Ownership.PLAIN and (header := self._table.header()) is not None:
+            belief.handle = header.handle
 
     def _raise_if_unsupported(self, rejections: tuple[Rejection, ...]) -> None:
         """Rules and sets are the same on every machine: one that is refused is something the kernel cannot do."""

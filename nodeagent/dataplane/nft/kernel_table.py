@@ -4,19 +4,24 @@ Blocking, like the socket; callers that hold an event loop run it in a worker th
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from typing import TypeVar
 
-from nodeagent.dataplane.errors import KernelUnclear
+from nodeagent.dataplane.errors import DumpInterrupted, KernelUnclear
 from nodeagent.dataplane.framing import nested
 from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
+from nodeagent.dataplane.nft.image import Elements, TableImage
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.readback import (
+    AnswerShape,
     ElementDump,
+    KernelRule,
     TableHeader,
     collect_elements,
+    collect_pairs,
     parse_chain,
     parse_rule,
     parse_set,
@@ -35,13 +40,19 @@ from nodeagent.dataplane.nft.transaction import (
 )
 from nodeagent.model.addresses import Family
 
+T = TypeVar("T")
+
 DUMP_ATTEMPTS = 20
+FIRST_PAUSE_SECONDS = 0.0005
 DUMP_PAUSE_SECONDS = 0.05
 FETCH_ABOVE = 150_000
 """Endpoints from which on they are asked for by key. The kernel walks a set from its beginning for every 32 kB of a
 dump (nf_tables_api.c, nf_tables_dump_set), so a dump's time grows with the square of the set."""
 FETCH_KEYS = 256
 """In one request: the answers, a datagram each, wait in the socket's buffer."""
+SAMPLE_ABOVE = 1000
+"""Elements from which on a set that cannot be counted is not read whole at each look, but some of it."""
+SAMPLE_KEYS = 64
 _ENDPOINTS = frozenset({schema.BACKENDS, schema.NODEPORT_BACKENDS})
 
 
@@ -67,7 +78,7 @@ class KernelTable:
     def read(self) -> Contents | None:
         """The whole table; None when there is none. A table of another schema comes without its elements.
 
-        Raises KernelUnclear when no consistent dump could be had.
+        Raises DumpInterrupted when no consistent dump could be had.
         """
         contents = self.outline()
         if contents is None or not contents.fits(self._specs, self._family):
@@ -80,40 +91,108 @@ class KernelTable:
                 self._add_verdicts(contents, name)
         return contents
 
-    def outline(self) -> Contents | None:
-        """Table, sets, chains and rules: what most foreign changes show in.
+    def outline(self, believed: TableImage | None = None) -> Contents | None:
+        """Table, sets, chains and rules, and what leads to chains: what most foreign changes show in.
 
-        Elements only of sets that cannot be counted: of ranges, which are few (a range is one or two elements), and
-        all of them on kernels that do not tell how many elements a set has (Linux 6.1 does not, 6.18 does).
+        Elements of services only where they cannot be counted: of ranges, which are few (a range is one or two
+        elements), and on kernels that do not tell how many elements a set has (Linux 6.1 does not, 6.18 does). There
+        a sample is enough of what is believed to be a big set, if it is as believed.
+
+        Raises DumpInterrupted when others' changes fell into every attempt.
         """
+        believed = believed or {}
         header = self.header()
         if header is None:
             return None
         contents = Contents(header)
-        family = nfproto(self._family)
         try:
-            for _, data in self._socket.dump(GETSET, family, self._table):
-                found = parse_set(data)
-                contents.sets[found.name] = found
-            for _, data in self._socket.dump(GETCHAIN, family, self._table):
-                table, name, hook = parse_chain(data)
+            contents.sets = {found.name: found for found in self._read(GETSET, parse_set)}
+            for table, name, hook, policy in self._read(GETCHAIN, parse_chain):
                 # The kernel dumps the chains of all tables of a family, whichever was asked for.
                 if table == schema.TABLE:
                     contents.hooks[name] = hook
-            for _, data in self._socket.dump(GETRULE, family, self._table):
-                rule = parse_rule(data)
+                    contents.policies[name] = policy
+            for rule in self._rules(contents.hooks):
                 contents.rules.setdefault(rule.chain, []).append(rule)
             if contents.fits(self._specs, self._family):
                 for name in schema.DATA_SETS:
                     ranges = self._specs[name].interval and len(self._specs[name].key) == 1
-                    if ranges or contents.sets[name].count is None:
+                    if not ranges and (contents.sets[name].count is not None):
+                        continue
+                    if self._sample_is_right(name, believed.get(name, {})):
+                        contents.sampled.add(name)
+                    else:
                         self._add_elements(contents, name)
                 for name in schema.PROGRAM_SETS:
-                    if contents.sets[name].count is None:
-                        self._add_verdicts(contents, name)
+                    self._add_verdicts(contents, name)
         except FileNotFoundError:
             return None
         return contents
+
+    def _rules(self, chains: Iterable[str]) -> list[KernelRule]:
+        """All rules in one dump, or chain by chain where others change so much that this is always interrupted."""
+        try:
+            return self._read_once(GETRULE, parse_rule)
+        except DumpInterrupted:
+            return [rule for name in chains for rule in self._read(GETRULE, parse_rule, nl.string(2, name))]
+
+    def _read(self, kind: int, parse: Callable[[memoryview], T], where: bytes = b"") -> list[T]:
+        return self._undisturbed(lambda: self._read_once(kind, parse, where))
+
+    def _read_once(self, kind: int, parse: Callable[[memoryview], T], where: bytes = b"") -> list[T]:
+        dump = self._socket.dump(kind, nfproto(self._family), self._table + where)
+        return [parse(data) for _, data in dump]
+
+    def holds(self, name: str, elements: Elements) -> bool:
+        """Whether the set has these elements, with these values: asked for by key, whatever else is in it."""
+        spec = self._specs[name]
+        shape = AnswerShape(spec, self._family)
+        where = self._table + nl.string(2, name)
+        remaining = list(elements)
+        while remaining:
+            keys = remaining[:FETCH_KEYS]
+            confirmed = 0
+            if not spec.interval:
+                body = where + nested(3, *encode_keys(spec, keys))
+                expected = shape.expected({key: elements[key] for key in keys})
+                confirmed = self._socket.confirmed(
+                    GETSETELEM, nfproto(self._family), body, shape.start, expected, exact=shape.exact
+                )
+            remaining = remaining[confirmed:]
+            if confirmed < len(keys):
+                # Not the expected bytes: what they mean is what counts.
+                key = remaining.pop(0)
+                try:
+                    found = collect_elements(spec, self._fetch(name, iter((key,)))).elements
+                except FileNotFoundError:
+                    return False
+                if found != {key: elements[key]}:
+                    return False
+        return True
+
+    def _sample_is_right(self, name: str, believed: Elements) -> bool:
+        """Whether some elements of a big set are as believed; never of a small one."""
+        if len(believed) <= SAMPLE_ABOVE:
+            return False
+        return self.holds(name, dict(islice(believed.items(), 0, None, len(believed) // SAMPLE_KEYS)))
+
+    def affinity(self) -> ElementDump | None:
+        """What clients learned; None where there is no such set, or one of another type."""
+        spec = self._specs[schema.AFFINITY]
+        where = self._table + nl.string(2, schema.AFFINITY)
+        try:
+            found = parse_set(self._socket.get(GETSET, nfproto(self._family), where))
+            return self.elements(schema.AFFINITY) if found.matches(spec, self._family) else None
+        except FileNotFoundError:
+            return None
+
+    def learned_endpoints(self) -> Iterator[Elements]:
+        """Of what clients learned only which endpoint, a datagram at a time: some twice and others not at all while the
+        set grows. Raises FileNotFoundError when there is no such set."""
+        spec = self._specs[schema.AFFINITY]
+        where = self._table + nl.string(2, schema.AFFINITY)
+        for _, data in self._socket.dump(GETSETELEM, nfproto(self._family), where):
+            yield collect_pairs(spec, self._family, data)
 
     def _add_elements(self, contents: Contents, name: str) -> None:
         dump = self._fetched(contents, name) or self.elements(name)
@@ -131,7 +210,7 @@ class KernelTable:
             fetched = collect_elements(self._specs[name], self._fetch(name, keys))
         except (FileNotFoundError, KernelUnclear):
             return None
-        return fetched if len(fetched.elements) == self._count(name) else None
+        return fetched if not fetched.duplicates and len(fetched.elements) == self._count(name) else None
 
     def _fetch(self, name: str, keys: Iterator[bytes]) -> Iterator[memoryview]:
         where = self._table + nl.string(2, name)
@@ -149,18 +228,30 @@ class KernelTable:
         later it is whole again. A dynamic set's count includes expired elements, so only duplicates count there.
         """
         spec = self._specs[name]
-        family = nfproto(self._family)
         where = self._table + nl.string(2, name)
+
+        def read() -> ElementDump:
+            dump = self._socket.dump(GETSETELEM, nfproto(self._family), where)
+            return collect_elements(spec, (data for _, data in dump))
+
         for _ in range(DUMP_ATTEMPTS):
-            try:
-                dump = collect_elements(spec, (data for _, data in self._socket.dump(GETSETELEM, family, where)))
-            except KernelUnclear:
-                continue
+            dump = self._undisturbed(read)
             count = None if spec.dynamic or spec.interval else self._count(name)
             if not dump.duplicates and (count is None or count == len(dump.elements)):
                 return dump
             time.sleep(DUMP_PAUSE_SECONDS)
-        raise KernelUnclear(f"set {name}: no consistent dump in {DUMP_ATTEMPTS} attempts")
+        raise DumpInterrupted(f"set {name}: no consistent dump in {DUMP_ATTEMPTS} attempts")
+
+    def _undisturbed(self, read: Callable[[], T]) -> T:
+        """What `read` returns, repeated with growing pauses while others' changes fall into it."""
+        pause = FIRST_PAUSE_SECONDS
+        for _ in range(DUMP_ATTEMPTS - 1):
+            try:
+                return read()
+            except DumpInterrupted:
+                time.sleep(pause)
+                pause = min(2 * pause, DUMP_PAUSE_SECONDS)
+        return read()
 
     def _count(self, name: str) -> int | None:
         where = self._table + nl.string(2, name)

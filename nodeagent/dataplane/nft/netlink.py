@@ -8,10 +8,19 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from threading import Lock
 from typing import Final
 
-from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection
+from nodeagent.dataplane.errors import (
+    CommitRejected,
+    DumpInterrupted,
+    KernelUnclear,
+    NotPermitted,
+    Rejection,
+    StaleGeneration,
+)
 from nodeagent.dataplane.framing import (
     HEADER,
     NLM_F_ACK,
@@ -26,6 +35,7 @@ from nodeagent.dataplane.framing import (
     messages,
 )
 from nodeagent.dataplane.nft import attributes as nl
+from nodeagent.dataplane.nft.generations import OwnSteps
 from nodeagent.dataplane.nft.transaction import GETGEN, SUBSYSTEM, Message, Transaction
 
 NETLINK_NETFILTER: Final = 12
@@ -49,6 +59,8 @@ _OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodea
 class NetlinkSocket:
     """Blocking; a call ends when the kernel has answered. Big transactions belong in a worker thread.
 
+    One call at a time; threads wait for each other. steps: which generations of the ruleset our own commits made.
+
     Raises NotPermitted when the process may not use nf_tables at all.
     """
 
@@ -62,32 +74,46 @@ class NetlinkSocket:
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._seq = 0
         self._send_bytes = 0
+        self._lock = Lock()
+        self.steps = OwnSteps()
 
     def close(self) -> None:
         """Give up the socket, and with it the ownership of owned tables."""
         self._socket.close()
 
-    def commit(self, transaction: Transaction) -> None:
+    def commit(self, transaction: Transaction, known: int | None = None) -> None:
         """Apply all of a transaction, or nothing.
 
-        Raises CommitRejected with every operation at fault, NotPermitted, or KernelUnclear when the answer was lost
-        (the caller reads back).
+        known: only if the ruleset differs from this generation by nothing but commits of ours; then this one is known
+        to be the next.
+
+        Raises CommitRejected with every operation at fault, NotPermitted, StaleGeneration, or KernelUnclear when the
+        answer was lost (the caller reads back).
         """
         if transaction.empty:
             return
+        with self._lock:
+            generation = None if known is None else self.steps.follow(known)
+            self._commit(transaction, generation)
+            # A transaction that has no effect makes no generation.
+            if generation is not None and self._ask_generation() != generation:
+                self.steps.add(generation)
+
+    def _commit(self, transaction: Transaction, generation: int | None) -> None:
         first = self._reserve(len(transaction.messages) + 2)
-        batch = transaction.encode(first)
+        batch = transaction.encode(first, generation)
         self._make_room(len(batch))
-        try:
-            self._socket.sendall(batch)
-            rejections = self._replies(first, transaction.messages)
-        except TimeoutError as error:
-            raise KernelUnclear(f"no answer to a transaction within {REPLY_SECONDS:.0f} s") from error
-        except OSError as error:
-            if error.errno == errno.EMSGSIZE:
+        with self._typed():
+            try:
+                self._socket.sendall(batch)
+            except OSError as error:
+                if error.errno != errno.EMSGSIZE:
+                    raise
                 raise KernelUnclear(f"a transaction of {len(batch)} bytes does not fit net.core.wmem_max") from error
-            raise KernelUnclear(f"netlink: {error.strerror}") from error
+            rejections = self._replies(first, transaction.messages)
         if rejections:
+            if generation is not None and rejections[0].about == _BATCH and rejections[0].errno == errno.ERESTART:
+                raise StaleGeneration("somebody else changed the ruleset first")
             if all(item.errno == errno.EPERM for item in rejections):
                 raise NotPermitted(_NO_CAPABILITY if rejections[0].about == _BATCH else _OWNED_BY_ANOTHER)
             raise CommitRejected(tuple(rejections))
@@ -95,8 +121,8 @@ class NetlinkSocket:
     def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[tuple[int, memoryview]]:
         """(res_id, attributes) of every object; the memory is valid only until the next step.
 
-        Raises FileNotFoundError when the table or set is not there, KernelUnclear when the kernel says that the dump
-        was interrupted.
+        Raises FileNotFoundError when the table or set is not there, DumpInterrupted at the end of a dump into which a
+        change fell, KernelUnclear when the kernel could not answer.
         """
         for received in self._ask(kind, NLM_F_DUMP, family, body):
             yield int.from_bytes(received.body[2:4], "big"), received.body[nl.GENMSG_LENGTH :]
@@ -109,35 +135,103 @@ class NetlinkSocket:
         for received in self._ask(kind, NLM_F_ACK, family, body):
             yield received.body[nl.GENMSG_LENGTH :]
 
+    def confirmed(
+        self, kind: int, family: int, body: bytes, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool
+    ) -> int:
+        """How many objects that a request names, from the first on, are answered as expected.
+
+        expected: what stands at `start` of each answer, and with what it ends; exact: it ends with the former.
+        Raises KernelUnclear when the kernel could not answer.
+        """
+        count = 0
+        request = nl.message(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | NLM_F_ACK, self._reserve(1), family, 0, body)
+        with self._lock, self._typed():
+            self._socket.sendall(request)
+            receive, buffer = self._socket.recv_into, self._buffer
+            for head, tail in expected:
+                size = receive(buffer)
+                if exact:
+                    if buffer[start:size] != head:
+                        break
+                elif buffer[start : start + len(head)] != head or buffer[size - len(tail) : size] != tail:
+                    break
+                count += 1
+            self._drain()
+        return count
+
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
         """The attributes of one object. Raises FileNotFoundError when there is none."""
-        for received in self._ask(kind, 0, family, body):
-            return memoryview(bytes(received.body[nl.GENMSG_LENGTH :]))
-        raise KernelUnclear("an acknowledgement in place of an object")
+        found = None
+        for received in self._ask(kind, NLM_F_ACK, family, body):
+            found = memoryview(bytes(received.body[nl.GENMSG_LENGTH :]))
+        if found is None:
+            raise KernelUnclear("an acknowledgement in place of an object")
+        return found
 
     def _ask(self, kind: int, flags: int, family: int, body: bytes) -> Iterator[Received]:
         """Everything that answers a request, until the kernel says that this is all."""
+        with self._lock, self._typed():
+            yield from self._answers(kind, flags, family, body)
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        """Give errors of the socket their types, and leave nothing of an answer behind when the reading ends early."""
+        ended = False
+        try:
+            yield
+            ended = True
+        except FileNotFoundError:
+            raise
+        except TimeoutError as error:
+            raise KernelUnclear(f"no answer from the kernel within {REPLY_SECONDS:.0f} s") from error
+        except OSError as error:
+            raise KernelUnclear(f"netlink: {error.strerror}") from error
+        finally:
+            if not ended:
+                self._drain()
+
+    def _answers(self, kind: int, flags: int, family: int, body: bytes) -> Iterator[Received]:
+        """As `_ask`. An interrupted dump goes on to its end first: the kernel refuses another one before that."""
         seq = self._reserve(1)
         self._socket.sendall(nl.message(SUBSYSTEM << 8 | kind, NLM_F_REQUEST | flags, seq, family, 0, body))
+        interrupted = False
         while True:
             for received in self._receive():
                 if received.seq != seq:
                     continue
-                if received.flags & NLM_F_DUMP_INTR:
-                    raise KernelUnclear("a dump was interrupted by a change")
-                if received.kind == NLMSG_DONE:
-                    return
-                if received.kind == NLMSG_ERROR:
+                interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
+                if received.kind in {NLMSG_DONE, NLMSG_ERROR}:
                     code = -_ERROR.unpack_from(received.body)[0]
-                    if code:
+                    if interrupted:
+                        raise DumpInterrupted("others changed the ruleset while it was read")
+                    if code > 0:
                         _raise_errno(code)
                     return
-                yield received
+                if not interrupted:
+                    yield received
+
+    def _drain(self) -> None:
+        """Receive what is left of an answer that nobody wants: a dump goes on only as it is received."""
+        if self._socket.fileno() < 0:
+            return
+        self._socket.settimeout(0)
+        try:
+            while self._socket.recv_into(self._buffer):
+                continue
+        except OSError:
+            return
+        finally:
+            self._socket.settimeout(REPLY_SECONDS)
 
     def generation(self) -> int:
         """The ruleset generation of this network namespace: any change of any table raises it (21 µs)."""
-        attributes = nl.attribute_map(self.get(GETGEN, 0, b""))
-        return int.from_bytes(attributes[1], "big")
+        with self._lock:
+            return self._ask_generation()
+
+    def _ask_generation(self) -> int:
+        with self._typed():
+            (answer,) = (bytes(one.body[nl.GENMSG_LENGTH :]) for one in self._answers(GETGEN, NLM_F_ACK, 0, b""))
+        return int.from_bytes(nl.attribute_map(memoryview(answer))[1], "big")
 
     def _reserve(self, count: int) -> int:
         first = self._seq + 1
@@ -225,6 +319,8 @@ def _error_offset(received: Received) -> int | None:
 
 
 def _raise_errno(code: int) -> None:
+    if code == errno.EBUSY:
+        raise DumpInterrupted("an earlier dump has not been read to its end")
     if code == errno.ENOENT:
         raise FileNotFoundError(code, os.strerror(code))
     if code == errno.EPERM:

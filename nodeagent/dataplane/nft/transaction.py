@@ -39,6 +39,7 @@ NEWSET, GETSET = 9, 10
 NEWSETELEM, GETSETELEM, DELSETELEM = 12, 13, 14
 GETGEN = 16
 
+_BATCH_GENERATION = 1
 MAX_NEST = 65000
 """Bytes of elements in one message: an attribute's length field has 16 bits."""
 
@@ -87,10 +88,14 @@ class Transaction:
         """Whether there is nothing to commit."""
         return not self.messages
 
-    def encode(self, first_seq: int) -> bytes:
-        """The batch as one datagram; message i has sequence number first_seq + 1 + i, the last one asks for an ack."""
+    def encode(self, first_seq: int, generation: int | None = None) -> bytes:
+        """The batch as one datagram; message i has sequence number first_seq + 1 + i, the last one asks for an ack.
+
+        generation: the kernel takes the batch only while the ruleset is of this one (nfnetlink.h, NFNL_BATCH_GENID).
+        """
         family = nfproto(self.family)
-        parts = [nl.message(BATCH_BEGIN, NLM_F_REQUEST, first_seq, 0, SUBSYSTEM, b"")]
+        met = b"" if generation is None else nl.u32(_BATCH_GENERATION, generation)
+        parts = [nl.message(BATCH_BEGIN, NLM_F_REQUEST, first_seq, 0, SUBSYSTEM, met)]
         last = len(self.messages) - 1
         for index, item in enumerate(self.messages):
             flags = item.flags | NLM_F_REQUEST | (NLM_F_ACK if index == last else 0)
@@ -170,6 +175,14 @@ class Transaction:
         for name, elements in delta.puts.items():
             encoded = encode_elements(self._specs[name], self.family, elements)
             self._add_elements(NEWSETELEM, NLM_F_CREATE, name, tuple(elements), encoded)
+
+    def forget_affinity(self, keys: Iterable[bytes]) -> None:
+        """Remove learned entries, a message each: then the kernel names all that have expired meanwhile, not the first."""
+        where = nl.string(1, schema.TABLE) + nl.string(2, schema.AFFINITY)
+        about = f"elements of {schema.AFFINITY}"
+        wanted = tuple(keys)
+        for key, encoded in zip(wanted, encode_keys(self._specs[schema.AFFINITY], wanted), strict=True):
+            self.messages.append(Message(DELSETELEM, 0, where + nested(3, encoded), about, schema.AFFINITY, (key,)))
 
     def restore_affinity(self, learned: Mapping[bytes, tuple[bytes, int, int]]) -> None:
         """Put learned entries back into a new table: key → (endpoint, timeout ms, remaining ms)."""
@@ -310,7 +323,13 @@ def encode_keys(spec: SetSpec, keys: Iterable[bytes]) -> list[bytes]:
         return [_concat_interval(key) for key in keys]
     if spec.interval:
         return [_interval(key) for key in keys]
-    return [nested(1, nested(1, attribute(1, key))) for key in keys]
+    keys = tuple(keys)
+    if not keys:
+        return []
+    # All keys of a set have the same length, so what is around them is the same.
+    frame = nested(1, nested(1, attribute(1, b"\0" * len(keys[0]))))
+    before, after = frame[:12], frame[12 + len(keys[0]) :]
+    return [before + key + after for key in keys]
 
 
 def _commented(key: bytes, value: bytes, comment: bytes) -> bytes:

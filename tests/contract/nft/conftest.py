@@ -3,13 +3,19 @@
 import asyncio
 import ctypes
 import os
+import signal
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import pytest
 
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Contents, Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver, TableReport
@@ -17,6 +23,7 @@ from nodeagent.dataplane.nft.image import TableImage
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.schema import set_specs
+from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
@@ -36,15 +43,33 @@ NODE = NodeState(
 class Agent:
     """A driver with its socket, as the agent holds them; `sync` is one pass."""
 
-    def __init__(self, kernel: "Kernel", family: Family, ownership: Ownership, options: ProgramOptions) -> None:
+    def __init__(
+        self,
+        kernel: "Kernel",
+        family: Family,
+        ownership: Ownership,
+        options: ProgramOptions,
+        socket: NetlinkSocket | None,
+    ) -> None:
         self._kernel = kernel
         self._alive = True
-        self.socket = kernel.run(NetlinkSocket)
-        self.driver = TableDriver(family, self.socket, options, ownership)
+        self.socket = socket or kernel.run(NetlinkSocket)
+        self.purges: list[PurgeReport] = []
+        self.purged: asyncio.Event | None = None
+        self.driver = TableDriver(family, self.socket, options, ownership, self)
 
     def sync(self, *states: ServiceState, gone: tuple[ObjectKey, ...] = (), node: NodeState = NODE) -> TableReport:
         changes: Mapping[ObjectKey, ServiceState | None] = {s.key: s for s in states} | dict.fromkeys(gone)
         return self._kernel.run(lambda: asyncio.run(self.driver.sync(changes, node)))
+
+    def affinity_purged(self, report: PurgeReport) -> None:
+        self.purges.append(report)
+        if self.purged is not None:
+            self.purged.set()
+
+    def purge(self) -> bool:
+        """Forget clients of endpoints that left, as the agent does beside its passes."""
+        return self._kernel.run(lambda: asyncio.run(self.driver.purge()))
 
     def changed_by_others(self) -> bool:
         return self._kernel.run(lambda: asyncio.run(self.driver.changed_by_others()))
@@ -71,10 +96,15 @@ class Kernel:
         return self._thread.submit(work).result()
 
     def start(
-        self, ownership: Ownership = Ownership.PLAIN, family: Family = Family.IPV4, options: ProgramOptions = OPTIONS
+        self,
+        ownership: Ownership = Ownership.PLAIN,
+        family: Family = Family.IPV4,
+        options: ProgramOptions = OPTIONS,
+        *,
+        socket: NetlinkSocket | None = None,
     ) -> Agent:
-        """An agent's driver."""
-        agent = Agent(self, family, ownership, options)
+        """An agent's driver, over a socket of its own or over that of the other family's."""
+        agent = Agent(self, family, ownership, options, socket)
         self._agents.append(agent)
         return agent
 
@@ -89,6 +119,45 @@ class Kernel:
         done = self.command(self.nft_program, "-f", "-", stdin=text)
         assert done.returncode == 0, f"{text}: {done.stderr}"
         return done.stdout
+
+    @contextmanager
+    def foreign_writer(self, text: str, *, every: float) -> Iterator[None]:
+        """Another process that gives nft this text again and again, so many seconds apart at most."""
+        loop = f"while :; do {self.nft_program} -f - <<< '{text}' & sleep {every}; wait; done"
+        before = self.generation()
+        process = self.run(lambda: subprocess.Popen(["bash", "-c", loop], process_group=0))
+        try:
+            while self.generation() < before + 4:
+                assert process.poll() is None
+                time.sleep(0.01)
+            yield
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    @contextmanager
+    def storm(self) -> Iterator[None]:
+        """Another socket that changes a table of its own as fast as it can."""
+        ended = threading.Event()
+
+        def write() -> None:
+            socket = NetlinkSocket()
+            change = Transaction(Family.IPV4, {})
+            change.probe_owned_table("theirs")
+            while not ended.is_set():
+                socket.commit(change)
+            socket.close()
+
+        writing = threading.Thread(target=write)
+        before = self.generation()
+        self.run(writing.start)  # a thread begins in the namespace of the one that starts it
+        try:
+            while self.generation() < before + 4:
+                assert writing.is_alive()
+            yield
+        finally:
+            ended.set()
+            writing.join()
 
     def generation(self) -> int:
         """Of the ruleset: every commit by anybody counts."""
@@ -107,6 +176,10 @@ class Kernel:
     def elements(self, name: str, family: Family = Family.IPV4) -> dict[bytes, bytes]:
         """The elements of one set."""
         return self.run(lambda: KernelTable(self._reader, family, SPECS).elements(name).elements)
+
+    def expirations(self, family: Family = Family.IPV4) -> dict[bytes, tuple[int, int]]:
+        """Of learned affinity: key → (timeout, remaining), in milliseconds."""
+        return self.run(lambda: KernelTable(self._reader, family, SPECS).elements(schema.AFFINITY).expirations)
 
     def close(self) -> None:
         """The namespace ends with its last thread and socket."""

@@ -1,12 +1,14 @@
 """Somebody else edits a plain table: the next look notices, and the next pass puts it right."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft import kernel_table, schema
 from nodeagent.dataplane.nft.image import frontend_key
+from nodeagent.dataplane.nft.readback import ElementDump, parse_set
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
@@ -35,7 +37,16 @@ EDITS = [
     pytest.param("flush set ip nodeagent allowed-sources", id="no allowed sources"),
     pytest.param("delete table ip nodeagent; add table ip nodeagent", id="an empty table in its place"),
     pytest.param("add set ip nodeagent theirs { type ipv4_addr; }", id="a set more"),
+    pytest.param("chain ip nodeagent prerouting { policy drop; }", id="everything else is dropped"),
+    pytest.param("add chain ip nodeagent theirs { type route hook output priority 0; }", id="a chain of another type"),
+    pytest.param("table ip nodeagent { flags dormant; }", id="the table sleeps"),
 ]
+COUNTED = pytest.mark.parametrize("counted", [True, False], ids=["counted", "not counted"])
+
+
+def without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a kernel that does not tell how many elements a set has (Linux 6.1)."""
+    monkeypatch.setattr(kernel_table, "parse_set", lambda data: replace(parse_set(data), count=None))
 
 
 @pytest.fixture
@@ -46,10 +57,13 @@ def states(service: MakeService) -> list[ServiceState]:
     ]
 
 
+@COUNTED
 @pytest.mark.parametrize("edit", EDITS)
 def test_an_edit_is_noticed_at_the_next_look_and_repaired_by_the_next_pass(
-    kernel: Any, states: list[ServiceState], edit: str
+    kernel: Any, states: list[ServiceState], edit: str, monkeypatch: pytest.MonkeyPatch, *, counted: bool
 ) -> None:
+    if not counted:
+        without_counts(monkeypatch)
     agent = kernel.start()
     agent.sync(*states)
     right = kernel.contents()
@@ -60,6 +74,8 @@ def test_an_edit_is_noticed_at_the_next_look_and_repaired_by_the_next_pass(
 
     found = kernel.contents()
     assert found.image == right.image
+    assert found.policies == right.policies
+    assert found.header.flags == right.header.flags
     assert found.verdicts == right.verdicts
     assert [rule.chain for rules in found.rules.values() for rule in rules] == [
         rule.chain for chain in found.rules for rule in right.rules[chain]
@@ -79,6 +95,33 @@ def test_an_element_in_anothers_place_is_found_by_the_full_comparison(kernel: An
     agent.driver.forget()
     agent.sync()
 
+    assert kernel.image() == right
+
+
+def test_without_counts_a_look_reads_only_some_elements_of_a_big_set_and_sees_it_flushed(
+    kernel: Any, service: MakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_counts(monkeypatch)
+    agent = kernel.start()
+    agent.sync(*(service(f"s{n}", f"10.96.{n >> 8}.{n & 255}", f"10.244.{n >> 8}.{n & 255}") for n in range(1500)))
+    right = kernel.image()
+    dumped: list[str] = []
+    elements: Callable[[str], ElementDump] = agent.driver._table.elements
+
+    def dump(name: str) -> ElementDump:
+        dumped.append(name)
+        return elements(name)
+
+    monkeypatch.setattr(agent.driver._table, "elements", dump)
+    kernel.nft("add table inet theirs")
+    assert not agent.changed_by_others()
+    assert dumped
+    assert not {schema.BACKENDS, schema.FRONTENDS, schema.CLUSTER_IPS} & set(dumped)
+
+    kernel.nft("flush map ip nodeagent backends")
+
+    assert agent.changed_by_others()
+    agent.sync()
     assert kernel.image() == right
 
 

@@ -228,9 +228,11 @@ def test_a_client_of_an_endpoint_that_left_is_forgotten_and_others_are_not(
     agent.sync(web)
     client = learn(kernel, agent)
     agent.sync(service("web", "10.96.0.10", "10.244.2.2", affinity=10800, node_port=30080))
+    agent.purge()
     assert set(kernel.elements(schema.AFFINITY)) == {client}
 
     agent.sync(service("web", "10.96.0.10", "10.244.1.1", affinity=10800, node_port=30080))
+    agent.purge()
     assert kernel.elements(schema.AFFINITY) == {}
     assert agent.changed_by_others() is False
 

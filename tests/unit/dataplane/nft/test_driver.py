@@ -7,6 +7,7 @@ from typing import cast
 import pytest
 
 from nodeagent.dataplane.errors import KernelUnclear, NotPermitted
+from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -47,7 +48,7 @@ class EmptyKernel:
     def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[tuple[int, memoryview]]:
         return iter(())
 
-    def commit(self, transaction: Transaction) -> None:
+    def commit(self, transaction: Transaction, generation: int | None = None) -> None:
         if transaction.empty:
             return
         if self._commits:
@@ -58,8 +59,12 @@ class EmptyKernel:
         return 1
 
 
+class Silent:
+    def affinity_purged(self, report: PurgeReport) -> None: ...
+
+
 def driver_of(kernel: EmptyKernel) -> TableDriver:
-    return TableDriver(Family.IPV4, cast("NetlinkSocket", kernel), ProgramOptions(), Ownership.OWNED)
+    return TableDriver(Family.IPV4, cast("NetlinkSocket", kernel), ProgramOptions(), Ownership.OWNED, Silent())
 
 
 def writes_frontend(transaction: Transaction) -> bool:
