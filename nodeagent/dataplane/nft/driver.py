@@ -174,7 +174,11 @@ class TableDriver:
 
     def _next_elements_are_right(self, belief: Belief) -> bool:
         slices = self._walk.take(belief.image, monotonic())
-        return all(self._table.holds(name, elements) for name, elements in slices.items())
+        try:
+            return all(self._table.holds(name, elements) for name, elements in slices.items())
+        except KernelUnclear:
+            self._walk.restart()
+            raise
 
     def _known_generation(self) -> int | None:
         """One at which the table was as believed, but for commits of ours; None where nobody else can change it."""
