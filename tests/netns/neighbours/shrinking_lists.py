@@ -7,6 +7,7 @@ import asyncio
 import signal
 import sys
 
+from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -31,11 +32,17 @@ def state(family: Family, endpoint: str, length: int) -> ServiceState:
     return ServiceState(SERVICE, cluster_ips=(address,), frontends=(frontend,))
 
 
+class Silent:
+    """Nobody hears of affinity here."""
+
+    def affinity_purged(self, report: PurgeReport) -> None: ...
+
+
 async def main(ownership: Ownership, endpoint: str) -> int:
     """How often the list became shorter."""
     socket = NetlinkSocket()
     options = ProgramOptions(PodDetection.CIDR)
-    driver = TableDriver(family_of(endpoint), socket, options, ownership)
+    driver = TableDriver(family_of(endpoint), socket, options, ownership, Silent())
     shrunk = 0
 
     async def write(length: int) -> None:
