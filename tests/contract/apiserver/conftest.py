@@ -17,7 +17,7 @@ import pytest
 from nodeagent.controlplane.server import ApiServer, ServerSettings
 from nodeagent.kube.mirror import mirror_endpoints
 
-RECORDINGS = Path(__file__).parent / "recordings"
+RECORDINGS = Path(__file__).parent.parent / "recordings"
 ADVERTISED = "192.168.77.1"
 RECORDED_PORT = 6443
 DEADLINE_S = 20.0
