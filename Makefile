@@ -9,6 +9,9 @@ SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 iputils-ping conntrack
 # Programs of other releases that tests hold us to; unpacked below .tools, not installed.
 TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl
 
+# Tests with packets mostly wait, so there are more workers than processors. Files with slow tests come first.
+PARALLEL := --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+
 # What only tests need, and what only those of `make test-boot` do.
 TEST_PACKAGES := curl shellcheck vagrant
 BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static
@@ -68,7 +71,7 @@ demo: setup
 
 test kernel test-boot: SYSTEM_PACKAGES += $(TEST_PACKAGES)
 test: setup $(TEST_TOOLS) lint
-	$(SUDO) env CI=$(CI) tests/tools/run_all.sh
+	$(SUDO) env CI=$(CI) $(BIN)/pytest $(PARALLEL)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -76,10 +79,10 @@ lint: $(VENV)/.installed
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed
-	$(BIN)/pytest -m "not kernel"
+	$(BIN)/pytest $(PARALLEL) -m "not kernel"
 
 kernel: setup $(TEST_TOOLS)
-	$(SUDO) env CI=$(CI) $(BIN)/pytest -m kernel
+	$(SUDO) env CI=$(CI) $(BIN)/pytest $(PARALLEL) -m kernel
 
 bench: setup
 	$(SUDO) $(BIN)/python tests/bench/table.py
@@ -100,7 +103,7 @@ test-boot: setup .tools/boot/debian-12 $(VM_IMAGES) .tools/boot/vagrant/bookworm
 	rm -rf build/boot
 	systemd/packaging/build_deb.sh build/boot 1
 	systemd/packaging/build_deb.sh build/boot 2
-	$(SUDO) env CI=$(CI) $(BIN)/pytest -o faulthandler_timeout=1800 tests/boot/container tests/boot/vm tests/boot/vagrant
+	$(SUDO) env CI=$(CI) $(BIN)/pytest -o timeout=1800 -o faulthandler_timeout=2000 tests/boot/container tests/boot/vm tests/boot/vagrant
 
 .tools/boot/debian-12: tests/boot/container/build_root.sh | system-packages
 	$(SUDO) tests/boot/container/build_root.sh $@

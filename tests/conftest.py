@@ -1,17 +1,66 @@
-"""Tests with packets need root and network namespaces. A machine without skips them; with CI=true they fail instead."""
+"""How the tests run: in several processes that each take whole files, with default signals for what they start.
+
+Tests with packets need root and network namespaces. A machine without skips them; with CI=true they fail instead.
+"""
 
 import os
 import shutil
+import signal
 from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from nodeagent.lab.namespaces import LabError, create_namespaces, namespace_name, remove_namespace
 
 HERE = Path(__file__).parent
 WITH_PACKETS = frozenset({"netns", "e2e", "lab"})
 PROGRAMS = ("ip", "nft", "setpriv", "openssl")
+RESTORED = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
+"""Python ignores these itself, and restores them in the processes that `subprocess` starts."""
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure() -> None:
+    """Give the processes that tests start default signals, whatever this one was told to ignore.
+
+    ``nohup`` ignores SIGHUP, and a shell SIGINT in what it starts in the background. Ignoring is inherited, but a
+    handler is not, and one that does nothing is as good for this process.
+    """
+    for number in signal.valid_signals() - RESTORED:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """The tests of a file share what they set up, but for laws, which share nothing and take long."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid if nodeid.startswith("tests/laws/") else nodeid.partition("::")[0]
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """The test that a worker died in; it is not given to another one, as xdist by itself would."""
+        workload: dict[str, dict[str, bool]] = self.assigned_work.pop(node)
+        left = [(unit, test) for unit in workload.values() for test, done in unit.items() if not done]
+        if not left:
+            return None
+        unit, ended = left[0]
+        unit[ended] = True
+        self.workqueue.update({scope: unit for scope, unit in workload.items() if not all(unit.values())})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return ended
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> ByFile:
+    return ByFile(config)
 
 
 @cache
@@ -34,8 +83,10 @@ def obstacle() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     for item in items:
-        if item.path.relative_to(HERE).parts[0] not in WITH_PACKETS:
+        if HERE not in item.path.parents or item.path.relative_to(HERE).parts[0] not in WITH_PACKETS:
             continue
         item.add_marker(pytest.mark.kernel)
         if os.environ.get("CI") != "true" and (reason := obstacle()):

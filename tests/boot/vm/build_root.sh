@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the read-only disk that the virtual machines of these tests start from: Debian 12 without an init system, with
-# nft, ip and a virtual environment at /opt/nodeagent that holds what the project depends on, but not the project.
+# nft, ip and a virtual environment at /opt/nodeagent that holds what the project and its tests depend on, but not the
+# project.
 #
 #     tests/boot/vm/build_root.sh DIR      then: DIR/root.img
 set -euo pipefail
@@ -25,7 +26,9 @@ mmdebstrap --quiet --mode=root --variant=minbase --aptopt='Acquire::Languages "n
 /usr/bin/python3 - "$project/pyproject.toml" > "$work/requirements" <<'PYTHON'
 import sys, tomllib
 with open(sys.argv[1], "rb") as file:
-    print(*tomllib.load(file)["project"]["dependencies"], sep="\n")
+    declared = tomllib.load(file)
+tools = [tool for tool in declared["dependency-groups"]["dev"] if tool.startswith(("pytest", "hypothesis"))]
+print(*declared["project"]["dependencies"], *tools, sep="\n")
 PYTHON
 mkdir "$work/root/wheels"
 "$work/venv/bin/pip" download --quiet --only-binary=:all: --dest "$work/root/wheels" -r "$work/requirements"
