@@ -95,22 +95,23 @@ def waited_for_processor() -> float:
 
 
 async def stalls_during(work: Awaitable[T]) -> tuple[T, float]:
-    stalls: list[float] = []
+    stalled = 0.0
 
     async def watch() -> None:
+        nonlocal stalled
         while True:
-            before = time.perf_counter()
+            before, waited = time.perf_counter(), waited_for_processor()
             await asyncio.sleep(0.001)
-            stalls.append(time.perf_counter() - before)
+            took = time.perf_counter() - before
+            if took > 0.05:
+                stalled += max(0.0, took - 0.05 - (waited_for_processor() - waited))
 
     watching = asyncio.create_task(watch())
     await asyncio.sleep(0.05)
-    waited = waited_for_processor()
     result = await work
-    waited = waited_for_processor() - waited
     await asyncio.sleep(0.01)  # a stall is noted only when it is over
     watching.cancel()
-    return result, sum(stall - 0.05 for stall in stalls if stall > 0.05) - waited
+    return result, stalled
 
 
 @pytest.fixture(scope="session")
