@@ -1,7 +1,7 @@
 """A world with an API server on a host of its own, and an agent on `node-a` that follows it."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from nodeagent.lab.api_client import ApiClient, Document
 from nodeagent.lab.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS
 from nodeagent.lab.namespaces import LabError
 from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.stopwatch import Stopwatch
 from nodeagent.lab.topology import SERVICE_CIDRS, Outside, Pod, Topology, standard_topology
 from nodeagent.lab.world import World
 from nodeagent.model.addresses import Protocol
@@ -28,16 +29,19 @@ def controlled_topology() -> Topology:
 
 
 class Change:
-    """Something was changed just now; `shows` waits for an effect and says when it came too late."""
+    """Something was changed just now; `shows` waits for an effect and says when it came too late.
 
-    def __init__(self, agent: AgentProcess) -> None:
+    That it takes longer because others had the processor does not count: `involved` are the processes it takes.
+    """
+
+    def __init__(self, agent: AgentProcess, involved: Iterable[int]) -> None:
         self._agent = agent
-        self._began = time.monotonic()
+        self._watch = Stopwatch(involved)
 
     def shows(self, condition: Callable[[], bool], what: str, *, within: float = SOON) -> None:
         """Return when the condition holds. Raises LabError when it never does, AssertionError when it is late."""
         self._agent.wait_until(condition, what)
-        seconds = time.monotonic() - self._began
+        seconds = self._watch.seconds
         assert seconds < within, f"{what} took {seconds:.2f} s"
 
 
@@ -134,7 +138,12 @@ class ApiCluster:
 
     def changed(self) -> Change:
         """To be called right after a change."""
-        return Change(self.agent)
+        return Change(self.agent, self.processes)
+
+    @property
+    def processes(self) -> tuple[int, ...]:
+        """The server, the agent, whoever acts for a host, and this one."""
+        return (self.server.pid, self.agent.pid, *self.world.actors, os.getpid())
 
     def tenant(self, name: str) -> "Tenant":
         """A new Kubernetes namespace."""

@@ -18,13 +18,16 @@ from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from nodeagent.lab.member import Loading
 from nodeagent.lab.messages import LoadReport
 from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.stopwatch import Stopwatch
 
 SHOP, MEDDLED, BUSY = cluster_ips(1), cluster_ips(2), cluster_ips(3)
 PODS = ("web-0", "web-1")
 CLIENTS = ("caller", "outside", NODE)
-QUIET = 0.3
-"""Seconds of load without a wrong answer that show the repair is done."""
+TIMEOUT = 0.5
+QUIET = 0.8
+"""Seconds of load without a wrong answer that show the repair is done; what was dropped is wrong only after TIMEOUT."""
 WITHIN = 1.0
+"""Seconds, without those in which others had the processor that the agent wanted."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +49,7 @@ def agent(served: Cluster) -> AgentProcess:
 def loads(served: Cluster, agent: AgentProcess) -> Iterator[list[Loading]]:
     """New connections all the time, from everywhere, in both families."""
     members = [served.world[client] for client in CLIENTS]
-    running = [member.load(address, 80, interval=0.01, timeout=0.5) for member in members for address in SHOP]
+    running = [member.load(address, 80, interval=0.01, timeout=TIMEOUT) for member in members for address in SHOP]
     yield running
     for load in running:
         load.stop()
@@ -118,18 +121,20 @@ def test_a_plain_table_is_repaired_within_a_second(
     agent.wait_until(lambda: all(load.report().attempts > 5 for load in loads), "some load")
     intact = served.world.nft(NODE, "list ruleset")
     with served.world["caller"].hold(SHOP[0], 80, count=5) as held:
-        printed, began = len(agent.lines), time.monotonic()
+        printed, watch = len(agent.lines), Stopwatch([agent.pid])
         served.world.nft(NODE, damage)
+        began = time.monotonic()
         agent.wait_for_line("was changed by another process", after=printed)
+        seen = time.monotonic()
         agent.wait_until(
-            lambda: time.monotonic() > QUIET + last_wrong([load.report() for load in loads], began + QUIET),
+            lambda: time.monotonic() > QUIET + last_wrong([load.report() for load in loads], seen),
             "right answers only",
         )
         reports = [load.report() for load in loads]
         assert not held.ask().failures
 
     assert any(map(wrong, reports)) is not harmless
-    assert last_wrong(reports, began) < began + WITHIN
+    assert last_wrong(reports, began) < began + WITHIN + watch.stood
     assert rules_of(served.world.nft(NODE, "list ruleset")) == rules_of(intact)
 
 
