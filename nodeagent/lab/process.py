@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from nodeagent.lab.namespaces import LabError, check_ours
 
@@ -102,11 +103,15 @@ class AgentProcess:
         self._process.send_signal(number)
 
     def stop(self, *, seconds: float = PATIENCE) -> int:
-        """SIGTERM, and its exit status. Raises LabError (and kills it) when it does not end in time."""
+        """SIGTERM, and its exit status. Raises LabError when it does not end in time, with where it hung: it is ended
+        by SIGABRT, at which the agent prints that, and killed when that does not help."""
         self.signal(signal.SIGTERM)
         try:
             status = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
+            self.signal(signal.SIGABRT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
             self.kill()
             raise LabError(f"{self._describe()} was still there {seconds} s after SIGTERM") from None
         self._reader.join()

@@ -148,7 +148,7 @@ full = st.tuples(
 )
 """A first step that leaves little undefined."""
 sequences = st.builds(lambda first, rest: [[*first], *rest], full, st.lists(st.lists(changes, max_size=6), max_size=6))
-thorough = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 usual = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 SPECS = {spec.name: spec for spec in set_specs(counters=True)}
