@@ -5,6 +5,7 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -332,7 +333,7 @@ def test_a_full_table_costs_neither_memory_nor_the_loop(
     for others, missing in ((0, range(flows)), (1000, range(0, flows, 50))):
         given_flows(namespace, (flow(n) for n in missing))
         start = peak[0] = resident_megabytes()
-        report, stalled = namespace.run(lambda others=others: asyncio.run(one_pass(others)))
+        report, stalled = namespace.run(partial(asyncio.run, one_pass(others)))
 
         print(f"{flows} flows: {report}, +{peak[0] - start:.1f} MB, {stalled:.3f} s of stalls")
         assert (report.seen, report.deleted, report.complete) == (flows, -(-flows // 50), True)

@@ -306,6 +306,8 @@ def test_what_holds_the_loop_would_be_seen(watch_loop: WatchLoop[None], hold: Ca
     async def work() -> None:
         hold()
 
-    _, stalled = asyncio.run(watch_loop(work()))
+    async def stalls() -> float:
+        _, stalled = await watch_loop(work())
+        return stalled
 
-    assert stalled > 0.2
+    assert asyncio.run(stalls()) > 0.2

@@ -1,0 +1,12 @@
+"""This project's tests against nftables, and those of a table that anybody may change, on Debian's own kernels."""
+
+from .conftest import Outcomes
+
+AT_LEAST = 50
+"""Tests that are left on the older kernel: none is lost to a name that selects nothing."""
+
+
+def test_what_holds_on_a_new_kernel_holds_there(outcomes: Outcomes) -> None:
+    assert not outcomes.failed, "\n".join(f"{name}\n{text}" for name, text in outcomes.failed.items())
+    assert not outcomes.skipped
+    assert len(outcomes.passed) >= AT_LEAST
