@@ -18,6 +18,7 @@ from nodeagent.lab.namespaces import our_namespaces
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 60.0
+"""Seconds; generous, because the machine may be busy."""
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Bench:
         return [name for name in our_namespaces() if name.startswith(f"nodeagent-lab-{supervisor}-")]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
