@@ -6,6 +6,7 @@ that time are reset (those that are silent live on), new ones are refused or, wh
 port at every address, answered by that daemon.
 """
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -23,10 +24,12 @@ from nodeagent.lab.stopwatch import Stopwatch
 SHOP, MEDDLED, BUSY = cluster_ips(1), cluster_ips(2), cluster_ips(3)
 PODS = ("web-0", "web-1")
 CLIENTS = ("caller", "outside", NODE)
-TIMEOUT = 0.5
-QUIET = 0.8
+PACE = float(os.environ.get("PACE", "1"))
+"""How many times slower this machine is than a real one: more than 1 where it is emulated."""
+TIMEOUT = 0.5 * PACE
+QUIET = 0.8 * PACE
 """Seconds of load without a wrong answer that show the repair is done; what was dropped is wrong only after TIMEOUT."""
-WITHIN = 1.0
+WITHIN = 1.0 * PACE
 """Seconds, without those in which others had the processor that the agent wanted."""
 
 
@@ -49,7 +52,9 @@ def agent(served: Cluster) -> AgentProcess:
 def loads(served: Cluster, agent: AgentProcess) -> Iterator[list[Loading]]:
     """New connections all the time, from everywhere, in both families."""
     members = [served.world[client] for client in CLIENTS]
-    running = [member.load(address, 80, interval=0.01, timeout=TIMEOUT) for member in members for address in SHOP]
+    running = [
+        member.load(address, 80, interval=0.01 * PACE, timeout=TIMEOUT) for member in members for address in SHOP
+    ]
     yield running
     for load in running:
         load.stop()

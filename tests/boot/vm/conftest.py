@@ -33,12 +33,19 @@ python guest_story.py out/facts.json
 
 TESTS = ("tests/contract/nft", "tests/netns/test_clusterip_flush.py", "tests/netns/test_clusterip_restart.py")
 """What holds the agent to nftables, and the scenes in which others change a table that the kernel does not protect."""
+TOO_BIG = ("scale", "1.1")
+"""A hundred thousand elements take too long in an emulated machine, and a second nft is not there."""
+NOT_OWNED = ("owned", "second_agent_is_told", "removal_takes_both")
+NOT_FETCHED = ("what_is_fetched",)
+NOT_REFUSED = ("left_out", "right_before", "several_bad_ones")
 LEFT_OUT = {
-    "bookworm": ("owned", "second_agent_is_told", "removal_takes_both", "what_is_fetched", "scale", "1.1"),
-    "trixie": ("netns and owned", "scale", "1.1"),
+    "bookworm": (*TOO_BIG, *NOT_OWNED, *NOT_FETCHED, *NOT_REFUSED),
+    "trixie": (*TOO_BIG, "test_clusterip_restart and owned"),
 }
-"""For pytest's -k. Linux 6.1 can neither own tables nor fetch elements by key. A hundred thousand elements take too long in an
-emulated machine, and a second nft is not there."""
+"""For pytest's -k. Linux 6.1 cannot own tables nor fetch elements by key, and takes ranges that overlap, which these tests have
+refused. Of restarts the owned table is told in the story."""
+PACE = 4
+"""What is timed in these tests may take so many times as long."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ def run_tests(debian: str, wheel: Path, job: Path, out: Path) -> Outcomes:
     shutil.copytree(ROOT / "tests", job / "tests", ignore=shutil.ignore_patterns("__pycache__", "boot"))
     left_out = " and ".join(f"not ({words})" for words in LEFT_OUT[debian])
     options = "-m kernel -v --color=no -o timeout=300 -o faulthandler_timeout=0 --junitxml=out/tests.xml"
-    command = f"python -m pytest {options} -k '{left_out}' {' '.join(TESTS)} || test $? = 1"
+    command = f"PACE={PACE} python -m pytest {options} -k '{left_out}' {' '.join(TESTS)} || test $? = 1"
     (job / "job.sh").write_text(f"set -e\n{INSTALL}\n{command}\n")
     run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=TESTS_SECONDS)
     return read_outcomes(out / "tests.xml")

@@ -46,7 +46,7 @@ def running(kernel: Any, command: list[str], request: pytest.FixtureRequest) -> 
     agent = kernel.run(
         lambda: subprocess.Popen([*command, request.param], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while b"web" not in kernel.command("nft", "list", "ruleset").stdout.encode():
         assert agent.poll() is None, "the agent ended"
         assert time.monotonic() < deadline
@@ -93,8 +93,8 @@ def test_a_foreign_flush_is_repaired_within_a_second(kernel: Any, running: subpr
     kernel.nft("flush ruleset")
     flushed = time.monotonic()
     while kernel.command("nft", "list", "table", "ip", "nodeagent").returncode:
-        assert time.monotonic() < flushed + 5
+        assert time.monotonic() < flushed + 60
         time.sleep(0.01)
 
-    assert time.monotonic() - flushed < 1.5
+    assert time.monotonic() - flushed < 1.5 * float(os.environ.get("PACE", "1"))
     assert kernel.image() == before
