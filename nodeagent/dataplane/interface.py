@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nodeagent.dataplane import rtnetlink
+from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK, objection
 from nodeagent.dataplane.interface_plan import ADDRESS_LIMIT, Plan, Present, Stray, apply_plan, plan, plan_change
 from nodeagent.dataplane.netlink import Failure, NetlinkSocket, Request, read_consistently
 from nodeagent.dataplane.worker_thread import in_thread
@@ -26,7 +27,6 @@ from nodeagent.model.problem import Problem, Retryable
 
 log = logging.getLogger(__name__)
 
-_KINDS = ("dummy", "bridge")
 _ALREADY_THERE = {errno.EEXIST}
 _ALREADY_GONE = {errno.ESRCH, errno.ENOENT, errno.EADDRNOTAVAIL}
 _PROBLEMS_SHOWN = 20
@@ -54,17 +54,17 @@ class _Programmed(NamedTuple):
 
 
 class ForeignInterfaceError(Retryable):
-    """An interface of our name exists that is neither a dummy nor a bridge; it is not touched."""
+    """An interface of our name exists that nothing shows to be ours; it is not touched."""
 
 
 class ServiceInterface:
-    """Owns one interface by its name. Every method may be cancelled; a write under way is finished first.
+    """Owns one interface, if it is the agent's (`interface_claim`). Every method may be cancelled; a write under way is finished first.
 
     Calls do not overlap: one waits for the other. Raises OSError when the kernel cannot be asked at all (no
     CAP_NET_ADMIN, out of memory); single addresses that fail are problems of the report instead.
     """
 
-    def __init__(self, name: str = "nodeagent0", *, address_limit: int = ADDRESS_LIMIT) -> None:
+    def __init__(self, name: str = DEFAULT_NAME, *, address_limit: int = ADDRESS_LIMIT) -> None:
         self._name = name
         self._limit = address_limit
         self._lock = asyncio.Lock()
@@ -79,7 +79,7 @@ class ServiceInterface:
     async def sync(self, vips: frozenset[str]) -> InterfaceReport:
         """Makes exactly `vips` (canonical text, both families) local to the node, from what the kernel has now.
 
-        Creates the interface, or adopts it by name and kind. Writes nothing when nothing differs.
+        Creates the interface, or adopts what an earlier agent made. Writes nothing when nothing differs.
         Raises ForeignInterfaceError.
         """
         async with self._lock:
@@ -147,8 +147,10 @@ class ServiceInterface:
     def _ensure_link(self, netlink: NetlinkSocket) -> tuple[rtnetlink.Link, list[Problem]]:
         """The interface, up and silent; created when missing."""
         link = _find_link(netlink, self._name) or _create_link(netlink, self._name)
-        _require_ours(link)
+        _require_ours(netlink, link)
         problems = []
+        if link.alias != MARK:
+            _must(netlink.perform([rtnetlink.set_alias(link.ifindex, MARK)]))
         if link.generates_addresses and (
             failures := netlink.perform([rtnetlink.stop_address_generation(link.ifindex)])
         ):
@@ -158,7 +160,7 @@ class ServiceInterface:
             _must(netlink.perform([rtnetlink.set_link_up(link.ifindex)]))
         if link.kind != self._kind:
             self._kind = link.kind
-            if link.kind != _KINDS[0]:
+            if link.kind != KINDS[0]:
                 log.warning("interface %s is an empty %s, as where the kernel has no dummy", self._name, link.kind)
         return link, problems
 
@@ -178,7 +180,7 @@ class ServiceInterface:
             link = _find_link(netlink, self._name)
             if link is None:
                 return
-            _require_ours(link)
+            _require_ours(netlink, link)
             _must(netlink.perform([rtnetlink.delete_link(link.ifindex)]), ignore={errno.ENODEV})
 
     def _without_ipv6_if_disabled(self, vips: frozenset[str], problems: list[Problem]) -> frozenset[str]:
@@ -209,22 +211,39 @@ def _find_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link | None:
 
 
 def _create_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link:
-    """A dummy, or a bridge where the kernel does not know dummies (EOPNOTSUPP, net/core/rtnetlink.c)."""
+    """A marked dummy, or a bridge where the kernel does not know dummies (EOPNOTSUPP, net/core/rtnetlink.c)."""
     failures: list[Failure] = []
-    for kind in _KINDS:
+    for kind in KINDS:
         failures = netlink.perform([rtnetlink.create_link(name, kind)])
         if not failures or failures[0].errno != errno.EOPNOTSUPP:
             break
     _must(failures, ignore=_ALREADY_THERE)
-    return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
+    link = rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
+    if failures:
+        return link  # somebody was faster, and it may be theirs
+    _must(netlink.perform([rtnetlink.set_alias(link.ifindex, MARK)]))
+    return link._replace(alias=MARK)
 
 
-def _require_ours(link: rtnetlink.Link) -> None:
-    if link.kind not in _KINDS:
-        kind = link.kind or "hardware"
+def _require_ours(netlink: NetlinkSocket, link: rtnetlink.Link) -> None:
+    ports = read_consistently(lambda: _read_ports(netlink, link.ifindex)) if link.kind == "bridge" else []
+    marked = link.alias == MARK
+    addresses = [] if marked else read_consistently(lambda: _read_addresses(netlink, link.ifindex))
+    if reason := objection(link, ports, addresses):
         raise ForeignInterfaceError(
-            f"interface {link.name} exists and is of kind {kind}, not {' or '.join(_KINDS)}: rename or delete it"
+            f"interface {link.name} is not the agent's and is left alone: it {reason}."
+            " Name another one in dataplane.interfaceName, or rename or delete this one"
         )
+
+
+def _read_ports(netlink: NetlinkSocket, index: int) -> list[str]:
+    links = (rtnetlink.read_link(body) for body in netlink.dump(rtnetlink.get_ports(index)))
+    return sorted(link.name for link in links if link.master == index)
+
+
+def _read_addresses(netlink: NetlinkSocket, index: int) -> list[rtnetlink.InterfaceAddress]:
+    found = (rtnetlink.read_address(body) for body in netlink.dump(rtnetlink.get_addresses(index)))
+    return [address for address in found if address is not None and address.ifindex == index]
 
 
 def _must(failures: Sequence[Failure], *, ignore: AbstractSet[int] = frozenset()) -> None:
@@ -248,10 +267,7 @@ def _read_present(netlink: NetlinkSocket, index: int) -> Present:
 
 def _read_present_once(netlink: NetlinkSocket, index: int) -> Present:
     addresses, routes, strays = set(), set(), set()
-    for body in netlink.dump(rtnetlink.get_addresses(index)):
-        found = rtnetlink.read_address(body)
-        if found is None or found.ifindex != index:
-            continue
+    for found in _read_addresses(netlink, index):
         if found.prefix_length == family_of(found.address).address_length * 8:
             addresses.add(found.address)
         else:

@@ -23,7 +23,9 @@ RTM_DELROUTE = 25
 RTM_GETROUTE = 26
 
 _IFLA_IFNAME = 3
+_IFLA_MASTER = 10
 _IFLA_LINKINFO = 18
+_IFLA_IFALIAS = 20
 _IFLA_AF_SPEC = 26
 _IFLA_INFO_KIND = 1
 _IFLA_INFO_DATA = 2
@@ -39,6 +41,7 @@ _IFA_CACHEINFO = 6
 _IFA_FLAGS = 8
 _IFA_F_NODAD = 0x02
 _IFA_F_NOPREFIXROUTE = 0x200
+_IPV6_FLAGS = _IFA_F_NODAD | _IFA_F_NOPREFIXROUTE
 _FOREVER = 0xFFFFFFFF
 
 _RTA_DST = 1
@@ -60,6 +63,7 @@ class Link(NamedTuple):
     """An interface.
 
     kind: ``bridge``, ``dummy``, …; empty for hardware.
+    alias: free text that whoever made it may have set. master: the index of what it is a port of; 0 for none.
     resolves: it uses ARP and neighbour discovery (no IFF_NOARP).
     generates_addresses: it gets an IPv6 link-local address by itself.
     """
@@ -70,19 +74,27 @@ class Link(NamedTuple):
     up: bool
     resolves: bool
     generates_addresses: bool
+    alias: str
+    master: int
 
 
 class InterfaceAddress(NamedTuple):
-    """An address on an interface, canonical text."""
+    """An address on an interface, canonical text. as_ours: it has exactly the form that `add_address` gives."""
 
     ifindex: int
     address: str
     prefix_length: int
+    as_ours: bool
 
 
 def get_link(name: str) -> Request:
     """Asks for one interface."""
     return Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + _name(name))
+
+
+def get_ports(index: int) -> Request:
+    """A dump of the interfaces that are ports of one (filtered by the kernel from 4.3 on, else of all)."""
+    return Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + attribute(_IFLA_MASTER, _U32.pack(index)))
 
 
 def create_link(name: str, kind: str) -> Request:
@@ -92,6 +104,11 @@ def create_link(name: str, kind: str) -> Request:
         info.append(nested(_IFLA_INFO_DATA, attribute(_IFLA_BR_MCAST_SNOOPING, b"\0")))
     body = _LINK.pack(0, 0, 0, 0, 0) + _name(name) + nested(_IFLA_LINKINFO, *info)
     return Request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
+
+
+def set_alias(index: int, alias: str) -> Request:
+    """`ip link set … alias …`. The kernel does not take one when an interface is made."""
+    return Request(RTM_NEWLINK, 0, _LINK.pack(0, 0, index, 0, 0) + attribute(_IFLA_IFALIAS, alias.encode()))
 
 
 def stop_address_generation(index: int) -> Request:
@@ -164,8 +181,9 @@ def delete_local_route(address: str, index: int) -> Request:
 def read_link(body: memoryview) -> Link:
     """What an RTM_NEWLINK message says."""
     _, _, index, flags, _ = _LINK.unpack_from(body)
-    name = kind = ""
+    name = kind = alias = ""
     generates = False
+    master = 0
     for attribute_kind, value in attributes(body[_LINK.size :]):
         if attribute_kind == _IFLA_IFNAME:
             name = _text(value)
@@ -173,17 +191,27 @@ def read_link(body: memoryview) -> Link:
             kind = next((_text(inner) for k, inner in attributes(value) if k == _IFLA_INFO_KIND), "")
         elif attribute_kind == _IFLA_AF_SPEC:
             generates = _generates_addresses(value)
-    return Link(index, name, kind, bool(flags & _IFF_UP), not flags & _IFF_NOARP, generates)
+        elif attribute_kind == _IFLA_IFALIAS:
+            alias = _text(value)
+        elif attribute_kind == _IFLA_MASTER:
+            master = _U32.unpack_from(value)[0]
+    return Link(index, name, kind, bool(flags & _IFF_UP), not flags & _IFF_NOARP, generates, alias, master)
 
 
 def read_address(body: memoryview) -> InterfaceAddress | None:
     """What an RTM_NEWADDR or RTM_DELADDR message says; None for an address family other than the two."""
-    family, prefix_length, _, _, index = _ADDRESS.unpack_from(body)
+    family, prefix_length, _, scope, index = _ADDRESS.unpack_from(body)
     if family not in {socket.AF_INET, socket.AF_INET6}:
         return None
     found = {kind: bytes(value) for kind, value in attributes(body[_ADDRESS.size :])}
     packed = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS)
-    return None if packed is None else InterfaceAddress(index, unpack_address(packed), prefix_length)
+    if packed is None:
+        return None
+    if family == socket.AF_INET:
+        as_ours = prefix_length == 32 and scope == _RT_SCOPE_HOST
+    else:
+        as_ours = prefix_length == 128 and _U32.unpack(found.get(_IFA_FLAGS, bytes(4)))[0] & _IPV6_FLAGS == _IPV6_FLAGS
+    return InterfaceAddress(index, unpack_address(packed), prefix_length, as_ours)
 
 
 def read_local_route(body: memoryview, index: int) -> str | None:
@@ -223,7 +251,7 @@ def _address(address: str, index: int) -> bytes:
         return head + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed)
     head = _ADDRESS.pack(socket.AF_INET6, 128, 0, _RT_SCOPE_UNIVERSE, index)
     lifetimes = attribute(_IFA_CACHEINFO, struct.pack("=IIII", 0, _FOREVER, 0, 0))
-    flags = attribute(_IFA_FLAGS, _U32.pack(_IFA_F_NODAD | _IFA_F_NOPREFIXROUTE))
+    flags = attribute(_IFA_FLAGS, _U32.pack(_IPV6_FLAGS))
     return head + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed) + lifetimes + flags
 
 

@@ -36,6 +36,7 @@ PURE = (
     "kube/manifest_defaults.py",
     "kube/manifest_world.py",
     "dataplane/conntrack_stale.py",
+    "dataplane/interface_claim.py",
     "dataplane/interface_plan.py",
     "dataplane/nft/attributes.py",
     "dataplane/nft/belief.py",
