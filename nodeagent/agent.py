@@ -19,6 +19,7 @@ from nodeagent.config import AgentConfig, TableOwnership
 from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
 from nodeagent.dataplane.errors import Unsupported
 from nodeagent.dataplane.interface import ServiceInterface
+from nodeagent.dataplane.interface_watch import InterfaceWatch
 from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -173,11 +174,14 @@ class Agent:
                     ownership = self._own_tables(families)
                     self._serve(tasks, recorder, once=once)
                 self._set_sysctls(required_sysctls(families))
+                interface = (
+                    ServiceInterface(config.dataplane.interface_name) if config.dataplane.service_interface else None
+                )
                 tables = tuple(
                     TableDriver(family, self._netlink, program_options(config, family), ownership, self)
                     for family in families
                 )
-                engine = self._engine(families, store, changes, cleaner, ownership, tables)
+                engine = self._engine(families, store, changes, cleaner, ownership, tables, interface)
                 if once:
                     await engine.first_pass(every_family=True)
                     for table in tables:
@@ -190,6 +194,9 @@ class Agent:
                     tasks.create_task(cleaner.run(), name="conntrack cleaner")
                     for table in tables:
                         tasks.create_task(table.run_purge(), name=f"affinity {table.family.value}")
+                    if interface is not None:
+                        watch = InterfaceWatch(interface, changes.interface_changed)
+                        tasks.create_task(watch.run(), name="interface watch")
                     tasks.create_task(engine.run(), name="engine")
             if once:
                 self._raise_if_problems_remain()
@@ -214,6 +221,7 @@ class Agent:
         cleaner: ConntrackCleaner,
         ownership: Ownership,
         tables: tuple[TableDriver, ...],
+        interface: ServiceInterface | None,
     ) -> Engine:
         """The engine and its drivers."""
         config = self._config
@@ -222,7 +230,7 @@ class Agent:
             changes=changes,
             settings=node_settings(config, families),
             tables=tables,
-            interface=ServiceInterface(config.dataplane.interface_name) if config.dataplane.service_interface else None,
+            interface=interface,
             flows=cleaner,
             observer=self,
             heartbeat=self._notifier,

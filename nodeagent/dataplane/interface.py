@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from nodeagent.dataplane import rtnetlink
 from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK, objection
+from nodeagent.dataplane.interface_drift import Programmed, Told, as_programmed
 from nodeagent.dataplane.interface_plan import ADDRESS_LIMIT, Plan, Present, Stray, apply_plan, plan, plan_change
 from nodeagent.dataplane.netlink import Failure, NetlinkSocket, Request, read_consistently
 from nodeagent.dataplane.worker_thread import in_thread
@@ -46,13 +47,6 @@ class InterfaceReport(NamedTuple):
         return all(problem.reason != "AddressNotProgrammed" for problem in self.problems)
 
 
-class _Programmed(NamedTuple):
-    """What we believe an interface carries, and the index by which a replaced one is noticed."""
-
-    ifindex: int
-    present: Present
-
-
 class ForeignInterfaceError(Retryable):
     """An interface of our name exists that nothing shows to be ours; it is not touched."""
 
@@ -69,7 +63,13 @@ class ServiceInterface:
         self._limit = address_limit
         self._lock = asyncio.Lock()
         self._kind: str | None = None
-        self._programmed: _Programmed | None = None
+        self._programmed: Programmed | None = None
+        self._reported = False
+
+    @property
+    def name(self) -> str:
+        """The interface's name."""
+        return self._name
 
     @property
     def kind(self) -> str | None:
@@ -93,6 +93,26 @@ class ServiceInterface:
         async with self._lock:
             return await in_thread(lambda: self._apply(add, remove))
 
+    async def retain(self, vips: frozenset[str]) -> InterfaceReport:
+        """Takes away whatever the kernel has on the interface that is not among `vips`. Makes nothing.
+
+        Raises ForeignInterfaceError.
+        """
+        async with self._lock:
+            return await in_thread(lambda: self._retain(vips))
+
+    async def differs(self, told: Told) -> bool:
+        """Whether somebody changed the interface since the last call that programmed it; said once until the next.
+
+        told: what the kernel told since. Only when that is a contradiction is the kernel asked.
+        """
+        async with self._lock:
+            programmed = self._programmed
+            if programmed is None or self._reported or not told.contradicts(programmed):
+                return False
+            self._reported = await in_thread(lambda: not self._is_intact(programmed))
+            return self._reported
+
     async def read(self) -> frozenset[str]:
         """The addresses that are local because of the interface, read from the kernel; empty when it is missing."""
         async with self._lock:
@@ -113,6 +133,7 @@ class ServiceInterface:
 
     def _sync(self, vips: frozenset[str]) -> InterfaceReport:
         self._programmed = None
+        self._reported = False
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
             link, problems = self._ensure_link(netlink)
             wanted = self._without_ipv6_if_disabled(vips, problems)
@@ -133,12 +154,29 @@ class ServiceInterface:
                 change = plan((base - remove) | add, present, limit=self._limit)
             return self._program(netlink, link, present, change, problems)
 
+    def _retain(self, vips: frozenset[str]) -> InterfaceReport:
+        self._programmed = None
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            link = _find_link(netlink, self._name)
+            if link is None:
+                return InterfaceReport(0, 0, "", ())
+            _require_ours(netlink, link)
+            present = _read_present(netlink, link.ifindex)
+            return self._program(netlink, link, present, plan(vips & present.vips, present, limit=self._limit), [])
+
+    def _is_intact(self, programmed: Programmed) -> bool:
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            link = _find_link(netlink, self._name)
+            if link is None or link.ifindex != programmed.ifindex or not as_programmed(link, self._name):
+                return False
+            return _read_present(netlink, link.ifindex) == programmed.present
+
     def _program(
         self, netlink: NetlinkSocket, link: rtnetlink.Link, present: Present, change: Plan, problems: list[Problem]
     ) -> InterfaceReport:
         failed = _perform(netlink, link.ifindex, change)
         if not failed:
-            self._programmed = _Programmed(link.ifindex, apply_plan(present, change))
+            self._programmed = Programmed(link.ifindex, apply_plan(present, change))
         problems += self._describe(failed)
         wrong = {address for address, _ in failed}
         gained, lost = change.gained - wrong, change.lost - wrong

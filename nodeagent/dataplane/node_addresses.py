@@ -1,23 +1,17 @@
 """Follows the addresses of the node's interfaces, for node ports restricted to some of them."""
 
 import asyncio
-import errno
 import logging
 import socket
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from nodeagent.dataplane import rtnetlink
 from nodeagent.dataplane.framing import messages
 from nodeagent.dataplane.netlink import DumpInterruptedError, NetlinkSocket, read_consistently
+from nodeagent.dataplane.notifications import Group, following
 from nodeagent.dataplane.worker_thread import in_thread
 
 log = logging.getLogger(__name__)
-
-_RTMGRP_IPV4_IFADDR = 0x10
-_RTMGRP_IPV6_IFADDR = 0x100
-_RECEIVE_BYTES = 1 << 16
-_DATAGRAMS_AT_A_TIME = 256
 
 
 class LocalAddress(NamedTuple):
@@ -65,27 +59,29 @@ class NodeAddresses:
         here), what was told last stays, and reading is tried again after a pause.
         """
         changed = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        with socket.socket(
-            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE
-        ) as notifications:
-            notifications.bind((0, _RTMGRP_IPV4_IFADDR | _RTMGRP_IPV6_IFADDR))
-            loop.add_reader(notifications, self._drain, notifications, changed.set)
-            try:
-                known: frozenset[LocalAddress] | None = None
-                while True:
-                    changed.clear()
-                    try:
-                        addresses = await self.read()
-                    except DumpInterruptedError:
-                        changed.set()
-                    else:
-                        if addresses != known:
-                            known = addresses
-                            self._listener.node_addresses_changed(addresses)
-                    await self._quiet_after(changed)
-            finally:
-                loop.remove_reader(notifications)
+        groups = Group.IPV4_ADDRESSES | Group.IPV6_ADDRESSES
+
+        def take(datagram: memoryview) -> None:
+            if self._concerns_us(datagram):
+                changed.set()
+
+        def lost() -> None:
+            log.info("address notifications were lost; reading all addresses again")
+            changed.set()
+
+        with following(groups, take, lost):
+            known: frozenset[LocalAddress] | None = None
+            while True:
+                changed.clear()
+                try:
+                    addresses = await self.read()
+                except DumpInterruptedError:
+                    changed.set()
+                else:
+                    if addresses != known:
+                        known = addresses
+                        self._listener.node_addresses_changed(addresses)
+                await self._quiet_after(changed)
 
     def _read(self) -> frozenset[LocalAddress]:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
@@ -104,22 +100,6 @@ class NodeAddresses:
             if name is not None and name not in self._excluding:
                 found.add(LocalAddress(name, address.address, address.prefix_length))
         return frozenset(found)
-
-    def _drain(self, notifications: socket.socket, note_change: Callable[[], None]) -> None:
-        """Takes what has arrived. What the buffer could not hold (ENOBUFS) may have been anything: it counts."""
-        for _ in range(_DATAGRAMS_AT_A_TIME):
-            try:
-                datagram = notifications.recv(_RECEIVE_BYTES)
-            except BlockingIOError:
-                return
-            except OSError as error:
-                if error.errno != errno.ENOBUFS:
-                    raise
-                log.info("address notifications were lost; reading all addresses again")
-                note_change()
-                return
-            if self._concerns_us(memoryview(datagram)):
-                note_change()
 
     def _concerns_us(self, datagram: memoryview) -> bool:
         for kind, _, _, body in messages(datagram):

@@ -214,6 +214,11 @@ def read_address(body: memoryview) -> InterfaceAddress | None:
     return InterfaceAddress(index, unpack_address(packed), prefix_length, as_ours)
 
 
+def may_be_local_route(body: memoryview) -> bool:
+    """Whether `read_local_route` is worth its time: said of nearly no route of a node that learns many."""
+    return bool(body[5] == _RTPROT_STATIC and body[7] == _RTN_LOCAL)
+
+
 def read_local_route(body: memoryview, index: int) -> str | None:
     """The address of one of our routes over interface `index`; None for any other route."""
     family, length, _, _, _, protocol, _, kind, _ = _ROUTE.unpack_from(body)

@@ -9,16 +9,18 @@ from nodeagent.model.names import ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """Dirty services, whether the node's own sets are dirty, and when the oldest change came (loop time)."""
+    """Dirty services, whether the node's own sets are dirty, whether the service interface is, and when the oldest
+    change came (loop time)."""
 
     services: frozenset[ObjectKey]
     node: bool
+    interface: bool
     oldest: float | None
 
     @property
     def empty(self) -> bool:
         """Whether nothing changed."""
-        return not self.services and not self.node
+        return not self.services and not self.node and not self.interface
 
 
 class ChangeQueue:
@@ -28,6 +30,7 @@ class ChangeQueue:
         self._clock = clock
         self._services: set[ObjectKey] = set()
         self._node = False
+        self._interface = False
         self._oldest: float | None = None
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
@@ -57,6 +60,11 @@ class ChangeQueue:
         """The service CIDRs changed."""
         self.node_changed()
 
+    def interface_changed(self) -> None:
+        """Somebody else changed the service interface."""
+        self._interface = True
+        self._mark()
+
     def synced(self) -> None:
         """Services and slices have been listed in full."""
         self._synced.set()
@@ -85,9 +93,9 @@ class ChangeQueue:
 
     def take(self) -> ChangeSet:
         """Everything that changed, and forget it. Take before reading the snapshot: what comes later is a new entry."""
-        taken = ChangeSet(frozenset(self._services), self._node, self._oldest)
+        taken = ChangeSet(frozenset(self._services), self._node, self._interface, self._oldest)
         self._services.clear()
-        self._node, self._oldest = False, None
+        self._node, self._interface, self._oldest = False, False, None
         self._wake.clear()
         return taken
 

@@ -52,8 +52,17 @@ class InterfaceReport(Protocol):
 class Interface(Protocol):
     """Where ClusterIPs become local addresses."""
 
-    def sync(self, vips: frozenset[str]) -> Awaitable[InterfaceReport]: ...
-    def apply(self, add: frozenset[str], remove: frozenset[str]) -> Awaitable[InterfaceReport]: ...
+    def retain(self, vips: frozenset[str]) -> Awaitable[InterfaceReport]:
+        """Whatever the kernel has there that is not among `vips` ceases to be local; nothing becomes local."""
+        ...
+
+    def sync(self, vips: frozenset[str]) -> Awaitable[InterfaceReport]:
+        """Exactly `vips` are local, from what the kernel has now."""
+        ...
+
+    def apply(self, add: frozenset[str], remove: frozenset[str]) -> Awaitable[InterfaceReport]:
+        """Some come and go, from what earlier calls left."""
+        ...
 
 
 class FlowCleaner(Protocol):

@@ -8,13 +8,13 @@ that no address is ever local without the rules that keep the host's own daemons
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue, ChangeSet
-from nodeagent.engine.ports import FlowCleaner, Heartbeat, Interface, Table
+from nodeagent.engine.ports import FlowCleaner, Heartbeat, Interface, InterfaceReport, Table
 from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import NodeState, ServiceState
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 THREAD_ABOVE_SERVICES = 200
 """More dirty services than this (about 15 ms of translation) are translated in a worker thread."""
-NONE: frozenset[str] = frozenset()
 FATAL_FAILURES = 8
 """Failures in a row, the rebuild of the table among them, after which the process gives up."""
 
@@ -109,7 +108,7 @@ class _Belief:
     vips_by_service: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     vip_counts: Counter[str] = field(default_factory=Counter)
     service_problems: dict[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
-    unprotected_vips: frozenset[str] = NONE
+    unprotected_vips: frozenset[str] = frozenset()
     interface_right: bool = False
     interface_problems: tuple[Problem, ...] = ()
 
@@ -259,11 +258,13 @@ class Engine:
         self._heartbeat.beat()
         self._udp.note(changed)
         gone, new = self._take_in(changed)
-        await self._sync_interface(remove=gone)
+        if changes.interface:
+            self._belief.interface_right = False
+        await self._release(gone)
         families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
         programmed = frozenset(family for family, result in families.items() if result.error is None)
         self._flows.submit(self._udp.take(programmed))
-        await self._sync_interface(add=self._admit(new, programmed))
+        await self._occupy(self._admit(new, programmed))
         finished = loop.time()
         failures = max(*self._failures.values(), self._interface_failures)
         if not failures and any(result.error is not None for result in families.values()):
@@ -343,28 +344,45 @@ class Engine:
         belief.unprotected_vips = frozenset(candidates - admitted)
         return admitted
 
-    async def _sync_interface(self, add: frozenset[str] = NONE, remove: frozenset[str] = NONE) -> None:
-        """Bring the interface to the ClusterIPs. A failure is a Problem: traffic of pods does not depend on it."""
+    async def _release(self, gone: frozenset[str]) -> None:
+        """ClusterIPs that nobody has any more leave the interface, before the tables that guard them forget them.
+
+        When it is not known what the interface holds, whatever no service has leaves.
+        """
         belief, interface = self._belief, self._interface
-        if interface is None:
-            belief.interface_right = True
+        if interface is None or (belief.interface_right and not gone):
             return
-        if belief.interface_right and not add and not remove:
+        if belief.interface_right:
+            await self._settle_interface(interface.apply(frozenset(), gone))
+        else:
+            await self._settle_interface(interface.retain(frozenset(belief.vip_counts)))
+            belief.interface_right = False
+
+    async def _occupy(self, new: frozenset[str]) -> None:
+        """New ClusterIPs appear on the interface, after the tables that guard them.
+
+        When it is not known what the interface holds, it is brought to all that are guarded.
+        """
+        belief, interface = self._belief, self._interface
+        if interface is None or (belief.interface_right and not new):
             return
+        if belief.interface_right:
+            await self._settle_interface(interface.apply(new, frozenset()))
+        else:
+            await self._settle_interface(interface.sync(frozenset(belief.vip_counts.keys() - belief.unprotected_vips)))
+        self._interface_failures = 0 if belief.interface_right else self._interface_failures + 1
+
+    async def _settle_interface(self, work: Awaitable[InterfaceReport]) -> None:
+        """A failure is a Problem and no more: traffic of pods does not depend on the interface."""
+        belief = self._belief
         try:
-            if belief.interface_right:
-                report = await interface.apply(add, remove)
-            elif remove is NONE:
-                report = await interface.sync(frozenset(belief.vip_counts.keys() - belief.unprotected_vips))
-            else:
-                return
+            report = await work
         except (Retryable, OSError) as error:
             belief.interface_right = False
             belief.interface_problems = (Problem("service interface", "NotProgrammed", str(error)),)
         else:
             belief.interface_right = report.complete
             belief.interface_problems = report.problems
-        self._interface_failures = 0 if belief.interface_right else self._interface_failures + 1
 
     def _problems(self) -> tuple[Problem, ...]:
         belief = self._belief

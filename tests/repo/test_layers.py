@@ -37,6 +37,7 @@ PURE = (
     "kube/manifest_world.py",
     "dataplane/conntrack_stale.py",
     "dataplane/interface_claim.py",
+    "dataplane/interface_drift.py",
     "dataplane/interface_plan.py",
     "dataplane/nft/attributes.py",
     "dataplane/nft/belief.py",

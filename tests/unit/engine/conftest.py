@@ -26,6 +26,8 @@ from nodeagent.model.objects import (
 from nodeagent.model.problem import Problem
 from nodeagent.translate.node import NodeSettings
 
+from .virtual_time import run_in_virtual_time
+
 QUICK = Timing(guard_period=0.01, backoff=Backoff(first=0.001, longest=0.01))
 
 
@@ -113,20 +115,29 @@ class RecordingInterface:
     log: list[str]
     vips: set[str] = field(default_factory=set)
     fail_with: list[Exception] = field(default_factory=list)
+    complete: bool = True
 
     async def sync(self, vips: frozenset[str]) -> InterfaceState:
         if self.fail_with:
             raise self.fail_with.pop(0)
         self.log.append("interface sync")
         self.vips = set(vips)
-        return InterfaceState()
+        return InterfaceState(complete=self.complete)
+
+    async def retain(self, vips: frozenset[str]) -> InterfaceState:
+        if self.fail_with:
+            raise self.fail_with.pop(0)
+        if self.vips - vips:
+            self.log.append(f"interface {' '.join(f'-{vip}' for vip in sorted(self.vips - vips))}")
+        self.vips &= vips
+        return InterfaceState(complete=self.complete)
 
     async def apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceState:
         self.log.append(
             f"interface {' '.join([f'+{vip}' for vip in sorted(add)] + [f'-{vip}' for vip in sorted(remove)])}"
         )
         self.vips = (self.vips | add) - remove
-        return InterfaceState()
+        return InterfaceState(complete=self.complete)
 
 
 @dataclass
@@ -174,8 +185,8 @@ class Bench:
         return self.tables[0]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let the engine go on until the condition holds; a second is ample for any of these tests."""
-        async with asyncio.timeout(1):
+        """Let the engine go on until the condition holds, for ten seconds of its time at most."""
+        async with asyncio.timeout(10):
             while not condition():  # noqa: ASYNC110 - the condition is over plain values of many owners
                 await asyncio.sleep(0.001)
 
@@ -185,7 +196,7 @@ RunEngine = Callable[..., None]
 
 @pytest.fixture
 def with_engine() -> RunEngine:
-    """Run a scenario against a started engine; the engine is cancelled when the scenario ends."""
+    """Run a scenario against a started engine, in virtual time; the engine is cancelled when the scenario ends."""
 
     def run(
         scenario: Callable[[Bench], Awaitable[None]], timing: Timing = QUICK, **options: tuple[Family, ...]
@@ -201,6 +212,6 @@ def with_engine() -> RunEngine:
             if not running.cancelled() and (error := running.exception()) is not None:
                 raise error
 
-        asyncio.run(main())
+        run_in_virtual_time(main())
 
     return run

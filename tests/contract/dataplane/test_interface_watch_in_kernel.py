@@ -1,0 +1,184 @@
+"""What others do to the service interface is noticed at once, what the agent does itself is not, and nobody is fought."""
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+
+import pytest
+
+from nodeagent.dataplane.interface import ServiceInterface
+from nodeagent.dataplane.interface_watch import InterfaceWatch, RepairPace
+
+pytestmark = pytest.mark.kernel
+
+T = TypeVar("T")
+VIPS = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00:96::1", "fd00:96::2", "fd00:96::3"})
+"""Two of each family are addresses in these tests, the third is a local route."""
+
+
+class Namespace(Protocol):
+    """The fixture of conftest.py."""
+
+    def run(self, work: Callable[[], T]) -> T: ...
+
+    def shell(self, command: str) -> str: ...
+
+
+class Keeper:
+    """Stands for the engine: brings the interface back when the watch says so, and notes when."""
+
+    def __init__(self) -> None:
+        self.interface = ServiceInterface(address_limit=2)
+        self.called = 0
+        self.reports: list[tuple[int, int]] = []
+        self._wanted = asyncio.Event()
+
+    def changed(self) -> None:
+        self.called += 1
+        self._wanted.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            try:
+                report = await self.interface.sync(VIPS)
+            except OSError:  # it was taken away under our hands; the engine tries again as well
+                await asyncio.sleep(0.2)
+                self._wanted.set()
+                continue
+            self.reports.append((report.added, report.removed))
+
+
+async def shell(command: str) -> None:
+    await asyncio.to_thread(subprocess.run, ["bash", "-ec", command], check=True, timeout=60)
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - the condition is over plain values
+            await asyncio.sleep(0.005)
+
+
+def keep(namespace: Namespace, story: Callable[[Keeper], Awaitable[T]]) -> T:
+    """What the story returns, with an interface that is programmed and watched."""
+
+    async def main() -> T:
+        keeper = Keeper()
+        await keeper.interface.sync(VIPS)
+        watching = asyncio.create_task(InterfaceWatch(keeper.interface, keeper.changed).run())
+        keeping = asyncio.create_task(keeper.run())
+        await asyncio.sleep(0.05)
+        try:
+            return await story(keeper)
+        finally:
+            for task in (watching, keeping):
+                task.cancel()
+            await asyncio.wait([watching, keeping])
+
+    return namespace.run(lambda: asyncio.run(main()))
+
+
+DEEDS = [
+    pytest.param("ip link del nodeagent0", id="deleted"),
+    pytest.param("ip link set nodeagent0 down", id="set down"),
+    pytest.param("ip addr flush dev nodeagent0", id="flushed"),
+    pytest.param("ip -6 addr flush dev nodeagent0", id="flushed of IPv6"),
+    pytest.param("ip addr del 10.96.0.1/32 dev nodeagent0", id="one address gone"),
+    pytest.param("ip addr del fd00:96::1/128 dev nodeagent0", id="one IPv6 address gone"),
+    pytest.param("ip route del local 10.96.0.3 dev nodeagent0 table local", id="one route gone"),
+    pytest.param("ip -6 route del local fd00:96::3 dev nodeagent0 table local", id="one IPv6 route gone"),
+    pytest.param("ip addr add 192.0.2.1/24 dev nodeagent0", id="an address that is not ours"),
+    pytest.param("ip link set nodeagent0 arp on", id="with ARP"),
+    pytest.param("ip link set nodeagent0 down; ip link set nodeagent0 name other", id="renamed"),
+]
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_what_others_do_is_repaired_within_half_a_second(namespace: Namespace, deed: str) -> None:
+    """The best of three counts: others may have the processor."""
+
+    async def story(keeper: Keeper) -> float:
+        best = 60.0
+        for _ in range(3):
+            before = len(keeper.reports)
+            began = time.monotonic()
+            await shell(deed)
+            await until(lambda before=before: len(keeper.reports) > before)  # type: ignore[misc]
+            best = min(best, time.monotonic() - began)
+            assert await keeper.interface.read() == VIPS
+            await shell("ip link show dev nodeagent0 | grep -q 'NOARP.*UP'; ip link del other 2>/dev/null || true")
+            if best < 0.5:
+                return best
+            await asyncio.sleep(8)  # a row of repairs ends
+        return best
+
+    assert keep(namespace, story) < 0.5
+    assert "192.0.2.1" not in namespace.shell("ip addr show dev nodeagent0")
+
+
+def test_what_the_agent_does_itself_is_nobodys_change(namespace: Namespace) -> None:
+    async def story(keeper: Keeper) -> int:
+        for turn in range(20):
+            name = f"10.96.1.{turn}"
+            await keeper.interface.apply(frozenset({name, f"fd00:96::1:{turn}"}), frozenset())
+            if turn % 2:
+                await keeper.interface.apply(frozenset(), frozenset({name}))
+            await asyncio.sleep(0.01 * (turn % 4))
+        await keeper.interface.sync(frozenset(f"10.97.{n >> 8}.{n & 255}" for n in range(3000)))
+        await asyncio.sleep(0.5)
+        return keeper.called
+
+    assert keep(namespace, story) == 0
+
+
+def test_changes_of_other_interfaces_are_nobodys_business(namespace: Namespace) -> None:
+    async def story(keeper: Keeper) -> int:
+        await shell(
+            "ip link add br0 type bridge; ip link set br0 up; ip addr add 192.0.2.1/24 dev br0;"
+            "ip route append local 192.0.2.77 dev br0 table local proto static;"
+            "ip route add 198.51.100.0/24 dev br0; ip addr flush dev br0; ip link del br0"
+        )
+        await asyncio.sleep(0.3)
+        return keeper.called
+
+    assert keep(namespace, story) == 0
+
+
+def test_a_tool_that_undoes_every_repair_is_answered_less_and_less(namespace: Namespace) -> None:
+    """Within six seconds of deleting at once whatever comes: about as many repairs as fit 0.1 s, 0.2 s, 0.4 s, …"""
+
+    async def story(keeper: Keeper) -> tuple[int, bool]:
+        tool = await asyncio.create_subprocess_exec(
+            "bash", "-c", "while sleep 0.05; do ip link del nodeagent0 2>/dev/null; done"
+        )
+        await asyncio.sleep(6)
+        repairs = len(keeper.reports)
+        tool.kill()
+        await tool.wait()
+        await until(lambda: len(keeper.reports) > repairs)
+        return repairs, await keeper.interface.read() == VIPS
+
+    repairs, back = keep(namespace, story)
+
+    assert 3 <= repairs <= 9
+    assert back, "once the tool has stopped, the next repair lasts"
+
+
+def test_a_repair_waits_only_when_the_one_before_was_undone() -> None:
+    pace = RepairPace()
+    assert pace.pause(100.0) == 0.0
+    pace.repaired(100.0)
+    assert pace.pause(100.01) == 0.0, "the second comes at once as well"
+    waited = []
+    now = 100.01
+    for _ in range(9):
+        pace.repaired(now)
+        waited.append(round(pace.pause(now), 3))
+        now += pace.pause(now)
+    assert waited == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert pace.pause(now + 60) == 0.0
+    pace.repaired(now + 60)
+    assert (pace.in_a_row, pace.pause(now + 60)) == (0, 0.0)
