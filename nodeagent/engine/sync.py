@@ -252,9 +252,8 @@ class Engine:
         node, node_problems = node_state(
             self._snapshot.node, self._snapshot.service_cidrs, self._settings, context, self._belief.node
         )
-        fresh = context != self._belief.context
         self._belief.context, self._belief.node, self._belief.node_problems = context, node, node_problems
-        changed = await self._translate(changes, context, everything=full or fresh)
+        changed = await self._translate(changes, context, everything=full)
         self._heartbeat.beat()
         self._udp.note(changed)
         gone, new = self._take_in(changed)
@@ -288,7 +287,7 @@ class Engine:
         self, changes: ChangeSet, context: Context, *, everything: bool
     ) -> Mapping[ObjectKey, ServiceState | None]:
         dirty = None if everything else changes.services
-        if dirty is not None and len(dirty) <= THREAD_ABOVE_SERVICES:
+        if dirty is not None and len(dirty) + len(self._translator.outdated_by(context)) <= THREAD_ABOVE_SERVICES:
             return self._translator.update(self._snapshot, dirty, context)
         return await asyncio.to_thread(self._translator.update, self._snapshot, dirty, context)
 

@@ -6,7 +6,8 @@ from nodeagent.model.addresses import Family
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """This node as the translation sees it; when it changes, every service is translated again.
+    """This node as the translation sees it; when it changes, the services that look at what
+    changed are translated again (`dependence`).
 
     node_name: endpoints with this `nodeName` are local.
     zone: the node's topology zone; None: unknown, zone hints are ignored.

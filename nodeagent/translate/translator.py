@@ -11,6 +11,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.translate.conflicts import Claims
 from nodeagent.translate.context import Context
+from nodeagent.translate.dependence import Part, changed_parts, looked_at
 from nodeagent.translate.services import translate_service
 
 _Inputs = tuple[Service, tuple[EndpointSlice, ...]]
@@ -30,51 +31,70 @@ class Translator:
         self._states: dict[ObjectKey, ServiceState] = {}
         self._claims = Claims()
         self._unsettled: set[ObjectKey] = set()
+        self._sensitive: dict[Part, set[ObjectKey]] = {Part.ZONE: set(), Part.NODE_ADDRESSES: set()}
+        self._outdated: set[ObjectKey] = set()
 
     @property
     def states(self) -> Mapping[ObjectKey, ServiceState]:
         """The state of every service that wants anything (or has a problem), conflicts resolved. A live view."""
         return MappingProxyType(self._states)
 
+    def outdated_by(self, context: Context) -> Collection[ObjectKey]:
+        """The services that look at something that differs between this context and the last."""
+        parts = changed_parts(self._context, context)
+        if Part.REST in parts:
+            return self._inputs.keys()
+        found = set(self._outdated)
+        for part, keys in self._sensitive.items():
+            if part in parts:
+                found |= keys
+        return found
+
     def update(
         self, snapshot: Snapshot, dirty: Collection[ObjectKey] | None, context: Context
     ) -> Mapping[ObjectKey, ServiceState | None]:
         """Take in the services that may have changed (None: any) and return the states that did (None: gone).
 
-        A service whose objects are the identical ones as before is not translated again. A context that differs
-        from the last one makes every service dirty. When the snapshot raises, nothing is lost: the same update, or a
+        A service whose objects are the identical ones as before is not translated again, unless it looks at a part of
+        the context that differs from the last one. When the snapshot raises, nothing is lost: the same update, or a
         later one with the same keys, completes it.
         """
-        fresh = context != self._context
-        keys: Iterable[ObjectKey] = dirty if dirty is not None else ()
-        if fresh or dirty is None:
-            keys = dict.fromkeys((*self._inputs, *snapshot.services))
-        if fresh:
-            self._context = None
+        self._outdated.update(self.outdated_by(context))
+        if self._context is None:
+            self._outdated.update(snapshot.services)
+        self._context = context
+        keys: Iterable[ObjectKey] = (
+            dict.fromkeys((*self._inputs, *snapshot.services)) if dirty is None else {*dirty, *self._outdated}
+        )
         for key in keys:
-            if self._translate(key, snapshot, context, fresh):
+            if self._translate(key, snapshot, context):
                 self._unsettled.add(key)
                 self._unsettled |= self._claims.update(key, self._wanted.get(key))
-        self._context = context
+            self._outdated.discard(key)
         return self._settle()
 
-    def _translate(self, key: ObjectKey, snapshot: Snapshot, context: Context, fresh: bool) -> bool:
+    def _translate(self, key: ObjectKey, snapshot: Snapshot, context: Context) -> bool:
         """Bring what one service wants up to date; whether that made a difference."""
         service = snapshot.services.get(key)
         before = self._wanted.get(key)
         if service is None:
             self._inputs.pop(key, None)
             self._wanted.pop(key, None)
+            for sensitive in self._sensitive.values():
+                sensitive.discard(key)
             return before is not None
         slices = tuple(snapshot.slices_of(key))
         known = self._inputs.get(key)
-        if not fresh and known is not None and _identical(known, service, slices):
+        if known is not None and key not in self._outdated and _identical(known, service, slices):
             return False
         try:
             wanted = translate_service(service, slices, context)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
             wanted = _untranslatable(key, error)
         self._inputs[key] = (service, slices)
+        parts = looked_at(service, slices)
+        for part, sensitive in self._sensitive.items():
+            (sensitive.add if part in parts else sensitive.discard)(key)
         if wanted == before:
             return False
         if wanted.cluster_ips or wanted.frontends or wanted.problems:

@@ -1,7 +1,7 @@
 """The translator tells what changed, and only that."""
 
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
@@ -95,6 +95,54 @@ def test_a_changed_context_reaches_services_that_are_not_dirty(
     translator.update(objects, None, context)
     moved = msgspec.structs.replace(context, node_name="there")
     assert list(translator.update(objects, (), moved)) == [WEB]
+
+
+ADDED_ADDRESS = {"node_addresses": ("192.168.0.3", "2001:db8::2")}
+OTHER_ZONE = {"zone": "zone-b"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "translated"),
+    [
+        pytest.param(ADDED_ADDRESS, {"ranges"}, id="another address"),
+        pytest.param(OTHER_ZONE, {"hints"}, id="another zone"),
+        pytest.param({**ADDED_ADDRESS, **OTHER_ZONE}, {"ranges", "hints"}, id="both"),
+        pytest.param({"external_ips_enabled": False}, {"plain", "ranges", "hints"}, id="what concerns all"),
+    ],
+)
+def test_a_changed_node_is_looked_at_again_only_by_services_that_depend_on_what_changed(
+    service: ServiceBuilder,
+    endpoint_slice: SliceBuilder,
+    context: Context,
+    changed: dict[str, Any],
+    translated: set[str],
+) -> None:
+    class Counted(Objects):
+        read: ClassVar[set[str]] = set()
+
+        def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
+            self.read.add(service.name)
+            return [hinted] if service.name == "hints" else ()
+
+    hinted = endpoint_slice({"addresses": ["10.0.0.1"], "hints": {"forZones": [{"name": "zone-a"}]}})
+    objects = Counted(
+        service("plain", clusterIP="10.96.0.1"),
+        service("hints", clusterIP="10.96.0.2"),
+        service("ranges", clusterIP="10.96.0.3", ingress=["1.2.3.4"], loadBalancerSourceRanges=["192.168.0.0/24"]),
+    )
+    translator = Translator()
+    translator.update(objects, None, context)
+    later = msgspec.structs.replace(context, **changed)
+    assert {key.name for key in translator.outdated_by(later)} == translated
+
+    objects.read.clear()
+    translator.update(objects, (), later)
+
+    assert objects.read == translated
+    fresh = Translator()
+    fresh.update(objects, None, later)
+    assert translator.states == fresh.states
+    assert not translator.outdated_by(later)
 
 
 def test_a_conflict_changes_services_that_are_not_dirty(service: ServiceBuilder, context: Context) -> None:
