@@ -110,7 +110,7 @@ class Agent:
         self._netlink = netlink
         self._notifier = notifier
         self._take_over = take_over
-        self._log = PassLog()
+        self._log = PassLog(lambda seconds, action: asyncio.get_running_loop().call_later(seconds, action))
         self._guard = LastGuard()
         self._status_line = StatusLine(config.node.name)
         self._node = node_regarding(config.node.name)
@@ -133,6 +133,7 @@ class Agent:
         _set_oom_score(config.process.oom_score_adj)
         _raise_file_limit()
         async with AsyncExitStack() as stack:
+            stack.callback(self._log.flush)
             families = choose_families(config.node.families)
             clock = asyncio.get_running_loop().time
             changes = ChangeQueue(clock)

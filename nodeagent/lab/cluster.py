@@ -91,7 +91,7 @@ class Cluster:
 
 
 def elements_written(agent: AgentProcess, *, after: int = 0) -> int:
-    """The elements that the first pass logged from line `after` on has touched in the kernel."""
+    """The elements touched in the kernel, as the first summary from line `after` on says."""
     line = agent.wait_for_line(r"sync done .* elements=\d+", after=after)
     found = re.search(r"elements=(\d+)", line)
     if found is None:

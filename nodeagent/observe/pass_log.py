@@ -1,7 +1,8 @@
-"""One line for every pass that changed something, and one for every problem that comes or goes."""
+"""What is written about passes, and one line for every problem that comes or goes."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import starmap
 from typing import Protocol
 
 from nodeagent.model.addresses import Family
@@ -10,6 +11,8 @@ from nodeagent.observe.problem_board import ProblemChanges
 
 logger = logging.getLogger(__name__)
 
+SUMMARY_SECONDS = 1.0
+"""Between two summaries of passes."""
 PROBLEM_LINES = 20
 """Of many problems that come or go at once, this many are written out, and how many more there are."""
 
@@ -42,26 +45,54 @@ class Pass(Protocol):
     def families(self) -> Mapping[Family, FamilyResult]: ...
 
 
-class PassLog:
-    """The line of a pass: written when it is the first or changed something, else for debugging only."""
+class Later(Protocol):
+    """Who calls something in so many seconds (`loop.call_later`)."""
 
-    def __init__(self) -> None:
+    def __call__(self, seconds: float, action: Callable[[], None], /) -> object: ...
+
+
+class PassLog:
+    """What passes did: a summary of those that changed something, at most once a second; each of them for debugging.
+
+    The first pass, and the first change after a second without a line, are written at once.
+    """
+
+    def __init__(self, later: Later) -> None:
+        self._later = later
         self._first = True
+        self._waiting = False
+        self._passes = 0
+        self._elements = 0
+        self._longest = 0.0
+        self._latest: Pass | None = None
 
     def passed(self, report: Pass) -> None:
         """Called after every pass."""
-        milliseconds = (report.finished - report.started) * 1000
-        level = logging.INFO if self._first or report.touched else logging.DEBUG
-        logger.log(
-            level,
-            "sync done full=%s elements=%d ms=%.1f services=%d tables=%s",
-            "yes" if report.full else "no",
-            report.touched,
-            milliseconds,
-            report.services,
-            ",".join(_table(family, result) for family, result in report.families.items()),
-        )
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("pass done %s", _figures(report, report.touched, _seconds(report)))
+        if not self._first and not report.touched:
+            return
         self._first = False
+        self._passes += 1
+        self._elements += report.touched
+        self._longest = max(self._longest, _seconds(report))
+        self._latest = report
+        if not self._waiting:
+            self._write()
+
+    def flush(self) -> None:
+        """Write what has not been written yet."""
+        latest, self._latest = self._latest, None
+        if latest is not None:
+            logger.info("sync done passes=%d %s", self._passes, _figures(latest, self._elements, self._longest))
+        self._passes = self._elements = 0
+        self._longest = 0.0
+
+    def _write(self) -> None:
+        self._waiting = self._latest is not None
+        if self._waiting:
+            self.flush()
+            self._later(SUMMARY_SECONDS, self._write)
 
 
 class ProblemLog:
@@ -78,6 +109,17 @@ class ProblemLog:
             logger.log(level, text, problem)
         if len(problems) > PROBLEM_LINES:
             logger.log(level, text, f"and {len(problems) - PROBLEM_LINES} more")
+
+
+def _seconds(report: Pass) -> float:
+    return report.finished - report.started
+
+
+def _figures(report: Pass, elements: int, longest: float) -> str:
+    return (
+        f"full={'yes' if report.full else 'no'} elements={elements} ms={longest * 1000:.1f}"
+        f" services={report.services} tables={','.join(starmap(_table, report.families.items()))}"
+    )
 
 
 def _table(family: Family, result: FamilyResult) -> str:

@@ -35,7 +35,7 @@ def agent(cluster: Cluster) -> AgentProcess:
             cluster.world[pod].serve(port)
     for protocol in PROTOCOLS:
         cluster.world[NODE].serve(DAEMON_PORT, protocol, addresses=("0.0.0.0", "::"), name="daemon")
-    return cluster.start_agent(*WITH_POD_CIDRS, "--service-cidr", ",".join(SERVICE_CIDRS))
+    return cluster.start_agent(*WITH_POD_CIDRS, "--service-cidr", ",".join(SERVICE_CIDRS), "--log-level", "debug")
 
 
 class Change:
@@ -181,7 +181,7 @@ def test_under_constant_change_no_connection_fails(cluster: Cluster, agent: Agen
         for round_number in range(20):
             printed = len(agent.lines)
             cluster.expose("busy", *addresses, pods=PODS[: 1 + round_number % 3])
-            agent.wait_for_line("sync done", after=printed)
+            agent.wait_for_line("pass done", after=printed)
         report = load.stop()
     cluster.expose("busy", *addresses, pods=PODS)
     agent.wait_until(lambda: set(caller.ask(addresses[0], 80, count=30, timeout=0.2).names) == set(PODS), "all pods")
