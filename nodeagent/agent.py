@@ -115,7 +115,6 @@ class Agent:
         self._status_line = StatusLine(config.node.name)
         self._node = node_regarding(config.node.name)
         self._ready = False
-        self._local_addresses: frozenset[str] = frozenset()
 
     async def run(self, *, once: bool, within_s: float | None = None) -> None:
         """Until cancelled; with `once`, until the present state is programmed, for `within_s` seconds at most (None: as
@@ -160,7 +159,7 @@ class Agent:
                 is_healthy=self._health.is_healthy, report=self._reporter("service health")
             )
             node_addresses = NodeAddresses(self, excluding=frozenset({config.dataplane.interface_name}))
-            cleaner = ConntrackCleaner(lambda: self._local_addresses, self)
+            self._cleaner = cleaner = ConntrackCleaner(self)
             async with asyncio.TaskGroup() as tasks:
                 feeding = tasks.create_task(source.run(), name="source")
                 if self._take_over is None:
@@ -276,8 +275,9 @@ class Agent:
 
     def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
         """Node ports answer at these, so tracked flows to them are cleaned too, and health check ports follow."""
-        self._local_addresses = frozenset(one.address for one in addresses)
-        self._service_health.node_addresses_changed(self._local_addresses)
+        local = frozenset(one.address for one in addresses)
+        self._cleaner.node_addresses_changed(local)
+        self._service_health.node_addresses_changed(local)
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         """Say what the cleaner did, when it did something."""

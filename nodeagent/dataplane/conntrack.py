@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -76,19 +76,19 @@ class CleaningListener(Protocol):
 class ConntrackCleaner:
     """Takes UDP service ports as they change and keeps their tracked flows in accord, in its own time.
 
-    local_addresses: canonical addresses of the node at which node ports may answer, asked at each pass.
+    local_addresses: canonical addresses of the node at which node ports may answer, until `node_addresses_changed`.
     After each pass the cleaner rests nine times as long as it took, though no more than
     0.4 seconds: that long, and the walk, a client may wait whose endpoint went.
     """
 
     def __init__(
         self,
-        local_addresses: Callable[[], Collection[str]],
         listener: CleaningListener,
         *,
+        local_addresses: Collection[str] = (),
         first_retry_seconds: float = _FIRST_RETRY_SECONDS,
     ) -> None:
-        self._local_addresses = local_addresses
+        self._local_addresses = frozenset(local_addresses)
         self._listener = listener
         self._first_retry_seconds = first_retry_seconds
         self._ledger = UdpLedger()
@@ -103,6 +103,15 @@ class ConntrackCleaner:
             self._ledger.note(udp_port)
         if self._ledger.changed:
             self._wanted.set()
+
+    def node_addresses_changed(self, addresses: Collection[str]) -> None:
+        """Takes the addresses at which node ports may answer from now on. Never blocks."""
+        came = frozenset(addresses) - self._local_addresses
+        self._local_addresses = frozenset(addresses)
+        if came:
+            self._ledger.addresses_came()
+            if self._ledger.changed:
+                self._wanted.set()
 
     @property
     def pending(self) -> int:
@@ -128,7 +137,7 @@ class ConntrackCleaner:
     async def clean(self) -> list[CleaningReport]:
         """One pass over what is pending: one report per family concerned. What it could not finish stays pending."""
         places = self._ledger.take_changed()
-        local = self._local_addresses()
+        local = self._local_addresses
         reports = []
         for family in Family:
             of_family = [place for place in places if place.family is family]

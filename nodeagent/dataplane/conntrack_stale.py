@@ -85,6 +85,7 @@ class UdpLedger:
         self._ports: dict[tuple[ServicePortName, Family], UdpPort] = {}
         self._serving: dict[Place, dict[ServicePortName, Serving]] = {}
         self._changed: set[Place] = set()
+        self._node_ports: set[Place] = set()
 
     @property
     def changed(self) -> frozenset[Place]:
@@ -105,6 +106,7 @@ class UdpLedger:
                 self._changed.add(place)
                 self._withdraw(place, udp_port.service_port)
         self._changed.update(_places(udp_port))
+        self._node_ports.update(place for place in _places(udp_port) if place.address is None)
         if not udp_port.serving:
             self._ports.pop(key, None)
             return
@@ -112,6 +114,13 @@ class UdpLedger:
         serving = frozenset((pack_address(address), port) for address, port in udp_port.serving)
         for place in _places(udp_port):
             self._serving.setdefault(place, {})[udp_port.service_port] = serving
+
+    def addresses_came(self) -> None:
+        """The node has addresses that it had not: flows to them may be left from an earlier time that it had them.
+
+        Every node port there was counts as changed, for nobody looked at these flows when it changed.
+        """
+        self._changed.update(self._node_ports)
 
     @property
     def served(self) -> Collection[Place]:

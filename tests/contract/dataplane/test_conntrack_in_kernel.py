@@ -100,7 +100,7 @@ def tracked(namespace: Namespace, family: str = "ipv4") -> set[tuple[str, str, i
 
 def clean(namespace: Namespace, *ports: UdpPort, local: tuple[str, ...] = (NODE,)) -> list[CleaningReport]:
     async def one_pass() -> list[CleaningReport]:
-        cleaner = ConntrackCleaner(lambda: local, Notebook())
+        cleaner = ConntrackCleaner(Notebook(), local_addresses=local)
         cleaner.submit(ports)
         return await cleaner.clean()
 
@@ -233,7 +233,7 @@ def test_a_client_that_sent_before_there_was_a_rule_reaches_the_endpoint_afterwa
             process = await asyncio.create_subprocess_shell(rule)
             assert await process.wait() == 0
             before = arrives()
-            cleaner = ConntrackCleaner(lambda: (NODE,), Notebook())
+            cleaner = ConntrackCleaner(Notebook(), local_addresses=(NODE,))
             cleaner.submit([udp_port(VIP, serving=((NODE, 5353),))])
             await cleaner.clean()
             return before, arrives()
@@ -246,7 +246,7 @@ def test_the_running_cleaner_takes_up_what_is_submitted_and_is_idle_otherwise(na
 
     async def story() -> list[CleaningReport]:
         notebook = Notebook()
-        cleaner = ConntrackCleaner(lambda: (NODE,), notebook)
+        cleaner = ConntrackCleaner(notebook, local_addresses=(NODE,))
         running = asyncio.create_task(cleaner.run())
         cleaner.submit([udp_port(VIP)])
         await until(lambda: len(notebook.reports) == 1)
@@ -262,10 +262,61 @@ def test_the_running_cleaner_takes_up_what_is_submitted_and_is_idle_otherwise(na
     assert [report.deleted for report in namespace.run(lambda: asyncio.run(story()))] == [10, 10]
 
 
+LATER, LATER6 = "192.0.2.77", "2001:db8::77"
+
+
+@pytest.mark.parametrize("first_known", [pytest.param((NODE,), id="one more"), pytest.param((), id="the first")])
+@pytest.mark.parametrize("deleted", [False, True], ids=["served", "deleted meanwhile"])
+def test_flows_to_an_address_that_the_node_gets_later_are_judged_then(
+    namespace: Namespace, first_known: tuple[str, ...], deleted: bool
+) -> None:
+    """A virtual address that comes back to the node finds what was tracked when it was here before."""
+    given_flows(
+        namespace,
+        [
+            track(("10.0.0.1", 1), (LATER, 30053), GONE),
+            track(("10.0.0.1", 2), (LATER, 30053), POD),
+            track(("10.0.0.1", 3), (LATER, 30054), GONE),
+            track(("fd00::1", 4), (LATER6, 30053), GONE6),
+            track(("fd00::1", 5), (LATER6, 30053), POD6),
+            track(("10.0.0.1", 6), ("192.0.2.78", 30053), GONE),
+        ],
+    )
+
+    async def story() -> None:
+        notebook = Notebook()
+        cleaner = ConntrackCleaner(notebook, local_addresses=first_known)
+        cleaner.submit(
+            [
+                udp_port(VIP, node_port=30053),
+                udp_port(VIP6, node_port=30053, serving=(POD6,), family=Family.IPV6),
+            ]
+        )
+        await cleaner.clean()
+        if deleted:
+            gone = [udp_port(VIP, node_port=30053, serving=()), udp_port(VIP6, serving=(), family=Family.IPV6)]
+            cleaner.submit(gone)
+            await cleaner.clean()
+        cleaning = asyncio.create_task(cleaner.run())
+        assert cleaner.pending == 0
+        before = len(notebook.reports)
+        cleaner.node_addresses_changed((*first_known, LATER, LATER6))
+        await until(lambda: len(notebook.reports) == before + 2)
+        cleaner.node_addresses_changed((LATER,))
+        assert cleaner.pending == 0, "an address that went leaves nothing to look at"
+        cleaning.cancel()
+        await asyncio.wait({cleaning})
+
+    namespace.run(lambda: asyncio.run(story()))
+
+    left = {port for _, _, port in tracked(namespace) | tracked(namespace, "ipv6")}
+    assert left == ({3, 6} if deleted else {2, 3, 5, 6})
+
+
 def test_a_pass_that_fails_is_reported_and_its_places_stay_pending(namespace: Namespace) -> None:
     given_flows(namespace, [track(("10.0.0.1", 1), (VIP, 53), GONE)])
     notebook = Notebook()
-    cleaner = ConntrackCleaner(lambda: (NODE,), notebook)
+    cleaner = ConntrackCleaner(notebook, local_addresses=(NODE,))
     cleaner.submit([udp_port(VIP)])
 
     namespace.run_unprivileged(lambda: asyncio.run(cleaner.clean()))
@@ -279,7 +330,7 @@ def test_a_pass_that_fails_is_reported_and_its_places_stay_pending(namespace: Na
 def test_the_running_cleaner_tries_again_after_failures(namespace: Namespace) -> None:
     async def story() -> list[CleaningReport]:
         notebook = Notebook()
-        cleaner = ConntrackCleaner(lambda: (NODE,), notebook, first_retry_seconds=0.01)
+        cleaner = ConntrackCleaner(notebook, local_addresses=(NODE,), first_retry_seconds=0.01)
         running = asyncio.create_task(cleaner.run())
         cleaner.submit([udp_port(VIP)])
         await until(lambda: len(notebook.reports) == 3)
@@ -324,7 +375,7 @@ def test_a_full_table_costs_neither_memory_nor_the_loop(
 
     async def one_pass(others: int) -> tuple[CleaningReport, float]:
         watching = asyncio.create_task(watch_memory())
-        cleaner = ConntrackCleaner(lambda: (NODE,), Notebook())
+        cleaner = ConntrackCleaner(Notebook(), local_addresses=(NODE,))
         cleaner.submit([udp_port(VIP), *other_services(others)])
         [report], stalled = await watch_loop(cleaner.clean())
         watching.cancel()
