@@ -65,6 +65,7 @@ PURE = (
     "dataplane/nft/readback.py",
     "dataplane/nft/render.py",
     "dataplane/nft/schema.py",
+    "dataplane/nft/slots.py",
     "dataplane/nft/transaction.py",
 )
 IMPURE = frozenset({"asyncio", "os", "time", "random", "logging", "threading", "subprocess", "pathlib"})

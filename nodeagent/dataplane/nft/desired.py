@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import AffinityIds
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
 from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image, interval_elements
-from nodeagent.dataplane.nft.render import render_service
+from nodeagent.dataplane.nft.render import MemberList, Rendering, SlotList, render_service
+from nodeagent.dataplane.nft.slots import Held, hold
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
@@ -28,6 +30,14 @@ _CLASS_MAPS = (
 _TIMEOUT_MAPS = (schema.STICKY_TIMEOUTS, schema.NODEPORT_STICKY_TIMEOUTS)
 
 
+@dataclass(slots=True)
+class _Held:
+    """What is in the image for one service: keys by set, and its endpoint lists."""
+
+    keys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    lists: dict[SlotList | MemberList, Held] = field(default_factory=dict)
+
+
 class DesiredImage:
     """The wanted image of one family and which service each element came from.
 
@@ -38,7 +48,7 @@ class DesiredImage:
     def __init__(self, family: Family) -> None:
         self.family = family
         self.image: TableImage = empty_image(schema.DATA_SETS)
-        self._keys_by_service: dict[ObjectKey, dict[str, tuple[bytes, ...]]] = {}
+        self._held: dict[ObjectKey, _Held] = {}
         self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
         self._dirty: dict[str, set[bytes]] = {}
         self.affinity = AffinityIds(family)
@@ -48,25 +58,29 @@ class DesiredImage:
         """Replace the elements of some services (None: the service is gone).
 
         All old elements go before new ones come: a frontend that passes from one service to another is in both.
+        A list of endpoints that stays is amended, so that it costs what changes in it; a new one takes over the slots
+        that it has in the programmed image.
         """
-        rendered: dict[ObjectKey, TableImage] = {}
+        rendered: dict[ObjectKey, Rendering] = {}
         for key, state in changes.items():
             self.unrendered.pop(key, None)
-            rendered[key] = self._render(key, state, programmed)
-        for key, elements in rendered.items():
-            self._retire(key, elements)
-        for key, elements in rendered.items():
-            self._install(key, elements)
+            rendered[key] = self._render(key, state)
+        held = {key: self._held.pop(key, None) or _Held() for key in rendered}
+        for key, rendering in rendered.items():
+            self._retire(held[key], rendering)
+        for key, rendering in rendered.items():
+            if rendering.elements or rendering.lists:
+                self._held[key] = self._install(held[key], rendering, programmed)
 
-    def _render(self, key: ObjectKey, state: ServiceState | None, programmed: TableImage) -> TableImage:
+    def _render(self, key: ObjectKey, state: ServiceState | None) -> Rendering:
         try:
             admitted = self.affinity.admit(key, state)
-            return {} if admitted is None else render_service(admitted, self.family, programmed)
+            return Rendering({}, {}) if admitted is None else render_service(admitted, self.family)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
             self.affinity.admit(key, None)
             detail = f"internal error, the service is left out in {self.family.value}: {type(error).__name__}: {error}"
             self.unrendered[key] = Problem(f"Service {key}", "RenderingFailed", detail)
-            return {}
+            return Rendering({}, {})
 
     def set_node(self, node: NodeState) -> None:
         """Replace the node's own sets."""
@@ -89,16 +103,19 @@ class DesiredImage:
 
     def owner_of(self, name: str, key: bytes) -> ObjectKey | None:
         """The service an element came from (one of them, for a shared one); None for the node's own."""
-        for service, keys in self._keys_by_service.items():
-            if key in keys.get(name, ()):
+        for service, held in self._held.items():
+            if key in held.keys.get(name, ()):
                 return service
+            for where, listed in held.lists.items():
+                if where.name == name and key.startswith(where.key) and key in listed.elements():
+                    return service
         return None
 
-    def _retire(self, service: ObjectKey, successor: TableImage) -> None:
-        for name, keys in self._keys_by_service.pop(service, {}).items():
-            held = self.image[name]
+    def _retire(self, held: _Held, successor: Rendering) -> None:
+        for name, keys in held.keys.items():
+            elements = self.image[name]
             dirty = self._dirty.setdefault(name, set())
-            staying: Elements = successor.get(name, {})
+            staying: Elements = successor.elements.get(name, {})
             counts = self._shared.get(name)
             for key in keys:
                 if counts is not None:
@@ -106,13 +123,19 @@ class DesiredImage:
                     if counts[key]:
                         continue
                     del counts[key]
-                del held[key]
+                del elements[key]
                 if key not in staying:
                     dirty.add(key)
+        for where in [where for where in held.lists if where not in successor.lists]:
+            keys_of_list = held.lists.pop(where).keys()
+            elements = self.image[where.name]
+            for key in keys_of_list:
+                del elements[key]
+            self._dirty.setdefault(where.name, set()).update(keys_of_list)
 
-    def _install(self, service: ObjectKey, elements: TableImage) -> None:
+    def _install(self, held: _Held, rendering: Rendering, programmed: TableImage) -> _Held:
         keys: dict[str, tuple[bytes, ...]] = {}
-        for name, wanted in elements.items():
+        for name, wanted in rendering.elements.items():
             if not wanted:
                 continue
             keys[name] = tuple(wanted)
@@ -121,8 +144,21 @@ class DesiredImage:
                 counts.update(keys[name])
             self.image[name].update(wanted)
             self._dirty.setdefault(name, set()).update(wanted)
-        if keys:
-            self._keys_by_service[service] = keys
+        for where, backends in rendering.lists.items():
+            listed = held.lists.get(where)
+            if listed is None:
+                listed = held.lists[where] = hold(where, backends, programmed)
+                changed: Mapping[bytes, bytes | None] = listed.elements()
+            else:
+                changed = listed.amend(backends)
+            self._dirty.setdefault(where.name, set()).update(changed)
+            elements = self.image[where.name]
+            for key, endpoint in changed.items():
+                if endpoint is None:
+                    del elements[key]
+                else:
+                    elements[key] = endpoint
+        return _Held(keys, held.lists)
 
 
 def classes_in(elements_by_map: TableImage) -> set[PickClass]:

@@ -6,6 +6,7 @@ last one gone. docs/decisions/0002 proves why no order that depends on the endpo
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import affinity_id
@@ -24,14 +25,13 @@ from nodeagent.dataplane.nft.image import (
     TableImage,
     class_of,
     comment_text,
-    endpoint_value,
     frontend_key,
     node_port_key,
     packed_class,
 )
 from nodeagent.dataplane.nft.picking import sticky_ids
 from nodeagent.model.addresses import Family, pack_address, parse_network
-from nodeagent.model.frontend import Frontend, FrontendKind, Route, ServiceState, Verdict
+from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState, Verdict
 from nodeagent.model.problem import Problem
 
 _FRONTEND_MAPS = (
@@ -105,16 +105,48 @@ def programmed_keys(programmed: TableImage, backends: str) -> Iterator[bytes]:
                     yield key + slot
 
 
-def render_service(state: ServiceState, family: Family, programmed: TableImage) -> TableImage:
-    """All elements of one service in one family; sets it has nothing in are absent."""
-    image: TableImage = {}
+class SlotList(NamedTuple):
+    """The endpoints that one route of one frontend picks among: in a map, under the frontend's key and their slots."""
+
+    key: bytes
+    node_port: bool
+    cluster_scope: bool
+    sticky: bool
+
+    @property
+    def name(self) -> str:
+        """The map."""
+        return schema.NODEPORT_BACKENDS if self.node_port else schema.BACKENDS
+
+
+class MemberList(NamedTuple):
+    """Endpoints that are elements of a set, behind the frontend's key."""
+
+    key: bytes
+    name: str
+
+
+class Rendering(NamedTuple):
+    """One service in one family: its elements, and the lists of endpoints, whose elements are not among them."""
+
+    elements: TableImage
+    lists: dict[SlotList | MemberList, Sequence[Backend]]
+
+
+def render_service(state: ServiceState, family: Family) -> Rendering:
+    """All of one service in one family; sets it has nothing in are absent."""
+    rendering = Rendering({}, {})
+    routes: dict[int, Route] = {}
     for address in state.cluster_ips:
         if (":" in address) == (family is Family.IPV6):
-            image.setdefault(schema.CLUSTER_IPS, {})[pack_address(address)] = b""
+            rendering.elements.setdefault(schema.CLUSTER_IPS, {})[pack_address(address)] = b""
     for frontend in state.frontends:
         if frontend.family is family:
-            _render_frontend(frontend, programmed, image)
-    return image
+            _render_frontend(frontend, rendering)
+            routes.update((id(route), route) for route in (frontend.route, frontend.short_circuit) if route is not None)
+    if hairpin := _hairpin(routes.values()):
+        rendering.elements[schema.HAIRPIN] = hairpin
+    return rendering
 
 
 def too_many_backends(state: ServiceState) -> tuple[Problem, ...]:
@@ -131,16 +163,17 @@ def too_many_backends(state: ServiceState) -> tuple[Problem, ...]:
     )
 
 
-def _render_frontend(frontend: Frontend, programmed: TableImage, image: TableImage) -> None:
+def _render_frontend(frontend: Frontend, rendering: Rendering) -> None:
     """What a class looks at the source for is asked outside in: the ranges that may connect, then which list."""
+    image = rendering.elements
     node_port = frontend.address is None
     if frontend.address is None:
         key = node_port_key(frontend.protocol, frontend.port)
     else:
         key = frontend_key(frontend.address, frontend.protocol, frontend.port)
-    number = _render_route(frontend, frontend.route, key, programmed, image, cluster_scope=False)
+    number = _render_route(frontend, frontend.route, key, rendering, cluster_scope=False)
     if frontend.short_circuit is not None:
-        wide = _render_route(frontend, frontend.short_circuit, key, programmed, image, cluster_scope=True)
+        wide = _render_route(frontend, frontend.short_circuit, key, rendering, cluster_scope=True)
         cluster_scope = schema.NODEPORTS_CLUSTER_SCOPE if node_port else schema.FRONTENDS_CLUSTER_SCOPE
         local_scope = schema.NODEPORTS_LOCAL_SCOPE if node_port else schema.FRONTENDS_LOCAL_SCOPE
         image.setdefault(cluster_scope, {})[key] = packed_class(wide)
@@ -153,7 +186,7 @@ def _render_frontend(frontend: Frontend, programmed: TableImage, image: TableIma
     targets = image.setdefault(schema.NODEPORTS if node_port else schema.FRONTENDS, {})
     targets[key] = packed_class(number) + comment_text(frontend.service_port)
     if node_port:
-        _render_node_port_endpoints(frontend, key, image)
+        _render_node_port_endpoints(frontend, key, rendering)
     elif frontend.masquerade and frontend.kind is not FrontendKind.CLUSTER_IP:
         image.setdefault(schema.MASQUERADE_FRONTENDS, {})[key] = b""
     if frontend.affinity_seconds is not None:
@@ -169,42 +202,37 @@ def _render_sources(allowed_sources: Iterable[str], key: bytes, image: TableImag
             allowed[key + network.network_address.packed + key + network.broadcast_address.packed] = b""
 
 
-def _render_node_port_endpoints(frontend: Frontend, key: bytes, image: TableImage) -> None:
+def _render_node_port_endpoints(frontend: Frontend, key: bytes, rendering: Rendering) -> None:
     """By which postrouting knows the connections that came through a node port."""
     if not frontend.masquerade and frontend.short_circuit is None:
         return
     name = schema.MASQUERADE_NODEPORTS if frontend.masquerade else schema.LOCAL_POLICY_NODEPORTS
-    for route in (frontend.route, frontend.short_circuit):
-        if route is not None and route.backends:
-            image.setdefault(name, {}).update(
-                (key + endpoint_value(backend.address, backend.port), b"") for backend in route.backends[:MAX_BACKENDS]
-            )
+    backends = _used(frontend.route)
+    if frontend.short_circuit is not None:
+        backends = tuple(dict.fromkeys((*_used(frontend.short_circuit), *backends)))
+    if backends:
+        rendering.lists[MemberList(key, name)] = backends
 
 
-def _render_route(
-    frontend: Frontend, route: Route, key: bytes, programmed: TableImage, image: TableImage, *, cluster_scope: bool
-) -> int:
+def _render_route(frontend: Frontend, route: Route, key: bytes, rendering: Rendering, *, cluster_scope: bool) -> int:
     """Adds the endpoints of one list; returns the class that picks among them."""
     node_port = frontend.address is None
     if not route.backends:
         return REFUSE if route.otherwise is Verdict.REFUSE else DISCARD
     sticky = frontend.affinity_seconds is not None
-    endpoints = [endpoint_value(backend.address, backend.port) for backend in route.backends[:MAX_BACKENDS]]
-    before = programmed_slots(programmed, key, node_port=node_port, cluster_scope=cluster_scope)
-    by_slot = assign_slots(before, endpoints)
-    picked = PickClass(len(by_slot), cluster_scope, node_port, sticky)
-    held = image.setdefault(schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS, {})
-    for slot, endpoint in zip(slot_keys(picked), by_slot, strict=True):
-        held[key + slot] = endpoint
+    backends = _used(route)
+    rendering.lists[SlotList(key, node_port, cluster_scope, sticky)] = backends
     if sticky:
         ids = sticky_ids(node_port=node_port, cluster_scope=cluster_scope)
-        image.setdefault(ids, {})[key] = packed_class(affinity_id(frontend.service_port, route.scope))
-    _render_hairpin(route, image.setdefault(schema.HAIRPIN, {}))
-    return picked.number
+        rendering.elements.setdefault(ids, {})[key] = packed_class(affinity_id(frontend.service_port, route.scope))
+    return PickClass(len(backends), cluster_scope, node_port, sticky).number
 
 
-def _render_hairpin(route: Route, hairpin: Elements) -> None:
-    for backend in route.backends:
-        if backend.local:
-            packed = pack_address(backend.address)
-            hairpin[packed + packed] = b""
+def _used(route: Route) -> tuple[Backend, ...]:
+    return route.backends if len(route.backends) <= MAX_BACKENDS else route.backends[:MAX_BACKENDS]
+
+
+def _hairpin(routes: Iterable[Route]) -> Elements:
+    """Endpoints on this node, which may reach themselves through the service."""
+    addresses = {backend.address for route in routes for backend in route.backends if backend.local}
+    return {packed + packed: b"" for packed in map(pack_address, addresses)}

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import affinity_id
 from nodeagent.dataplane.nft.classes import BY_SOURCE, DISCARD, GUARDED, MAX_BACKENDS, REFUSE, PickClass
+from nodeagent.dataplane.nft.desired import DesiredImage
 from nodeagent.dataplane.nft.image import (
     TableImage,
     class_of,
@@ -16,7 +17,7 @@ from nodeagent.dataplane.nft.image import (
     node_port_key,
     packed_class,
 )
-from nodeagent.dataplane.nft.render import assign_slots, render_service, slot_keys, too_many_backends
+from nodeagent.dataplane.nft.render import assign_slots, slot_keys, too_many_backends
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, Scope, ServiceState, Verdict
 from nodeagent.model.names import ObjectKey, ServicePortName
@@ -54,8 +55,9 @@ def frontend(
 
 def rendered(*frontends: Frontend, cluster_ips: tuple[str, ...] = (), programmed: TableImage = NOTHING) -> TableImage:
     state = ServiceState(WEB, cluster_ips=cluster_ips, frontends=frontends)
-    image = render_service(state, Family.IPV4, programmed)
-    return {name: elements for name, elements in image.items() if elements}
+    desired = DesiredImage(Family.IPV4)
+    desired.update({WEB: state}, programmed)
+    return {name: elements for name, elements in desired.image.items() if elements}
 
 
 LOCAL_ID = packed_class(affinity_id(HTTP, Scope.LOCAL))
