@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from nodeagent.dataplane.conntrack_messages import delete_flow, dump_udp, read_flows
-from nodeagent.dataplane.conntrack_stale import Targets, UdpLedger, targets_for
+from nodeagent.dataplane.conntrack_stale import Targets, UdpLedger, packed_serving, targets_for
 from nodeagent.dataplane.netlink import NetlinkSocket, Request
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
+from nodeagent.model.names import ServicePortName
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +35,8 @@ _ATTEMPTS = 5
 _DELETIONS_AT_A_TIME = 512
 _NETLINK_NETFILTER = 12
 _INTERRUPTED = {errno.EINTR, errno.ENOBUFS}
+_PACKED_AT_ONCE = 500
+"""Endpoints of a service port; of more, a worker thread makes what flows are compared with."""
 _REST_PER_WORK = 9
 _LONGEST_REST_SECONDS = 0.4
 """A client that keeps its port waits for the rest and for the walk after it: together they stay below a second."""
@@ -92,6 +95,7 @@ class ConntrackCleaner:
         self._listener = listener
         self._first_retry_seconds = first_retry_seconds
         self._ledger = UdpLedger()
+        self._big: dict[tuple[ServicePortName, Family], UdpPort] = {}
         self._wanted = asyncio.Event()
 
     def submit(self, udp_ports: Iterable[UdpPort]) -> None:
@@ -100,8 +104,12 @@ class ConntrackCleaner:
         Call it after the commit. A port that was deleted is passed once more with nothing in `serving`.
         """
         for udp_port in udp_ports:
-            self._ledger.note(udp_port)
-        if self._ledger.changed:
+            self._big.pop((udp_port.service_port, udp_port.family), None)
+            if len(udp_port.serving) > _PACKED_AT_ONCE:
+                self._big[udp_port.service_port, udp_port.family] = udp_port
+            else:
+                self._ledger.note(udp_port)
+        if self._ledger.changed or self._big:
             self._wanted.set()
 
     def node_addresses_changed(self, addresses: Collection[str]) -> None:
@@ -115,8 +123,8 @@ class ConntrackCleaner:
 
     @property
     def pending(self) -> int:
-        """Places that changed and were not looked at yet."""
-        return len(self._ledger.changed)
+        """Places that changed and were not looked at yet, and big service ports that were submitted."""
+        return len(self._ledger.changed) + len(self._big)
 
     async def run(self) -> None:
         """Cleans whenever something was submitted, until cancelled. Failures are reported and retried, never raised."""
@@ -134,8 +142,18 @@ class ConntrackCleaner:
                 retry_seconds = min(2 * retry_seconds, _LAST_RETRY_SECONDS)
             await asyncio.sleep(rest)
 
+    async def _note_big(self) -> None:
+        """Note what `submit` found too big; what is submitted again meanwhile counts instead."""
+        packing = dict(self._big)
+        packed = await in_thread(lambda: [packed_serving(udp_port) for udp_port in packing.values()]) if packing else []
+        for (name, udp_port), serving in zip(packing.items(), packed, strict=True):
+            if self._big.get(name) is udp_port:
+                del self._big[name]
+                self._ledger.note(udp_port, serving)
+
     async def clean(self) -> list[CleaningReport]:
         """One pass over what is pending: one report per family concerned. What it could not finish stays pending."""
+        await self._note_big()
         places = self._ledger.take_changed()
         local = self._local_addresses
         reports = []

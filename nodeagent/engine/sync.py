@@ -23,12 +23,13 @@ from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.translate.context import Context
 from nodeagent.translate.node import NodeSettings, node_context, node_state
+from nodeagent.translate.size import size_of
 from nodeagent.translate.translator import Translator
 
 logger = logging.getLogger(__name__)
 
-THREAD_ABOVE_SERVICES = 200
-"""More dirty services than this (about 15 ms of translation) are translated in a worker thread."""
+THREAD_ABOVE = 2000
+"""Dirty services of a greater size than this (about 15 ms of translation) are translated in a worker thread."""
 FATAL_FAILURES = 8
 """Failures in a row, the rebuild of the table among them, after which the process gives up."""
 
@@ -287,7 +288,10 @@ class Engine:
         self, changes: ChangeSet, context: Context, *, everything: bool
     ) -> Mapping[ObjectKey, ServiceState | None]:
         dirty = None if everything else changes.services
-        if dirty is not None and len(dirty) + len(self._translator.outdated_by(context)) <= THREAD_ABOVE_SERVICES:
+        if (
+            dirty is not None
+            and size_of(self._snapshot, {*dirty, *self._translator.outdated_by(context)}) <= THREAD_ABOVE
+        ):
             return self._translator.update(self._snapshot, dirty, context)
         return await asyncio.to_thread(self._translator.update, self._snapshot, dirty, context)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from nodeagent.model.addresses import Family
-from nodeagent.model.frontend import Backend, ServiceState
+from nodeagent.model.frontend import Backend, Route, ServiceState
 from nodeagent.model.names import ObjectKey
 
 
@@ -38,7 +38,7 @@ class StatusLine:
     def passed(self, report: Pass, problems: int) -> str:
         """The line after this pass; every pass must be told. problems: how many there are, from whatever part."""
         for key, state in report.changed.items():
-            now = 0 if state is None else len(_endpoints(state))
+            now = 0 if state is None else _endpoints(state)
             self._total += now - self._endpoints.pop(key, 0)
             if now:
                 self._endpoints[key] = now
@@ -56,13 +56,17 @@ class StatusLine:
         return "; ".join((*self._parts, _count(problems, "problem")) if problems else self._parts)
 
 
-def _endpoints(state: ServiceState) -> set[Backend]:
-    found: set[Backend] = set()
+def _endpoints(state: ServiceState) -> int:
+    """Distinct ones; the frontends of a port have the same route."""
+    routes: dict[int, Route] = {}
     for frontend in state.frontends:
-        found.update(frontend.route.backends)
-        if frontend.short_circuit is not None:
-            found.update(frontend.short_circuit.backends)
-    return found
+        for route in (frontend.route, frontend.short_circuit):
+            if route is not None and route.backends:
+                routes[id(route)] = route
+    if len(routes) == 1:
+        return sum(len(route.backends) for route in routes.values())
+    found: set[Backend] = set()
+    return len(found.union(*(route.backends for route in routes.values())))
 
 
 def _count(number: int, noun: str) -> str:

@@ -36,13 +36,18 @@ def affinity_id(service_port: ServicePortName, scope: Scope) -> int:
 def sticky_endpoints(state: ServiceState, family: Family) -> dict[Holder, set[bytes]]:
     """The endpoints that clients may be bound to, for each list of the service that has affinity."""
     found: dict[Holder, set[bytes]] = {}
+    seen: set[tuple[Holder, int]] = set()
     for frontend in state.frontends:
         if frontend.family is not family or frontend.affinity_seconds is None:
             continue
         for route in (frontend.route, frontend.short_circuit):
-            if route is not None:
+            if route is None:
+                continue
+            known = ((frontend.service_port, route.scope), id(route))
+            if known not in seen:  # the frontends of a port have the same route
+                seen.add(known)
                 endpoints = (endpoint_value(backend.address, backend.port) for backend in route.backends)
-                found.setdefault((frontend.service_port, route.scope), set()).update(endpoints)
+                found.setdefault(known[0], set()).update(endpoints)
     return found
 
 

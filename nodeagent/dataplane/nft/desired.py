@@ -65,7 +65,7 @@ class DesiredImage:
         for key, state in changes.items():
             self.unrendered.pop(key, None)
             rendered[key] = self._render(key, state)
-        held = {key: self._held.pop(key, None) or _Held() for key in rendered}
+        held = {key: self._held.pop(key, _Held()) for key in rendered}
         for key, rendering in rendered.items():
             self._retire(held[key], rendering)
         for key, rendering in rendered.items():
@@ -95,6 +95,11 @@ class DesiredImage:
             if changed:
                 self._dirty.setdefault(name, set()).update(changed)
                 self.image[name] = elements
+
+    @property
+    def dirty(self) -> int:
+        """How many keys were changed since the last `take_dirty`."""
+        return sum(map(len, self._dirty.values()))
 
     def take_dirty(self) -> dict[str, set[bytes]]:
         """The keys changed since the last call."""
@@ -159,6 +164,18 @@ class DesiredImage:
                 else:
                     elements[key] = endpoint
         return _Held(keys, held.lists)
+
+
+def slots_of(states: Iterable[ServiceState | None]) -> int:
+    """How many endpoints all routes of some services have together."""
+    return sum(
+        len(route.backends)
+        for state in states
+        if state is not None
+        for frontend in state.frontends
+        for route in (frontend.route, frontend.short_circuit)
+        if route is not None
+    )
 
 
 def classes_in(elements_by_map: TableImage) -> set[PickClass]:

@@ -21,7 +21,7 @@ from nodeagent.dataplane.nft.affinity import valid_entries
 from nodeagent.dataplane.nft.affinity_purge import AffinityPurge, PurgeListener
 from nodeagent.dataplane.nft.belief import Belief, Ownership, believe, undisturbed
 from nodeagent.dataplane.nft.chain import ProgramOptions
-from nodeagent.dataplane.nft.desired import DesiredImage
+from nodeagent.dataplane.nft.desired import DesiredImage, slots_of
 from nodeagent.dataplane.nft.diff import apply_delta
 from nodeagent.dataplane.nft.element_walk import ElementWalk
 from nodeagent.dataplane.nft.kernel_table import KernelTable
@@ -119,7 +119,8 @@ class TableDriver:
                 belief = await in_thread(self._read_back)
                 self._readmit_quarantined()
             pending, self._pending = self._pending, {}
-            await self._maybe_in_thread(len(pending) > INLINE_SERVICES, lambda: self._take_in(pending, node, belief))
+            big = len(pending) > INLINE_SERVICES or slots_of(pending.values()) > INLINE_ELEMENTS
+            await self._maybe_in_thread(big, lambda: self._take_in(pending, node, belief))
             report = await self._commit_difference(started)
         except BaseException as error:
             if isinstance(error, Retryable) and not isinstance(error, Interrupted):
@@ -216,10 +217,12 @@ class TableDriver:
         A refusal may be due to somebody's change that we do not know of yet: read back before blaming anyone.
         """
         for attempt in range(QUARANTINE_ROUNDS):
-            plan = await self._plan()
+            big = self._compare_all or self._desired.dirty > INLINE_ELEMENTS
+            plan = await self._plan(big)
             if plan.transaction.empty:
-                self._committed(plan)
+                await self._maybe_in_thread(big, partial(self._committed, plan))
                 return TableReport(seconds=monotonic() - started)
+            big = big or plan.delta.touched > INLINE_ELEMENTS
             try:
                 if not await self._commit(plan):
                     await in_thread(self._read_back)
@@ -233,7 +236,7 @@ class TableDriver:
                     raise
                 self._compare_all = True
                 continue
-            self._committed(plan)
+            await self._maybe_in_thread(big, partial(self._committed, plan))
             return TableReport(
                 plan.delta.touched, len(plan.transaction.messages), plan.new_table, monotonic() - started
             )
@@ -263,7 +266,7 @@ class TableDriver:
         await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction))
         return True
 
-    async def _plan(self) -> Plan:
+    async def _plan(self, big: bool) -> Plan:
         belief = self._belief
         assert belief is not None, "a pass reads back before it plans"
         dirty = self._desired.take_dirty()
@@ -272,8 +275,10 @@ class TableDriver:
             learned = await in_thread(self._table.affinity)
             belief.affinity = {} if learned is None else valid_entries(learned, self._desired.affinity.snapshot())
         if rebuild:
-            return self._planner.plan_new_table(belief, self._desired.image)
-        return self._planner.plan(belief, self._desired.image, None if self._compare_all else dirty)
+            plan = partial(self._planner.plan_new_table, belief, self._desired.image)
+        else:
+            plan = partial(self._planner.plan, belief, self._desired.image, None if self._compare_all else dirty)
+        return await self._maybe_in_thread(big, plan)
 
     def _committed(self, plan: Plan) -> None:
         belief = self._belief

@@ -313,6 +313,20 @@ def test_flows_to_an_address_that_the_node_gets_later_are_judged_then(
     assert left == ({3, 6} if deleted else {2, 3, 5, 6})
 
 
+def test_a_port_with_thousands_of_endpoints_is_judged_by_the_last_word_too(namespace: Namespace) -> None:
+    many = tuple((f"10.245.{n >> 8}.{n & 255}", 5353) for n in range(5000))
+    flows = [track(("10.0.0.1", 1), (VIP, 53), GONE), track(("10.0.0.1", 2), (VIP, 53), many[4321])]
+    given_flows(namespace, flows)
+
+    assert [report.deleted for report in clean(namespace, udp_port(VIP, serving=many))] == [1]
+    assert {port for _, _, port in tracked(namespace)} == {2}
+    [report] = clean(namespace, udp_port(VIP, serving=many), udp_port(VIP))
+    assert report.deleted == 1, "a small port that was big before"
+    given_flows(namespace, flows[1:])
+    [report] = clean(namespace, udp_port(VIP), udp_port(VIP, serving=many))
+    assert report.deleted == 0, "a big one that was small before"
+
+
 def test_a_pass_that_fails_is_reported_and_its_places_stay_pending(namespace: Namespace) -> None:
     given_flows(namespace, [track(("10.0.0.1", 1), (VIP, 53), GONE)])
     notebook = Notebook()
