@@ -2,6 +2,7 @@
 the agent does with it holds the event loop."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -29,7 +30,6 @@ from nodeagent.translate.node import NodeSettings
 pytestmark = pytest.mark.kernel
 
 T = TypeVar("T")
-WatchLoop = Callable[[Awaitable[T]], Awaitable[tuple[T, float]]]
 ENDPOINTS, IN_A_SLICE, CHANGES = 5000, 1000, 10
 VIPS = {Family.IPV4: ("10.96.0.1", "198.51.100.7"), Family.IPV6: ("fd00:96::1", "2001:db8::7")}
 PODS = {Family.IPV4: "10.{}.{}.{}", Family.IPV6: "fd00:{}::{:x}:{:x}"}
@@ -115,9 +115,7 @@ def slices(family: Family, protocol: str) -> list[EndpointSlice]:
         pytest.param("TCP", True, id="sticky"),
     ],
 )
-def test_nothing_holds_the_loop(
-    namespace: Namespace, watch_loop: WatchLoop[None], family: Family, protocol: str, sticky: bool
-) -> None:
+def test_nothing_holds_the_loop(namespace: Namespace, family: Family, protocol: str, sticky: bool) -> None:
     async def story() -> tuple[float, list[PassReport]]:
         loop = asyncio.get_running_loop()
         changes, observers = ChangeQueue(loop.time), Observers()
@@ -152,18 +150,35 @@ def test_nothing_holds_the_loop(
                         await until(lambda seen=seen: len(observers.reports) > seen)  # type: ignore[misc]
 
         tasks = [asyncio.create_task(engine.run()), asyncio.create_task(observers.cleaner.run())]
-        _, stalled = await watch_loop(work())
+        held_longest = await longest_hold(work())
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        return stalled, observers.reports
+        return held_longest, observers.reports
 
-    stalled, reports = namespace.run(lambda: asyncio.run(story()))
+    held_longest, reports = namespace.run(lambda: asyncio.run(story()))
 
     assert reports[0].touched > 6 * ENDPOINTS
     assert max(report.touched for report in reports[1:]) <= 6 * 3, "a class and two slots for each frontend"
     assert all(report.ok for report in reports)
-    assert stalled < 0.05
+    assert held_longest < 0.05
+
+
+async def longest_hold(work: Awaitable[None]) -> float:
+    """The most processor time, in seconds, that the loop's thread spent between two turns; others may have the rest."""
+    longest = 0.0
+
+    async def watch() -> None:
+        nonlocal longest
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - before)
+
+    watching = asyncio.create_task(watch())
+    await work
+    watching.cancel()
+    return longest
 
 
 async def until(condition: Callable[[], bool]) -> None:
