@@ -6,13 +6,14 @@ from hypothesis import strategies as st
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.image import Elements, empty_image, endpoint_value, frontend_key
-from nodeagent.dataplane.nft.render import EndpointList, assign_slots
-from nodeagent.dataplane.nft.slots import Slots, changed_backends
+from nodeagent.dataplane.nft.render import MemberList, SlotList, assign_slots
+from nodeagent.dataplane.nft.slots import Members, Slots, changed_backends
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.frontend import Backend
 
 KEY = frontend_key("10.96.0.10", Protocol.TCP, 80)
-LIST = EndpointList(schema.BACKENDS, schema.FRONTENDS, KEY, cluster_scope=False)
+PLAIN = SlotList(KEY, node_port=False, cluster_scope=False, sticky=False)
+STICKY = SlotList(KEY, node_port=False, cluster_scope=True, sticky=True)
 NOTHING = empty_image(schema.DATA_SETS)
 
 backends = st.builds(Backend, st.integers(1, 12).map("10.244.0.{}".format), st.sampled_from([80, 81]), st.booleans())
@@ -23,8 +24,10 @@ def many(count: int) -> tuple[Backend, ...]:
     return tuple(Backend(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}", 8080) for n in range(count))
 
 
-@given(st.lists(lists, min_size=1, max_size=6), st.booleans())
-def test_amending_gives_what_assigning_anew_gives(versions: list[list[Backend]], in_order: bool) -> None:
+@given(st.lists(lists, min_size=1, max_size=6), st.booleans(), st.sampled_from([PLAIN, STICKY]))
+def test_amending_gives_what_assigning_anew_gives(
+    versions: list[list[Backend]], in_order: bool, where: SlotList
+) -> None:
     slots: Slots | None = None
     by_slot: list[bytes] = []
     image: Elements = {}
@@ -32,17 +35,32 @@ def test_amending_gives_what_assigning_anew_gives(versions: list[list[Backend]],
         wanted = tuple(sorted(version) if in_order else version)
         by_slot = assign_slots(by_slot, [endpoint_value(backend.address, backend.port) for backend in wanted])
         if slots is None:
-            slots = Slots(LIST, wanted, NOTHING)
-            image = slots.elements(LIST)
+            slots = Slots(where, wanted, NOTHING)
+            image = slots.elements()
         else:
-            for key, endpoint in slots.amend(LIST, wanted).items():
+            for key, endpoint in slots.amend(wanted).items():
                 assert image.get(key) != endpoint, "an element is named that does not change"
                 if endpoint is None:
                     del image[key]
                 else:
                     image[key] = endpoint
         assert list(slots.endpoints) == by_slot
-        assert image == slots.elements(LIST)
+        assert image == slots.elements()
+
+
+@given(st.lists(lists, min_size=1, max_size=6))
+def test_members_are_what_the_list_says(versions: list[list[Backend]]) -> None:
+    where = MemberList(KEY, schema.MASQUERADE_NODEPORTS)
+    members = Members(where, versions[0])
+    image = members.elements()
+    for version in versions[1:]:
+        for key, value in members.amend(version).items():
+            assert image.get(key) != value, "an element is named that does not change"
+            if value is None:
+                del image[key]
+            else:
+                image[key] = value
+        assert image == members.elements() == Members(where, version).elements()
 
 
 @given(lists, lists)
@@ -57,7 +75,7 @@ def test_one_endpoint_of_many_is_found_by_comparing_few(at: int, monkeypatch: py
     less = whole[:at] + whole[at + 1 :]
     assert changed_backends(whole, less) == ({whole[at]}, set())
     assert changed_backends(less, whole) == (set(), {whole[at]})
-    slots = Slots(LIST, whole, NOTHING)
+    slots = Slots(PLAIN, whole, NOTHING)
     packed: list[str] = []
 
     def counted(address: str, port: int) -> bytes:
@@ -65,6 +83,6 @@ def test_one_endpoint_of_many_is_found_by_comparing_few(at: int, monkeypatch: py
         return endpoint_value(address, port)
 
     monkeypatch.setattr("nodeagent.dataplane.nft.slots.endpoint_value", counted)
-    assert len(slots.amend(LIST, less)) == (1 if at == 4999 else 2)
-    assert len(slots.amend(LIST, whole)) == 1
+    assert len(slots.amend(less)) == (1 if at == 4999 else 2)
+    assert len(slots.amend(whole)) == 1
     assert packed == [whole[at].address] * 2
