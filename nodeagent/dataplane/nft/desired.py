@@ -38,6 +38,14 @@ class _Held:
     lists: dict[SlotList | MemberList, Held] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """A service's rendering, and those of its lists that are new."""
+
+    rendering: Rendering
+    new: dict[SlotList | MemberList, Held]
+
+
 class DesiredImage:
     """The wanted image of one family and which service each element came from.
 
@@ -61,26 +69,45 @@ class DesiredImage:
         A list of endpoints that stays is amended, so that it costs what changes in it; a new one takes over the slots
         that it has in the programmed image.
         """
-        rendered: dict[ObjectKey, Rendering] = {}
+        rendered: dict[ObjectKey, _Rendered] = {}
+        held = {key: self._held.pop(key, _Held()) for key in changes}
         for key, state in changes.items():
             self.unrendered.pop(key, None)
-            rendered[key] = self._render(key, state)
-        held = {key: self._held.pop(key, _Held()) for key in rendered}
-        for key, rendering in rendered.items():
-            self._retire(held[key], rendering)
-        for key, rendering in rendered.items():
-            if rendering.elements or rendering.lists:
-                self._held[key] = self._install(held[key], rendering, programmed)
+            rendered[key] = self._render(key, state, held[key], programmed)
+        for key, ready in rendered.items():
+            self._retire(held[key], ready.rendering)
+        for key, ready in rendered.items():
+            if ready.rendering.elements or ready.rendering.lists:
+                self._held[key] = self._install(held[key], ready)
 
-    def _render(self, key: ObjectKey, state: ServiceState | None) -> Rendering:
+    def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: TableImage) -> _Rendered:
+        """What the service has from now on; lists that stay are amended in the image already."""
+        new: dict[SlotList | MemberList, Held] = {}
         try:
             admitted = self.affinity.admit(key, state)
-            return Rendering({}, {}) if admitted is None else render_service(admitted, self.family)
+            rendering = Rendering({}, {}) if admitted is None else render_service(admitted, self.family)
+            for where, backends in rendering.lists.items():
+                listed = held.lists.get(where)
+                if listed is None:
+                    new[where] = hold(where, backends, programmed)
+                else:
+                    self._put(where.name, listed.amend(backends))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
             self.affinity.admit(key, None)
             detail = f"internal error, the service is left out in {self.family.value}: {type(error).__name__}: {error}"
             self.unrendered[key] = Problem(f"Service {key}", "RenderingFailed", detail)
-            return Rendering({}, {})
+            return _Rendered(Rendering({}, {}), {})
+        return _Rendered(rendering, new)
+
+    def _put(self, name: str, changed: Mapping[bytes, bytes | None]) -> None:
+        """Write elements of a map or set (None: it goes)."""
+        self._dirty.setdefault(name, set()).update(changed)
+        elements = self.image[name]
+        for key, value in changed.items():
+            if value is None:
+                del elements[key]
+            else:
+                elements[key] = value
 
     def set_node(self, node: NodeState) -> None:
         """Replace the node's own sets."""
@@ -138,32 +165,19 @@ class DesiredImage:
                 del elements[key]
             self._dirty.setdefault(where.name, set()).update(keys_of_list)
 
-    def _install(self, held: _Held, rendering: Rendering, programmed: TableImage) -> _Held:
+    def _install(self, held: _Held, ready: _Rendered) -> _Held:
         keys: dict[str, tuple[bytes, ...]] = {}
-        for name, wanted in rendering.elements.items():
+        for name, wanted in ready.rendering.elements.items():
             if not wanted:
                 continue
             keys[name] = tuple(wanted)
             counts = self._shared.get(name)
             if counts is not None:
                 counts.update(keys[name])
-            self.image[name].update(wanted)
-            self._dirty.setdefault(name, set()).update(wanted)
-        for where, backends in rendering.lists.items():
-            listed = held.lists.get(where)
-            if listed is None:
-                listed = held.lists[where] = hold(where, backends, programmed)
-                changed: Mapping[bytes, bytes | None] = listed.elements()
-            else:
-                changed = listed.amend(backends)
-            self._dirty.setdefault(where.name, set()).update(changed)
-            elements = self.image[where.name]
-            for key, endpoint in changed.items():
-                if endpoint is None:
-                    del elements[key]
-                else:
-                    elements[key] = endpoint
-        return _Held(keys, held.lists)
+            self._put(name, wanted)
+        for where, listed in ready.new.items():
+            self._put(where.name, listed.elements())
+        return _Held(keys, {**held.lists, **ready.new})
 
 
 def slots_of(states: Iterable[ServiceState | None]) -> int:
