@@ -192,11 +192,7 @@ class Agent:
                 else:
                     tasks.create_task(node_addresses.run(), name="node addresses")
                     tasks.create_task(cleaner.run(), name="conntrack cleaner")
-                    for table in tables:
-                        tasks.create_task(table.run_purge(), name=f"affinity {table.family.value}")
-                    if interface is not None:
-                        watch = InterfaceWatch(interface, changes.interface_changed)
-                        tasks.create_task(watch.run(), name="interface watch")
+                    _look_after(tasks, tables, interface, changes)
                     tasks.create_task(engine.run(), name="engine")
             if once:
                 self._raise_if_problems_remain()
@@ -383,6 +379,17 @@ class _WithConfiguredCidrs:
     @property
     def service_cidrs(self) -> tuple[ServiceCIDR, ...]:
         return (*self._store.service_cidrs, *self._configured)
+
+
+def _look_after(
+    tasks: asyncio.TaskGroup, tables: Iterable[TableDriver], interface: ServiceInterface | None, changes: ChangeQueue
+) -> None:
+    """Start what the dataplane does beside the passes."""
+    for table in tables:
+        tasks.create_task(table.run_purge(), name=f"affinity {table.family.value}")
+    if interface is not None:
+        watch = InterfaceWatch(interface, changes.interface_changed)
+        tasks.create_task(watch.run(), name="interface watch")
 
 
 def choose_ownership(netlink: NetlinkSocket, wanted: TableOwnership) -> Ownership:

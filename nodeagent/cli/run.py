@@ -54,9 +54,7 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3
 @click.option("--allow-problems", is_flag=True, help="With --once: exit with 0 although some object is not in effect.")
 @click.option("--timeout", type=Span(), help="With --once: how long it may take, for example 30s; then exit code 1.")
 @reloadable_config_options
-def run_command(
-    *, once: bool, allow_problems: bool, timeout: float | None, load: Callable[[], LoadedConfig]
-) -> None:
+def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load: Callable[[], LoadedConfig]) -> None:
     """Program services until SIGTERM or SIGINT; the rules stay in place. SIGHUP reads the configuration again.
 
     Exit codes: 0, 1 failed, 2 unusable configuration or source, 3 no permission or a kernel that lacks something.
