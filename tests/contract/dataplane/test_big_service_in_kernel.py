@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
 from nodeagent.dataplane.interface import ServiceInterface
+from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -63,6 +64,9 @@ class Observers:
         self.cleaner.submit(udp_ports)
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
+        """Nobody asks."""
+
+    def affinity_purged(self, report: PurgeReport) -> None:
         """Nobody asks."""
 
     def beat(self) -> None:
@@ -124,7 +128,9 @@ def test_nothing_holds_the_loop(namespace: Namespace, family: Family, protocol: 
             snapshot=store,
             changes=changes,
             settings=NodeSettings(node_name="node", families=(family,), bind_address="192.0.2.1"),
-            tables=[TableDriver(family, NetlinkSocket(), ProgramOptions(PodDetection.CIDR), Ownership.PLAIN)],
+            tables=[
+                TableDriver(family, NetlinkSocket(), ProgramOptions(PodDetection.CIDR), Ownership.PLAIN, observers)
+            ],
             interface=ServiceInterface(),
             flows=observers,
             observer=observers,

@@ -3,6 +3,8 @@
 import asyncio
 from itertools import pairwise
 
+import pytest
+
 from nodeagent.engine.sync import Timing
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
