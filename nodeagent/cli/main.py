@@ -1,10 +1,12 @@
 """The command `nodeagent`. Commands are imported when they are used: the daemon never loads what only people need."""
 
 import importlib
+from typing import Any
 
 import click
 
 from nodeagent import __version__
+from nodeagent.cli.output import failing_output
 
 COMMANDS = {
     "run": ("nodeagent.cli.run", "run_command", "Program services until stopped."),
@@ -18,6 +20,16 @@ COMMANDS = {
 
 class Commands(click.Group):
     """Loads a command's module when it is named; the help text needs none of them."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with failing_output():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with failing_output():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)

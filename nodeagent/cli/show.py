@@ -1,17 +1,19 @@
 """`nodeagent show`: what is programmed, read from the kernel."""
 
 import json
+import shutil
+import sys
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from nodeagent.cli.columns import Column, lay_out
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
-from nodeagent.dataplane.errors import DataplaneError, NotPermitted
+from nodeagent.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.dataplane.nft.kernel_table import KernelTable
@@ -19,38 +21,36 @@ from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.model.addresses import Family
 
 Row = dict[str, Any]
+Found = TypeVar("Found")
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A table's column: the row's key, the heading, whether it holds numbers."""
-
-    key: str
-    heading: str
-    number: bool = False
-
+READ_ATTEMPTS = 20
+READ_PAUSE_SECONDS = 0.1
+"""Between attempts to read while the rules change."""
 
 COLUMNS = {
     "services": (
         Column("service", "SERVICE"),
-        Column("family", "FAMILY"),
+        Column("family", "FAMILY", leaves=3),
         Column("addresses", "ADDRESSES"),
-        Column("backends", "BACKENDS", number=True),
-        Column("connections", "CONNECTIONS", number=True),
+        Column("backends", "BACKENDS", number=True, leaves=2),
+        Column("connections", "CONNECTIONS", number=True, leaves=1),
     ),
     "frontends": (
         Column("service", "SERVICE"),
-        Column("kind", "KIND"),
+        Column("family", "FAMILY", leaves=5),
+        Column("kind", "KIND", leaves=1),
         Column("frontend", "FRONTEND"),
-        Column("for", "FOR"),
-        Column("action", "ACTION"),
-        Column("connections", "CONNECTIONS", number=True),
+        Column("for", "FOR", leaves=4),
+        Column("action", "ACTION", leaves=3),
+        Column("connections", "CONNECTIONS", number=True, leaves=2),
     ),
     "backends": (
         Column("service", "SERVICE"),
+        Column("family", "FAMILY", leaves=3),
         Column("frontend", "FRONTEND"),
-        Column("for", "FOR"),
-        Column("slot", "SLOT", number=True),
+        Column("for", "FOR", leaves=2),
+        Column("slot", "SLOT", number=True, leaves=1),
         Column("backend", "BACKEND"),
     ),
 }
@@ -69,7 +69,7 @@ def show_command(what: str, output: str) -> None:
         frontends = read_frontends()
     except NotPermitted as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
-    except DataplaneError as error:
+    except (DataplaneError, OSError) as error:
         raise Failure(str(error), FAILED) from error
     rows = {"services": service_rows, "frontends": frontend_rows, "backends": backend_rows}[what](frontends)
     if output == "json":
@@ -80,24 +80,38 @@ def show_command(what: str, output: str) -> None:
 
 def read_frontends() -> list[ProgrammedFrontend]:
     """Everything programmed in both families. Raises a DataplaneError when it cannot be read, or is not there."""
-    netlink = NetlinkSocket()
-    found: list[ProgrammedFrontend] = []
-    tables = 0
-    try:
-        for family in Family:
-            # Counters are part of a set's shape; a table made without them is as good.
-            for counters in (True, False):
-                specs = {spec.name: spec for spec in schema.set_specs(counters=counters)}
-                contents = KernelTable(netlink, family, specs).read()
-                if contents is not None and contents.fits(specs, family):
-                    tables += 1
-                    found += programmed_frontends(contents, family)
-                    break
-    finally:
-        netlink.close()
+    tables = [found for family in Family if (found := patiently(partial(_read_family, family))) is not None]
     if not tables:
         raise DataplaneError("nothing is programmed here: no table nodeagent (of this version's schema)")
-    return found
+    return [frontend for table in tables for frontend in table]
+
+
+def patiently(read: Callable[[], Found], pause: Callable[[float], None] = time.sleep) -> Found:
+    """What `read` returns, repeated while changes to the rules interrupt it. Raises KernelUnclear after many times."""
+    for _ in range(READ_ATTEMPTS - 1):
+        try:
+            return read()
+        except KernelUnclear:
+            pause(READ_PAUSE_SECONDS)
+    return read()
+
+
+def _read_family(family: Family) -> list[ProgrammedFrontend] | None:
+    """One family's frontends; None without a table that this version can read.
+
+    Each attempt has a socket of its own: what the kernel still had to say on the last one is not waited for.
+    """
+    netlink = NetlinkSocket()
+    try:
+        # Counters are part of a set's shape; a table made without them is as good.
+        for counters in (True, False):
+            specs = {spec.name: spec for spec in schema.set_specs(counters=counters)}
+            contents = KernelTable(netlink, family, specs).read()
+            if contents is not None and contents.fits(specs, family):
+                return list(programmed_frontends(contents, family))
+    finally:
+        netlink.close()
+    return None
 
 
 def service_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
@@ -125,6 +139,7 @@ def frontend_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
     return [
         {
             "service": one.service,
+            "family": one.family.value,
             "kind": one.kind,
             "frontend": _place(one),
             "for": one.scope,
@@ -140,6 +155,7 @@ def backend_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
     return [
         {
             "service": one.service,
+            "family": one.family.value,
             "frontend": _place(one),
             "for": one.scope,
             "slot": slot,
@@ -166,21 +182,14 @@ def _action(one: ProgrammedFrontend) -> str:
 
 
 def _print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Aligned columns on a terminal; whole, unwrapped lines into a pipe."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(column.heading, justify="right" if column.number else "left", no_wrap=True, overflow="ignore")
-    for row in rows:
-        table.add_row(*(_cell(row[column.key]) for column in columns))
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, markup=False, width=1000)
-    with console.capture() as capture:
-        console.print(table)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    """Aligned columns that fit the terminal; whole lines into a pipe or a file."""
+    layout = lay_out(columns, rows, shutil.get_terminal_size().columns if _is_terminal() else None)
+    heading, *lines = layout.lines
+    click.echo("\n".join([click.style(heading, bold=True), *lines]))
+    if layout.dropped:
+        names, word = ", ".join(layout.dropped), "column" if len(layout.dropped) == 1 else "columns"
+        click.echo(f"nodeagent: note: no room for the {word} {names}; -o json has everything", err=True)
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _is_terminal() -> bool:
+    return sys.stdout is not None and sys.stdout.isatty()

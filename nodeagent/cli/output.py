@@ -1,0 +1,45 @@
+"""Standard output that is closed or full: one line and exit code 1, whatever the command was printing."""
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from nodeagent.cli.exit_codes import FAILED, Failure
+
+_STDOUT = 1
+_ERRNOS = {errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC, errno.EPIPE}
+
+
+class ClosedOutput(io.TextIOBase):
+    """Takes the place of a standard output that was closed before the start; every write raises OSError (EBADF)."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str, /) -> int:  # noqa: ARG002 - nobody will read it
+        raise OSError(errno.EBADF, "is closed")
+
+
+@contextmanager
+def failing_output() -> Iterator[None]:
+    """Raises Failure where something could not be printed."""
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno not in _ERRNOS:
+            raise
+        if not isinstance(sys.stdout, ClosedOutput):
+            _discard_output()
+        raise Failure(f"standard output: {error.strerror}", FAILED) from error
+
+
+def _discard_output() -> None:
+    """What is still buffered would fail once more, with a message of Python's, when the process ends."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, _STDOUT)
+    os.close(null)
