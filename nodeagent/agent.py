@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, Protocol
+from urllib.parse import urlsplit
 
 from nodeagent.config import AgentConfig, TableOwnership
 from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
@@ -26,6 +27,7 @@ from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.node_addresses import LocalAddress, NodeAddresses
+from nodeagent.dataplane.surroundings import Surroundings
 from nodeagent.dataplane.sysctl import (
     Sysctl,
     SysctlOutcome,
@@ -42,6 +44,7 @@ from nodeagent.kube.event_api import EventApi
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.addresses import Family
+from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Node, ObjectMeta, ServiceCIDR, ServiceCIDRSpec
 from nodeagent.model.problem import Problem
 from nodeagent.observe.event_documents import CONTROLLER, node_regarding, starting
@@ -115,6 +118,7 @@ class Agent:
         self._status_line = StatusLine(config.node.name)
         self._node = node_regarding(config.node.name)
         self._ready = False
+        self._api_server = ""
 
     async def run(self, *, once: bool, within_s: float | None = None) -> None:
         """Until cancelled; with `once`, until the present state is programmed, for `within_s` seconds at most (None: as
@@ -159,6 +163,10 @@ class Agent:
                 is_healthy=self._health.is_healthy, report=self._reporter("service health")
             )
             node_addresses = NodeAddresses(self, excluding=frozenset({config.dataplane.interface_name}))
+            self._surroundings = Surroundings(
+                changes.node_changed, excluding=config.dataplane.interface_name, others=self._named_addresses
+            )
+            await self._surroundings.read()
             self._cleaner = cleaner = ConntrackCleaner(self)
             async with asyncio.TaskGroup() as tasks:
                 feeding = tasks.create_task(source.run(), name="source")
@@ -191,6 +199,7 @@ class Agent:
                     feeding.cancel()
                 else:
                     tasks.create_task(node_addresses.run(), name="node addresses")
+                    tasks.create_task(self._surroundings.run(), name="surroundings")
                     tasks.create_task(cleaner.run(), name="conntrack cleaner")
                     _look_after(tasks, tables, interface, changes)
                     tasks.create_task(engine.run(), name="engine")
@@ -230,6 +239,7 @@ class Agent:
             flows=cleaner,
             observer=self,
             heartbeat=self._notifier,
+            in_use=lambda: self._surroundings.in_use,
             timing=Timing(
                 guard_period=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
                 min_period=config.dataplane.min_sync_period.seconds,
@@ -248,6 +258,7 @@ class Agent:
         status = self._status_line.passed(report, len(self._board.problems))
         if report.serving and not self._ready:
             self._ready = True
+            self._surroundings.look_again()  # the API server's own Service is known now
             # Wanted only once the tables are there: they bring in nf_conntrack on a machine that has just booted.
             self._set_sysctls(
                 required_sysctls((), conntrack=conntrack_settings(self._config), cores=os.cpu_count() or 1)
@@ -274,6 +285,7 @@ class Agent:
         local = frozenset(one.address for one in addresses)
         self._cleaner.node_addresses_changed(local)
         self._service_health.node_addresses_changed(local)
+        self._surroundings.look_again()
 
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         """Say what the cleaner did, when it did something."""
@@ -330,6 +342,12 @@ class Agent:
             suffixes=lambda: secrets.token_hex(8),
         )
 
+    def _named_addresses(self) -> tuple[tuple[str, str], ...]:
+        """The API server, unless its address is that of its own Service."""
+        kubernetes = self._store.services.get(ObjectKey("default", "kubernetes"))
+        own = kubernetes.spec.cluster_ips or () if kubernetes is not None else ()
+        return ((self._api_server, "the API server"),) if self._api_server and self._api_server not in own else ()
+
     def _is_node_eligible(self) -> bool:
         """Manifests without a Node say nothing about it: only an API server can tell that a node was removed."""
         if self._store.node_gone and self._config.source.manifests is not None:
@@ -339,7 +357,10 @@ class Agent:
     async def _open_client(self, stack: AsyncExitStack) -> ApiClient | None:
         if self._config.source.manifests is not None:
             return None
-        client = ApiClient(cluster_access(self._config, self._environment))
+        access = cluster_access(self._config, self._environment)
+        if self._config.source.kubeconfig or self._config.source.master:  # else a pod's environment, a ClusterIP
+            self._api_server = urlsplit(access.server).hostname or ""
+        client = ApiClient(access)
         logger.info("API server: %s", client.server)
         return await stack.enter_async_context(client)
 

@@ -6,9 +6,10 @@ from pathlib import Path
 import click
 
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
+from nodeagent.cli.host_checks import cautions, check_files, refuse_overlaps
 from nodeagent.cli.manifest_check import problems_in
-from nodeagent.cli.options import config_options
-from nodeagent.config import LoadedConfig
+from nodeagent.cli.options import ConfigRejected, config_options
+from nodeagent.config import ConfigError, LoadedConfig
 from nodeagent.config.reference import render_reference
 from nodeagent.config.render import notes, render_json, render_yaml
 from nodeagent.model.text import printable
@@ -35,11 +36,19 @@ def show(output: str, loaded: LoadedConfig) -> None:
 @config_command.command("check")
 @config_options
 def check(loaded: LoadedConfig) -> None:
-    """Say whether the configuration can be used, and with --manifests the objects in that directory.
+    """Say whether the configuration can be used on this machine; exit code 2 and one line per problem when it cannot.
 
-    Exit code 2 and one line per problem when something cannot.
+    Files that it names must be there, the objects in the directory of --manifests must be right, and service ranges may
+    hold no address or gateway of this machine.
     """
-    for note in (*notes(loaded), *_remarks(loaded)):
+    try:
+        refuse_overlaps(loaded)
+        problems = list(check_files(loaded))
+    except ConfigError as error:
+        problems = [*error.problems, *check_files(loaded)]
+    if problems:
+        raise ConfigRejected(ConfigError(problems))
+    for note in (*notes(loaded), *_remarks(loaded), *(f"warning: {caution}" for caution in cautions(loaded))):
         click.echo(note)
     changed = sum(origin != "default" for origin in loaded.origins.values())
     click.echo(f"ok: {changed} of {len(loaded.origins)} options set, the others at their default")

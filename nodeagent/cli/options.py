@@ -14,6 +14,7 @@ from typing import IO, TypeVar
 
 import click
 
+from nodeagent.cli.host_checks import refuse_overlaps
 from nodeagent.config import ConfigError, LoadedConfig, load_config
 from nodeagent.config.environment import CONFIG_VARIABLE
 from nodeagent.config.flags import DEBUG_VERBOSITY, FLAGS, IGNORED_FLAGS, VERBOSITY, Flag
@@ -48,22 +49,27 @@ def config_options(command: Callable[..., Result]) -> Callable[..., Result]:
             raise ConfigRejected(error) from error
         return command(*arguments, loaded=loaded, **parameters)
 
-    return reloadable_config_options(with_configuration)
+    return _loading(with_configuration, lambda loaded: loaded)
 
 
 def reloadable_config_options(command: Callable[..., Result]) -> Callable[..., Result]:
-    """As `config_options`; the command gets ``load: Callable[[], LoadedConfig]``, which raises ConfigError."""
+    """As `config_options`; the command gets ``load: Callable[[], LoadedConfig]``.
 
+    It raises ConfigError, also for service ranges that hold an address of this machine.
+    """
+    return _loading(command, refuse_overlaps)
+
+
+def _loading(command: Callable[..., Result], accept: Callable[[LoadedConfig], LoadedConfig]) -> Callable[..., Result]:
     @functools.wraps(command)
     def with_loader(*arguments: object, **parameters: object) -> Result:
         file = parameters.pop(_CONFIG)
-        load = functools.partial(
-            load_config,
-            file=Path(str(file)) if file else None,
-            environment=os.environ,
-            flags=_take_flags(parameters),
-            hostname=socket.gethostname(),
-        )
+        flags = _take_flags(parameters)
+
+        def load() -> LoadedConfig:
+            path = Path(str(file)) if file else None
+            return accept(load_config(file=path, environment=os.environ, flags=flags, hostname=socket.gethostname()))
+
         return command(*arguments, load=load, **parameters)
 
     decorated: Callable[..., Result] = with_loader

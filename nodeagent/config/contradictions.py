@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nodeagent.config.values import ANY_IPV4, DetectLocalMode
 from nodeagent.model.addresses import family_of, parse_network
+from nodeagent.model.in_use import InUse, host, why_not
 
 if TYPE_CHECKING:
     from nodeagent.config.options import AgentConfig, TrafficConfig
@@ -25,6 +26,7 @@ def contradictions(config: AgentConfig) -> Iterator[Contradiction]:
     yield from _source(config)
     yield from _detection(config.traffic)
     yield from _families(config)
+    yield from _service_ranges(config)
     dataplane = config.dataplane
     if dataplane.min_sync_period > dataplane.sync_period:
         yield Contradiction(
@@ -95,6 +97,19 @@ def _families(config: AgentConfig) -> Iterator[Contradiction]:
     if used and cidrs and not any(family_of(cidr) in families for cidr in cidrs):
         reason = f"{', '.join(cidrs)}: none is of a family in node.families ({named})"
         yield Contradiction("traffic.clusterCIDRs", ("node.families", "traffic.detectLocalMode"), reason)
+
+
+def _service_ranges(config: AgentConfig) -> Iterator[Contradiction]:
+    """What is in a service range and no ClusterIP is dropped, so a range may hold nothing that has an address."""
+    traffic, address = config.traffic, config.node.address
+    pods = {InUse(cidr, "pods: traffic.clusterCIDRs") for cidr in traffic.cluster_cidrs}
+    own = {host(address, "this node: node.address")} if address is not None else set()
+    for cidr in traffic.service_cidrs:
+        network = parse_network(cidr)
+        if network is not None and (what := why_not(network, pods | own)):
+            others = ("traffic.clusterCIDRs",) if "clusterCIDRs" in what else ()
+            reason = f"{cidr} overlaps with {what}, which it would cut off"
+            yield Contradiction("traffic.serviceCIDRs", others, reason)
 
 
 def _share_an_address(one: str, other: str) -> bool:

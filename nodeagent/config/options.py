@@ -137,7 +137,8 @@ class TrafficConfig(Group):
         (),
         "list of CIDRs",
         "Ranges of ClusterIPs in addition to those of the cluster's ServiceCIDR objects; addresses in them that no "
-        "service has are dropped.",
+        "service has are dropped. A range that overlaps with `clusterCIDRs`, or holds an address or a gateway of this "
+        "machine, is refused.",
     )
     external_ips: Switch = option(
         True,

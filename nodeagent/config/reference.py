@@ -42,7 +42,8 @@ also where something else overrides it, and all errors are reported at once, one
 
 - `nodeagent config show` prints every value and where it comes from, as a file that can be used again (`-o json` for
   programs).
-- `nodeagent config check` says whether a configuration can be used: exit code 0, or 2 with the errors.
+- `nodeagent config check` says whether a configuration can be used on this machine: exit code 0, or 2 with the errors.
+  Files and directories that it names must be there. What can be used and is likely a mistake is a `warning:`.
 
 ## Files
 

@@ -18,6 +18,7 @@ from nodeagent.engine.ports import FlowCleaner, Heartbeat, Interface, InterfaceR
 from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.in_use import InUse
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
 from nodeagent.model.snapshot import Snapshot
@@ -144,7 +145,10 @@ class Engine:
         observer: Observer,
         heartbeat: Heartbeat,
         timing: Timing,
+        in_use: Callable[[], frozenset[InUse]] = frozenset,
     ) -> None:
+        """in_use: what service ranges must keep clear of, as it is now."""
+        self._in_use = in_use
         self._snapshot = snapshot
         self._changes = changes
         self._settings = settings
@@ -251,7 +255,12 @@ class Engine:
         started = loop.time()
         context = node_context(self._snapshot.node, self._settings, self._belief.context)
         node, node_problems = node_state(
-            self._snapshot.node, self._snapshot.service_cidrs, self._settings, context, self._belief.node
+            self._snapshot.node,
+            self._snapshot.service_cidrs,
+            self._settings,
+            context,
+            self._belief.node,
+            in_use=self._in_use(),
         )
         self._belief.context, self._belief.node, self._belief.node_problems = context, node, node_problems
         changed = await self._translate(changes, context, everything=full)

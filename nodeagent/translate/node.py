@@ -9,8 +9,9 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from nodeagent.model.addresses import Family, family_of, parse_address
+from nodeagent.model.addresses import Family, family_of, parse_address, parse_network
 from nodeagent.model.frontend import NodeState
+from nodeagent.model.in_use import InUse, why_not
 from nodeagent.model.objects import LABEL_ZONE, Node, ServiceCIDR
 from nodeagent.model.problem import Problem
 from nodeagent.translate.cidrs import Network, merged, network_family, parse_cidrs
@@ -80,14 +81,18 @@ def node_state(
     settings: NodeSettings,
     context: Context,
     previous: NodeState | None = None,
+    *,
+    in_use: frozenset[InUse] = frozenset(),
 ) -> tuple[NodeState, tuple[Problem, ...]]:
     """What the dataplane must know, and what is wrong with its sources (sorted).
 
-    `context`: from `node_context` for the same node. `previous`: its pod CIDRs stay while the Node is gone.
+    `context`: from `node_context` for the same node. `previous`: its pod CIDRs stay while the Node is gone. `in_use`:
+    what no service range may contain, besides the Node's addresses and the pods.
     """
     problems: list[Problem] = []
+    taken = in_use | _pods_in_use(node, settings)
     state = NodeState(
-        service_cidrs=merged_service_cidrs(service_cidrs, context, problems),
+        service_cidrs=merged_service_cidrs(service_cidrs, context, taken, problems),
         pod_cidrs=pod_cidrs(node, settings, previous, problems),
         node_port_cidrs=node_port_cidrs(settings.node_port_addresses, context, problems),
     )
@@ -95,12 +100,12 @@ def node_state(
 
 
 def merged_service_cidrs(
-    objects: Collection[ServiceCIDR], context: Context, problems: list[Problem]
+    objects: Collection[ServiceCIDR], context: Context, in_use: frozenset[InUse], problems: list[Problem]
 ) -> tuple[str, ...]:
     """The union of all ServiceCIDRs.
 
-    Addresses in them that no service has are dropped, so a range that holds this node's own address would cut it
-    off; such a range is refused.
+    Addresses in them that no service has are dropped, so a range that holds this node's own address, or anything else
+    that has an address already, would cut it off; such a range is refused.
     """
     networks: list[Network] = []
     own = [ip_address(address) for address in context.node_addresses]
@@ -110,6 +115,12 @@ def merged_service_cidrs(
             if any(address in network for address in own):
                 detail = f"{network} contains an address of this node: its unused addresses are not dropped"
                 problems.append(Problem(subject, "NodeAddressInServiceCIDR", detail))
+            elif what := why_not(network, in_use):
+                detail = (
+                    f"{network} overlaps with {what}: it is not used as a service range, and its unused "
+                    "addresses are not dropped"
+                )
+                problems.append(Problem(subject, "ServiceCIDROverlap", detail))
             elif network_family(network) in context.families:
                 networks.append(network)
     return merged(networks)
@@ -135,6 +146,15 @@ def pod_cidrs(
     for network in networks:
         first.setdefault(network_family(network), network)
     return merged([network for family, network in first.items() if family in settings.families])
+
+
+def _pods_in_use(node: Node | None, settings: NodeSettings) -> frozenset[InUse]:
+    """The pod networks that are known here, whether or not pods are told by them."""
+    networks = map(parse_network, settings.cluster_cidrs)
+    found = {InUse(str(network), "pods: clusterCIDRs") for network in networks if network is not None}
+    texts = (node.spec.pod_cidrs or (node.spec.pod_cidr or "",)) if node is not None else ()
+    own = map(parse_network, texts)
+    return frozenset(found | {InUse(str(network), "pods of this Node") for network in own if network is not None})
 
 
 def _addresses_of(node: Node) -> tuple[str, ...]:

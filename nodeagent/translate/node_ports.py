@@ -38,9 +38,10 @@ def node_port_cidrs(texts: Sequence[str], context: Context, problems: list[Probl
 
 
 def _primary(context: Context, problems: list[Problem]) -> tuple[str, ...]:
+    """The node's addresses. That it has one family only is how it is; that it has none at all is a problem."""
     known = {family_of(address): address for address in reversed(context.node_addresses)}
     for family in context.families:
-        if family not in known:
+        if not known:
             detail = f"the node has no {family.value} address: node ports do not answer on {family.value}"
             problems.append(Problem(_SUBJECT, "NoNodeAddress", detail))
     return merged([ip_network(address) for family, address in known.items() if family in context.families])

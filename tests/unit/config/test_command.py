@@ -16,6 +16,14 @@ from nodeagent.config.keys import KEYS
 from nodeagent.config.render import render_yaml
 
 HEAD = "apiVersion: nodeagent.io/v1alpha1\nkind: NodeAgentConfiguration\n"
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: node
+clusters: [{{name: c, cluster: {{server: 'https://198.18.77.10:6443', certificate-authority: '{authority}'}}}}]
+contexts: [{{name: node, context: {{cluster: c, user: u}}}}]
+users: [{{name: u, user: {{token: t}}}}]
+"""
 BODY = HEAD + "traffic:\n  clusterCIDRs: [10.0.0.0/8, 'fd00::/8']\nreporting:\n  healthzBindAddress: ''\n"
 
 
@@ -72,10 +80,65 @@ def test_show_as_json_has_values_and_origins(file: Path) -> None:
     assert shown["warnings"] == []
 
 
-def test_check_is_content(file: Path) -> None:
-    result = run("check", "--config", str(file), "--node-name=n")
+def test_check_is_content(file: Path, tmp_path: Path) -> None:
+    result = run("check", "--config", str(file), "--node-name=n", f"--manifests={tmp_path}")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == f"ok: 3 of {len(KEYS)} options set, the others at their default\n"
+    assert result.stdout.splitlines() == [
+        f"ok: 4 of {len(KEYS)} options set, the others at their default",
+        f"ok: manifest directory {tmp_path}",
+    ]
+
+
+def test_check_says_when_nothing_tells_pods(tmp_path: Path) -> None:
+    result = run("check", "--node-name=n", f"--manifests={tmp_path}")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("warning: traffic.clusterCIDRs is empty: no source counts as a pod, so ")
+    for option in ("--cluster-cidr=10.244.0.0/16", "--detect-local-mode=NodeCIDR"):
+        assert "warning" not in run("check", "--node-name=n", f"--manifests={tmp_path}", option).stdout
+
+
+def test_check_says_when_there_is_no_source() -> None:
+    result = run("check", "--node-name=n", "--cluster-cidr=10.244.0.0/16")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == (
+        "warning: no source: outside a pod, source.kubeconfig (--kubeconfig) or source.manifests (--manifests) must name one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("option", "key", "reason"),
+    [
+        pytest.param("--kubeconfig=/no/such", "source.kubeconfig", "/no/such: No such file or directory", id="gone"),
+        pytest.param("--kubeconfig=/etc", "source.kubeconfig", "/etc: Is a directory", id="directory"),
+        pytest.param("--manifests=/no/such", "source.manifests", "/no/such: No such file or directory", id="manifests"),
+        pytest.param("--manifests=/etc/hostname", "source.manifests", "/etc/hostname: is not a directory", id="file"),
+    ],
+)
+def test_check_refuses_files_that_are_not_there(option: str, key: str, reason: str) -> None:
+    result = run("check", "--node-name=n", option)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"flag {option.partition('=')[0]}: {key}: {reason}\n"
+    assert run("show", "--node-name=n", option).exit_code == 0, "show prints whatever can be read"
+
+
+def test_check_looks_into_the_files_that_a_kubeconfig_names(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG.format(authority="gone.crt"))
+    file = tmp_path / "svc.yaml"
+    file.write_text(f"{HEAD}source:\n  kubeconfig: {kubeconfig}\n")
+    result = run("check", "--node-name=n", "--config", str(file))
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{file}:4: source.kubeconfig: {kubeconfig}: ")
+    assert f"{tmp_path}/gone.crt: No such file or directory" in result.stderr
+
+
+def test_check_warns_of_a_service_range_around_the_api_server(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG.format(authority=""))
+    result = run("check", "--node-name=n", f"--kubeconfig={kubeconfig}", "--service-cidr=198.18.77.0/24")
+    assert result.exit_code == 0
+    line = "traffic.serviceCIDRs: 198.18.77.0/24 overlaps with 198.18.77.10/32 (the API server), which it would cut off"
+    assert f"warning: {line}" in result.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ from nodeagent.config import LoadedConfig
 Load = Callable[..., LoadedConfig]
 Refuse = Callable[..., list[str]]
 
+SERVICES = "traffic.serviceCIDRs"
+CUT = "which it would cut off"
 EITHER = "objects come either from a directory or from an API server"
 
 
@@ -71,6 +73,28 @@ EITHER = "objects come either from a directory or from an API server"
             ["svc.yaml:4: traffic.clusterCIDRs: 10.0.0.0/8: none is of a family in node.families (IPv6)"],
             id="pods of another family",
         ),
+        pytest.param(
+            "traffic: {serviceCIDRs: [10.96.0.0/12, 10.244.0.0/15], clusterCIDRs: [10.244.0.0/16]}",
+            [f"svc.yaml:3: {SERVICES}: 10.244.0.0/15 overlaps with 10.244.0.0/16 (pods: traffic.clusterCIDRs), {CUT}"],
+            id="services over pods",
+        ),
+        pytest.param(
+            "traffic: {serviceCIDRs: ['fd00:244:1::/64'], clusterCIDRs: [10.244.0.0/16, 'fd00:244::/32']}",
+            [
+                f"svc.yaml:3: {SERVICES}: fd00:244:1::/64 overlaps with fd00:244::/32 (pods: traffic.clusterCIDRs), {CUT}"
+            ],
+            id="services inside pods",
+        ),
+        pytest.param(
+            "node: {address: 192.168.0.5}\ntraffic: {serviceCIDRs: [192.168.0.0/16]}",
+            [f"svc.yaml:4: {SERVICES}: 192.168.0.0/16 overlaps with 192.168.0.5/32 (this node: node.address), {CUT}"],
+            id="services over the node",
+        ),
+        pytest.param(
+            "traffic: {serviceCIDRs: [169.254.0.0/24]}",
+            [f"svc.yaml:3: {SERVICES}: 169.254.0.0/24 overlaps with 169.254.0.0/16 (link-local), {CUT}"],
+            id="services at link-local addresses",
+        ),
     ],
 )
 def test_contradictions(own: Load, refused: Refuse, body: str, lines: list[str]) -> None:
@@ -106,6 +130,10 @@ def test_contradictions_are_reported_beside_wrong_values_unless_they_hang_on_the
         ),
         pytest.param(
             "reporting: {healthzBindAddress: '0.0.0.0:1', metricsBindAddress: '[::1]:1'}", id="one port in two families"
+        ),
+        pytest.param(
+            "traffic: {serviceCIDRs: [10.96.0.0/12, 'fd00:96::/108'], clusterCIDRs: [10.244.0.0/16, 'fd00:244::/56']}",
+            id="services beside pods",
         ),
         pytest.param("node: {families: [IPv4]}\ntraffic: {clusterCIDRs: [10.0.0.0/8, 'fd00::/8']}", id="one is enough"),
     ],

@@ -7,11 +7,13 @@ import pytest
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState
+from nodeagent.model.in_use import host
 from nodeagent.model.objects import LABEL_ZONE, Node, ServiceCIDR
 from nodeagent.translate.context import Context
 from nodeagent.translate.node import DetectLocal, NodeSettings, node_context, node_state
 
 HERE = NodeSettings(node_name="here")
+CONSEQUENCE = "it is not used as a service range, and its unused addresses are not dropped"
 
 
 def node(*addresses: str, zone: str | None = None, pod_cidrs: tuple[str, ...] = ()) -> Node:
@@ -155,6 +157,44 @@ def test_service_cidrs_are_one_list_of_disjoint_ranges(
     state, problems = node_state(this, objects, HERE, node_context(this, HERE))
     assert state.service_cidrs == expected
     assert [problem.reason for problem in problems] == reasons
+
+
+@pytest.mark.parametrize(
+    ("cidr", "what"),
+    [
+        pytest.param("126.0.0.0/7", "127.0.0.0/8 (loopback)", id="loopback"),
+        pytest.param("127.1.0.0/24", "127.0.0.0/8 (loopback)", id="inside-loopback"),
+        pytest.param("169.254.10.0/24", "169.254.0.0/16 (link-local)", id="link-local"),
+        pytest.param("239.0.0.0/16", "224.0.0.0/4 (multicast)", id="multicast"),
+        pytest.param("fe80::/64", "fe80::/10 (link-local)", id="ipv6-link-local"),
+        pytest.param("ff00::/108", "ff00::/8 (multicast)", id="ipv6-multicast"),
+        pytest.param("::/127", "::/128 (the unspecified address), ::1/128 (loopback)", id="ipv6-loopback"),
+        pytest.param("10.240.0.0/13", "10.244.0.0/16 (pods: clusterCIDRs)", id="pods"),
+        pytest.param("10.244.7.0/24", "10.244.0.0/16 (pods: clusterCIDRs)", id="some-pods"),
+        pytest.param("10.9.0.0/16", "10.9.1.0/24 (pods of this Node)", id="pods-of-the-node"),
+        pytest.param("192.168.1.0/24", "192.168.1.1/32 (a gateway of this node)", id="gateway"),
+        pytest.param("172.16.0.0/16", "172.16.0.9/32 (the API server)", id="API-server"),
+    ],
+)
+def test_8_a_service_range_that_contains_what_has_an_address_is_refused_and_reported(cidr: str, what: str) -> None:
+    this = node("InternalIP 192.168.0.2", pod_cidrs=("10.9.1.0/24",))
+    settings = msgspec.structs.replace(HERE, cluster_cidrs=("10.200.0.0/16", "10.244.0.0/16", "fd00:244::/56"))
+    in_use = frozenset({host("192.168.1.1", "a gateway of this node"), host("172.16.0.9", "the API server")})
+    objects = [service_cidr("10.96.0.0/16", "fd00:96::/112"), service_cidr(cidr, name="more")]
+    state, problems = node_state(this, objects, settings, node_context(this, settings), in_use=in_use)
+    assert state.service_cidrs == ("10.96.0.0/16", "fd00:96::/112")
+    assert [str(problem) for problem in problems] == [
+        f"ServiceCIDR more: ServiceCIDROverlap: {cidr} overlaps with {what}: {CONSEQUENCE}"
+    ]
+
+
+def test_8_a_range_is_used_again_when_nothing_stands_in_its_way() -> None:
+    this, objects = node("InternalIP 192.168.0.2"), [service_cidr("10.96.0.0/16")]
+    context = node_context(this, HERE)
+    there = frozenset({host("10.96.0.1", "a gateway of this node")})
+    before, problems = node_state(this, objects, HERE, context, in_use=there)
+    assert (before.service_cidrs, [problem.reason for problem in problems]) == ((), ["ServiceCIDROverlap"])
+    assert node_state(this, objects, HERE, context, before)[0].service_cidrs == ("10.96.0.0/16",)
 
 
 def test_node_ports_follow_the_addresses_of_the_context() -> None:

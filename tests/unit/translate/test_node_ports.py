@@ -22,7 +22,7 @@ def answers(cidrs: tuple[str, ...], address: str) -> bool:
     [
         pytest.param((), NODE, ("192.168.0.2/32", "2001:db8::2/128"), [], id="41-unset-is-primary"),
         pytest.param(("primary",), NODE, ("192.168.0.2/32", "2001:db8::2/128"), [], id="41-primary"),
-        pytest.param(("primary",), NODE[1:], ("2001:db8::2/128",), ["NoNodeAddress"], id="0012-primary-fails-closed"),
+        pytest.param(("primary",), NODE[1:], ("2001:db8::2/128",), [], id="41-a-family-that-the-node-does-not-have"),
         pytest.param(("primary",), (), (), ["NoNodeAddress", "NoNodeAddress"], id="0012-no-node-address"),
         pytest.param(
             ("192.168.0.0/24", "192.168.0.128/25", "2001:db8::/64"),

@@ -1,0 +1,72 @@
+"""What of a configuration cannot work on this machine: files that are not there, ranges that others have."""
+
+import os
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from nodeagent.config import ConfigError, ConfigProblem, DetectLocalMode, LoadedConfig, Place
+from nodeagent.dataplane.surroundings import in_use_here
+from nodeagent.kube.errors import OperatorError
+from nodeagent.kube.kubeconfig import load_kubeconfig
+from nodeagent.model.addresses import parse_address, parse_network
+from nodeagent.model.in_use import InUse, host, why_not
+
+_SERVICE_RANGES = "traffic.serviceCIDRs"
+
+
+def refuse_overlaps(loaded: LoadedConfig) -> LoadedConfig:
+    """The same, when its service ranges hold no address or gateway of this machine. Raises ConfigError."""
+    ranges = loaded.config.traffic.service_cidrs
+    if ranges:
+        try:
+            in_use = in_use_here(loaded.config.dataplane.interface_name)
+        except OSError:  # nobody can say: the agent looks again, and reports it then
+            in_use = frozenset()
+        problems = [_problem(loaded, _SERVICE_RANGES, text) for text in _overlaps(ranges, in_use)]
+        if problems:
+            raise ConfigError(problems)
+    return loaded
+
+
+def check_files(loaded: LoadedConfig) -> Iterator[ConfigProblem]:
+    """Files and directories that are named and cannot be used."""
+    source = loaded.config.source
+    if source.manifests is not None and not source.manifests.is_dir():
+        what = "is not a directory" if source.manifests.exists() else "No such file or directory"
+        yield _problem(loaded, "source.manifests", f"{source.manifests}: {what}")
+    if source.kubeconfig is not None:
+        try:
+            load_kubeconfig(source.kubeconfig, source.context)
+        except OperatorError as error:
+            yield _problem(loaded, "source.kubeconfig", str(error).removeprefix("kubeconfig "))
+
+
+def cautions(loaded: LoadedConfig) -> Iterator[str]:
+    """What can be started and likely does not do what was meant; one line each, of a configuration whose files are there."""
+    source, traffic = loaded.config.source, loaded.config.traffic
+    in_pod = bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+    if not (source.manifests or source.kubeconfig or source.master or in_pod):
+        yield (
+            "no source: outside a pod, source.kubeconfig (--kubeconfig) or source.manifests (--manifests) must name one"
+        )
+    if traffic.detect_local_mode is DetectLocalMode.CLUSTER_CIDR and not traffic.cluster_cidrs:
+        yield (
+            "traffic.clusterCIDRs is empty: no source counts as a pod, so no connection to a ClusterIP has its source "
+            "rewritten, and externalTrafficPolicy Local applies to pods too; set it, or traffic.detectLocalMode"
+        )
+    server = source.master or (load_kubeconfig(source.kubeconfig, source.context).server if source.kubeconfig else "")
+    address = parse_address(urlsplit(server).hostname or "")
+    if address is not None:
+        api_server = frozenset({host(address, "the API server")})
+        yield from (f"{_SERVICE_RANGES}: {text}" for text in _overlaps(traffic.service_cidrs, api_server))
+
+
+def _overlaps(ranges: tuple[str, ...], in_use: frozenset[InUse]) -> Iterator[str]:
+    for cidr in ranges:
+        network = parse_network(cidr)
+        if network is not None and (what := why_not(network, in_use)):
+            yield f"{cidr} overlaps with {what}, which it would cut off"
+
+
+def _problem(loaded: LoadedConfig, key: str, reason: str) -> ConfigProblem:
+    return ConfigProblem(Place(loaded.origins[key].removeprefix("file ")), key, reason)
