@@ -19,18 +19,20 @@ from nodeagent.model.problem import Retryable
     "--of", "other", type=click.Choice(["kube-proxy"]), help="Remove what another proxy left, nothing of ours."
 )
 @click.option("--dry-run", is_flag=True, help="With --of: print what would be removed, change nothing.")
-def cleanup_command(interface: str, other: str | None, *, dry_run: bool) -> None:
+@click.option("--force", is_flag=True, help="With --of: also when no agent has programmed anything here.")
+def cleanup_command(interface: str, other: str | None, *, dry_run: bool, force: bool) -> None:
     """Remove the tables `nodeagent` (ip and ip6) and the service interface. Idempotent; nothing else is touched.
 
-    With --of kube-proxy: remove the leftovers of its nftables, iptables and ipvs modes instead.
+    With --of kube-proxy: remove the leftovers of its nftables, iptables and ipvs modes instead, once the agent's
+    tables are there.
 
     Exit codes: 0 (also when there was nothing), 1 failed, 3 no permission or a running agent owns the tables.
     """
     if other is not None:
-        clean_up_kube_proxy(dry_run=dry_run)
+        clean_up_kube_proxy(dry_run=dry_run, force=force)
         return
-    if dry_run:
-        raise click.UsageError("--dry-run needs --of")
+    if dry_run or force:
+        raise click.UsageError(f"{'--dry-run' if dry_run else '--force'} needs --of")
     netlink = NetlinkSocket()
     try:
         require_removable(netlink)

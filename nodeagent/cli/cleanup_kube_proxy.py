@@ -22,11 +22,14 @@ from nodeagent.model.addresses import Family
 _SYSTEM_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin")
 
 
-def clean_up_kube_proxy(*, dry_run: bool) -> None:
+_NO_TABLE = "there is no table nodeagent: without kube-proxy's rules no service is reachable through this node"
+
+
+def clean_up_kube_proxy(*, dry_run: bool, force: bool) -> None:
     """Print one line for each thing that is removed, or would be; notes and failures go to standard error.
 
-    Raises Failure: code 1 when a kube-proxy runs here or something could not be removed (the rest is), 3 without
-    permission.
+    force: also where the agent has not programmed anything. Raises Failure: code 1 when a kube-proxy runs here, when
+    nothing of ours would take its place, or something could not be removed (the rest is); 3 without permission.
     """
     process = running_kube_proxy()
     if process is not None and not dry_run:
@@ -36,13 +39,15 @@ def clean_up_kube_proxy(*, dry_run: bool) -> None:
         if process is not None:
             _note(f"kube-proxy still runs here (process {process}); stop it before")
         programmed = any(KernelTable(netlink, family, {}).header() is not None for family in Family)
+        if not programmed and not dry_run and not force and sweep(places(netlink), dry_run=True).leftovers:
+            raise Failure(f"{_NO_TABLE}: start the agent first, or use --force", FAILED)
         result = sweep(places(netlink), dry_run=dry_run)
     except NotPermitted as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     finally:
         netlink.close()
     if result.leftovers and not programmed:
-        _note("there is no table nodeagent: without kube-proxy's rules no service is reachable through this node")
+        _note(_NO_TABLE)
     for note in result.notes:
         _note(note)
     for line in result.leftovers:

@@ -441,7 +441,7 @@ def test_a_dry_run_names_what_would_go_and_changes_nothing(world: World, tmp_pat
 
     would = cluster.call("cleanup", "--of", "kube-proxy", "--dry-run")
     assert rules_of_node(world) == before
-    did = cluster.call("cleanup", "--of", "kube-proxy")
+    did = cluster.call("cleanup", "--of", "kube-proxy", "--force")
     again = cluster.call("cleanup", "--of", "kube-proxy")
 
     assert would.replace("would remove ", "removed ") == did
@@ -460,7 +460,7 @@ def test_beside_a_running_kube_proxy_there_is_only_a_dry_run(world: World, tmp_p
     told = world.run(NODE, [*command, "--dry-run"])
     left = rules_of_node(world)
     kube_proxy.kill()
-    world.run(NODE, command)
+    world.run(NODE, [*command, "--force"])
 
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == (
@@ -485,7 +485,7 @@ def test_what_the_kubelet_made_stays(world: World, tmp_path: Path, mode: str) ->
     cluster = Cluster(world, tmp_path)
     install(world, mode)
 
-    cluster.call("cleanup", "--of", "kube-proxy")
+    cluster.call("cleanup", "--of", "kube-proxy", "--force")
 
     left = set(re.findall(r"KUBE-[A-Z-]+", rules_of_node(world)))
     assert left == {"KUBE-FIREWALL", "KUBE-KUBELET-CANARY", "KUBE-IPTABLES-HINT"}
@@ -496,7 +496,7 @@ def test_without_an_agent_the_same_removal_ends_connections_and_is_warned_of(clu
     world = cluster.world
     install(world, "nftables")
     with world["caller"].hold(CLUSTER_IPS[0], 80, timeout=0.5) as held:
-        result = world.run(NODE, [*AGENT, "cleanup", "--of", "kube-proxy"])
+        result = world.run(NODE, [*AGENT, "cleanup", "--of", "kube-proxy", "--force"])
 
         assert held.ask().failures
     assert "there is no table nodeagent: without kube-proxy's rules no service is reachable" in result.stderr
