@@ -75,8 +75,12 @@ def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> Clust
             access = replace(access, server=str(source.master))
     elif source.master is not None:
         access = ClusterAccess(str(source.master), TlsTrust(), FixedCredential())
-    else:
+    elif environment.get("KUBERNETES_SERVICE_HOST"):
         access = in_cluster(environment)
+    else:
+        raise KubeconfigError(
+            "no source: give --kubeconfig FILE or --manifests DIRECTORY (this is not a pod, whose own is used)"
+        )
     if access.proxy is None:
         return replace(access, proxy=environment_proxy(access.server, environment))
     return access

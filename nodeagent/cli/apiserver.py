@@ -26,6 +26,8 @@ from nodeagent.observe.systemd import SystemdNotifier
 
 _SWITCH_INTERVAL_S = 0.0005
 _TLS_BUFFER_BYTES = 32 * 1024
+_LONGEST_HISTORY_S = 24 * 3600
+_LARGEST_STORE_MIB = 1024 * 1024
 
 
 @click.group("apiserver", invoke_without_command=True)
@@ -59,10 +61,23 @@ _TLS_BUFFER_BYTES = 32 * 1024
 )
 @click.option("--pod-cidr", multiple=True, help="A pod range the service range may not overlap; repeatable.")
 @click.option("--insecure", is_flag=True, help="Plain HTTP, everybody is administrator; loopback only.")
-@click.option("--history", default=300, show_default=True, help="Seconds of history kept for watches.")
-@click.option("--store-limit", type=int, help="Largest size of the store in MiB; writes beyond it fail with 507.")
 @click.option(
-    "--log-level", default="INFO", show_default=True, type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
+    "--history",
+    default=300,
+    show_default=True,
+    type=click.IntRange(1, _LONGEST_HISTORY_S),
+    help="Seconds of history kept for watches.",
+)
+@click.option(
+    "--store-limit",
+    type=click.IntRange(1, _LARGEST_STORE_MIB),
+    help="Largest size of the store in MiB; writes beyond it fail with 507.",
+)
+@click.option(
+    "--log-level",
+    default="info",
+    show_default=True,
+    type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
 )
 @click.pass_context
 def apiserver_command(
@@ -88,12 +103,14 @@ def apiserver_command(
     ctx.obj = data_dir
     if ctx.invoked_subcommand is not None:
         return
-    set_up_logging(getattr(logging, log_level), as_json=False, journald="JOURNAL_STREAM" in os.environ)
+    set_up_logging(getattr(logging, log_level.upper()), as_json=False, journald="JOURNAL_STREAM" in os.environ)
     # The store's thread takes the interpreter lock back after every statement; the default of 5 ms is its whole budget.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # asyncio zeroes a read buffer of 256 KiB for every TLS connection: a thousand idle watches would hold 250 MB.
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
     host, port = _host_and_port(listen)
+    if kubeconfig_out is not None and not kubeconfig_out.parent.is_dir():
+        raise Failure(f"--kubeconfig-out {kubeconfig_out}: there is no directory {kubeconfig_out.parent}", UNUSABLE)
     taken = [("pod range", text) for text in pod_cidr]
     taken += [("network of this machine", text) for text in connected_networks()]
     settings = ServerSettings(

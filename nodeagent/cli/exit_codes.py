@@ -12,6 +12,8 @@ UNUSABLE = 2
 """The command line, configuration, kubeconfig or manifest directory cannot be used."""
 CANNOT_PROGRAM = 3
 """This process may not, or this kernel cannot, do what is needed."""
+INTERRUPTED = 130
+"""Ended by Ctrl-C, for everything but a daemon, which ends that way."""
 
 
 class Failure(click.ClickException):

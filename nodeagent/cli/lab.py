@@ -19,6 +19,9 @@ from nodeagent.lab.live.plan import EMBEDDED, Settings
 from nodeagent.lab.live.requests import GetLog, GetStatus, Locate, LogLines, Place, Status
 from nodeagent.lab.namespaces import LabError
 
+_AS_A_SHELL_WOULD = ("sh", "-c", 'exec "$@"', "nodeagent")
+"""A command that is not there is 127, one that cannot be run 126; `ip` would make both 255."""
+
 
 @click.group("lab")
 @click.option("--name", default="lab", show_default=True, help="Which lab; any number may exist side by side.")
@@ -86,7 +89,8 @@ def exec_command(directory: LabDirectory, *, member: str, command: tuple[str, ..
             raise LabError(f"lab {directory.name} ended")
         environment = _environment_inside(place, os.environ)
         # The program ends with this process, and this process with the lab.
-        argv = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", place.namespace, *command]
+        inside = ["ip", "netns", "exec", place.namespace, *_AS_A_SHELL_WOULD, *command]
+        argv = ["setpriv", "--pdeathsig", "KILL", *inside]
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with subprocess.Popen(argv, env=environment, preexec_fn=_heed_interrupts) as process:  # noqa: S603, PLW1509
             threading.Thread(target=_end_with_the_lab, args=(answers, process), daemon=True).start()

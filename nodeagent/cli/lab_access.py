@@ -11,13 +11,12 @@ from types import FrameType
 
 import click
 
-from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, INTERRUPTED, UNUSABLE, Failure
 from nodeagent.lab.live.caller import RequestRefused
 from nodeagent.lab.live.directory import LabDirectory, base_directory
 from nodeagent.lab.live.plan import PROGRAMS
 from nodeagent.lab.namespaces import LabError
 
-INTERRUPTED = 130
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """SIGINT too: it may have been ignored by whoever started this in the background."""
 

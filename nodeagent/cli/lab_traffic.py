@@ -7,8 +7,8 @@ from contextlib import suppress
 import click
 
 from nodeagent.cli import lab_screen
-from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
-from nodeagent.cli.lab_access import INTERRUPTED, pass_lab
+from nodeagent.cli.exit_codes import FAILED, INTERRUPTED, UNUSABLE, Failure
+from nodeagent.cli.lab_access import pass_lab
 from nodeagent.lab.live import caller
 from nodeagent.lab.live.directory import LabDirectory
 from nodeagent.lab.live.faults import KINDS

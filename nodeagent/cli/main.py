@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from nodeagent import __version__
+from nodeagent.cli.exit_codes import INTERRUPTED
 from nodeagent.cli.output import failing_output
 
 COMMANDS = {
@@ -28,8 +29,11 @@ class Commands(click.Group):
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with failing_output():
-            return super().invoke(ctx)
+        try:
+            with failing_output():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)

@@ -77,12 +77,21 @@ def _loading(command: Callable[..., Result], accept: Callable[[LoadedConfig], Lo
         decorated = _ignored_option(name)(decorated)
     for flag in reversed(tuple(FLAGS.values())):
         decorated = _option(flag)(decorated)
+    decorated = click.option(
+        "--cleanup", is_flag=True, hidden=True, expose_value=False, is_eager=True, callback=_point_to_cleanup
+    )(decorated)
     return click.option(
         "--config",
         _CONFIG,
         metavar="FILE",
         help=f"Configuration file, of our own kind or kube-proxy's (default: ${CONFIG_VARIABLE}).",
     )(decorated)
+
+
+def _point_to_cleanup(_context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    """kube-proxy's flag: it removes its rules and ends."""
+    if asked:
+        raise click.UsageError("--cleanup is a command here: nodeagent cleanup (of kube-proxy's: --of kube-proxy)")
 
 
 def _take_flags(parameters: dict[str, object]) -> Mapping[str, str]:

@@ -17,6 +17,7 @@ from nodeagent.config.values import (
     AddressOverride,
     AnyInterface,
     AnyInterfacePrefix,
+    AnyLogLevel,
     AnyPath,
     AnyText,
     AnyUrl,
@@ -216,10 +217,10 @@ class ReportingConfig(Group):
     metrics_bind_address: MetricsAddress = option(
         BindAddress("127.0.0.1", 10249),
         'IP:port; port 10249 when left out; `""` = off',
-        "Where `/metrics` and `/proxyMode` are served.",
+        "Where metrics are to be served. It is checked, and nothing listens there yet.",
     )
     bind_address_hard_fail: Switch = option(
-        False, "true or false", "Exit when one of the two cannot be bound; otherwise binding is tried again."
+        False, "true or false", "Exit when `healthzBindAddress` cannot be bound; otherwise binding is tried again."
     )
     events: Switch = option(True, "true or false", "Publish Kubernetes events (start, failures) on Node and Service.")
 
@@ -227,7 +228,7 @@ class ReportingConfig(Group):
 class LoggingConfig(Group):
     """What is logged, and how."""
 
-    level: LogLevel = option(LogLevel.INFO, "", "Least severe log line that is written.")
+    level: AnyLogLevel = option(LogLevel.INFO, "", "Least severe log line that is written; in either case.")
     format: LogFormat = option(LogFormat.TEXT, "", "Log lines as text or as one JSON object per line.")
 
 

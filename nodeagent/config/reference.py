@@ -24,7 +24,7 @@ traffic:
 dataplane:
   minSyncPeriod: 100ms
 reporting:
-  metricsBindAddress: 0.0.0.0:10249
+  healthzBindAddress: 0.0.0.0:10256
 logging:
   format: json
 """

@@ -218,6 +218,10 @@ def _path(value: object) -> Path | None:
     return value if isinstance(value, Path) else Path(_text(value, "a path"))
 
 
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 def _empty_is_none(value: object) -> object:
     return None if value == "" else value
 
@@ -227,6 +231,7 @@ def bind_address(default_port: int) -> Callable[[object], BindAddress | None]:
     return partial(_bind_address, default_port=default_port)
 
 
+AnyLogLevel = Annotated[LogLevel, BeforeValidator(_lower)]
 Switch = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Field(ge=0)]
 OomScore = Annotated[int, Strict(), Field(ge=-1000, le=1000)]

@@ -75,6 +75,7 @@ async def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
             *("-keyout", str(directory / "ca.key"), "-out", str(authority)),
             *("-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign"),
         )
+    await asyncio.to_thread(_check_authority, authority)
     names = [f"DNS:{name}" for name in CLUSTER_NAMES]
     names += [f"IP:{ip_address(address)}" for address in sorted({"127.0.0.1", "::1", *addresses})]
     await asyncio.gather(
@@ -83,6 +84,16 @@ async def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
         _leaf(directory, "reader", f"/O={READERS}/CN=reader", "clientAuth", ""),
     )
     return await asyncio.to_thread(_read_tokens, directory)
+
+
+def _check_authority(path: Path) -> None:
+    try:
+        ssl.create_default_context(cafile=str(path))
+    except OSError as error:
+        raise PkiFailed(
+            f"{path}: not a certificate that can be read: put back the one that was there, or remove {path.parent} to have "
+            "all keys and tokens made anew"
+        ) from error
 
 
 def _make_directory(directory: Path) -> None:

@@ -199,7 +199,8 @@ class ServiceInterface:
         if link.kind != self._kind:
             self._kind = link.kind
             if link.kind != KINDS[0]:
-                log.warning("interface %s is an empty %s, as where the kernel has no dummy", self._name, link.kind)
+                why = "this kernel has no dummy interfaces; it carries ClusterIPs as well"
+                log.info("interface %s is an empty %s, because %s", self._name, link.kind, why)
         return link, problems
 
     def _read(self) -> frozenset[str]:

@@ -254,7 +254,9 @@ def _trust(file: _File, at: str, cluster: _Cluster) -> TlsTrust:
             raise file.error(f"{at}.insecure-skip-tls-verify", "true together with a certificate authority")
         fault = check_authority(authority if isinstance(authority, bytes) else authority.read_bytes())
         if fault:
-            raise file.error(field_at + ("-data" if isinstance(authority, bytes) else ""), fault)
+            if isinstance(authority, bytes):
+                raise file.error(f"{field_at}-data", fault)
+            raise file.error(field_at, f"{authority}: {fault}")
     return TlsTrust(authority, cluster.tls_server_name or None, cluster.insecure_skip_tls_verify)
 
 

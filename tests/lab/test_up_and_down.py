@@ -157,6 +157,8 @@ def test_exec_is_in_the_namespace_with_the_exit_code_of_the_command(shared: Any)
     assert "192.168.0.12" in shared.do("exec", "node-2", "--", "ip", "-o", "address", "show", "dev", "eth0")
     assert shared.run("exec", "echo-1-1", "--", "sh", "-c", "exit 7").status == 7
     assert shared.run("exec", "client", "--", "sh", "-c", "kill -9 $$").status == 128 + 9
+    assert shared.run("exec", "client", "--", "no-such-program").status == 127
+    assert shared.run("exec", "client", "--", "/etc").status == 126
 
 
 def test_exec_of_an_unknown_member_names_those_there_are(shared: Any) -> None:

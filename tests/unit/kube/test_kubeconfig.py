@@ -166,7 +166,7 @@ def exec_user(**more: Any) -> dict[str, Any]:
         ),
         pytest.param(
             document(**{"certificate-authority": "text"}),
-            "clusters[0].cluster.certificate-authority: not a PEM certificate",
+            "clusters[0].cluster.certificate-authority: {directory}/text: not a PEM certificate",
             id="an authority that is none",
         ),
         pytest.param(

@@ -1,0 +1,54 @@
+"""Shell completion as docs/commands.md installs it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NODEAGENT = Path(sys.executable).with_name("nodeagent")
+DOCUMENT = Path(__file__).parents[3] / "docs" / "commands.md"
+
+
+def ask(variable: str, *, words: str = "") -> str:
+    environment = os.environ | {"_NODEAGENT_COMPLETE": variable}
+    if words:
+        environment |= {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    return subprocess.run([NODEAGENT], env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_a_script_which_the_document_names(shell: str) -> None:
+    assert "_NODEAGENT_COMPLETE" in ask(f"{shell}_source")
+    assert f"_NODEAGENT_COMPLETE={shell}_source nodeagent > " in DOCUMENT.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("nodeagent ", {"run", "show", "cleanup", "apiserver", "lab", "config"}),
+        ("nodeagent c", {"cleanup", "config"}),
+        ("nodeagent show ", {"services", "frontends", "backends"}),
+        ("nodeagent config ", {"show", "check", "reference"}),
+        ("nodeagent run --cluster", {"--cluster-cidr"}),
+        ("nodeagent cleanup --of k", {"kube-proxy"}),
+        ("nodeagent run --no-such", set()),
+    ],
+)
+def test_bash_completes(tmp_path: Path, words: str, expected: set[str]) -> None:
+    """By bash itself, with the script that it would load."""
+    script = tmp_path / "nodeagent"
+    script.write_text(ask("bash_source"))
+    typed = words.split(" ")
+    program = f"""
+        complete() {{ :; }}
+        compopt() {{ :; }}
+        source {script}
+        PATH={NODEAGENT.parent}:$PATH
+        COMP_WORDS=({" ".join(repr(word) for word in typed)}) COMP_CWORD={len(typed) - 1}
+        _nodeagent_completion nodeagent
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert set(done.stdout.split()) == expected, done.stderr
