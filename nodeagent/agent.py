@@ -163,10 +163,7 @@ class Agent:
                 is_healthy=self._health.is_healthy, report=self._reporter("service health")
             )
             node_addresses = NodeAddresses(self, excluding=frozenset({config.dataplane.interface_name}))
-            self._surroundings = Surroundings(
-                changes.node_changed, excluding=config.dataplane.interface_name, others=self._named_addresses
-            )
-            await self._surroundings.read()
+            self._surroundings = await self._look_around(changes)
             self._cleaner = cleaner = ConntrackCleaner(self)
             async with asyncio.TaskGroup() as tasks:
                 feeding = tasks.create_task(source.run(), name="source")
@@ -341,6 +338,13 @@ class Agent:
             wall=_utc_now,
             suffixes=lambda: secrets.token_hex(8),
         )
+
+    async def _look_around(self, changes: ChangeQueue) -> Surroundings:
+        """What service ranges must keep clear of, read once."""
+        interface = self._config.dataplane.interface_name
+        surroundings = Surroundings(changes.node_changed, excluding=interface, others=self._named_addresses)
+        await surroundings.read()
+        return surroundings
 
     def _named_addresses(self) -> tuple[tuple[str, str], ...]:
         """The API server, unless its address is that of its own Service."""

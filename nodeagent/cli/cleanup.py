@@ -26,7 +26,9 @@ def cleanup_command(interface: str, other: str | None, *, dry_run: bool, force: 
     With --of kube-proxy: remove the leftovers of its nftables, iptables and ipvs modes instead, once the agent's
     tables are there.
 
-    Exit codes: 0 (also when there was nothing), 1 failed, 3 no permission or a running agent owns the tables.
+    An interface that nothing shows to be the agent's is refused, and the tables stay too.
+
+    Exit codes: 0 (also when there was nothing), 1 failed or refused, 3 no permission or a running agent owns the tables.
     """
     if other is not None:
         clean_up_kube_proxy(dry_run=dry_run, force=force)
