@@ -9,7 +9,7 @@ import logging
 import os
 import resource
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,12 +40,12 @@ from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, PassReport, Timing
 from nodeagent.kube.api_source import ApiServerSource
 from nodeagent.kube.client import ApiClient
+from nodeagent.kube.configured_ranges import WithConfiguredCidrs
 from nodeagent.kube.event_api import EventApi
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import Node, ObjectMeta, ServiceCIDR, ServiceCIDRSpec
 from nodeagent.model.problem import Problem
 from nodeagent.observe.event_documents import CONTROLLER, node_regarding, starting
 from nodeagent.observe.events import EventRecorder, ProblemEvents
@@ -228,7 +228,7 @@ class Agent:
         """The engine and its drivers."""
         config = self._config
         return Engine(
-            snapshot=_WithConfiguredCidrs(store, config.traffic.service_cidrs),
+            snapshot=WithConfiguredCidrs(store, config.traffic.service_cidrs),
             changes=changes,
             settings=node_settings(config, families),
             tables=tables,
@@ -385,25 +385,6 @@ class Agent:
             elif result.outcome is SysctlOutcome.WRITTEN:
                 wanted = result.sysctl
                 logger.info("sysctl %s: %s -> %d, so that %s", wanted.name, result.found, wanted.value, wanted.why)
-
-
-class _WithConfiguredCidrs:
-    """The store, plus the service CIDRs of the configuration as one more ServiceCIDR object."""
-
-    def __init__(self, store: ClusterStore, cidrs: Sequence[str]) -> None:
-        self._store = store
-        configured = ServiceCIDR(ObjectMeta(name="configuration"), ServiceCIDRSpec(tuple(cidrs)))
-        self._configured = (configured,) if cidrs else ()
-        self.services = store.services
-        self.slices_of = store.slices_of
-
-    @property
-    def node(self) -> Node | None:
-        return self._store.node
-
-    @property
-    def service_cidrs(self) -> tuple[ServiceCIDR, ...]:
-        return (*self._store.service_cidrs, *self._configured)
 
 
 def _look_after(
