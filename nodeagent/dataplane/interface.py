@@ -12,7 +12,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from nodeagent.dataplane import rtnetlink
 from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK, objection
 from nodeagent.dataplane.interface_drift import Programmed, Told, as_programmed
-from nodeagent.dataplane.interface_plan import ADDRESS_LIMIT, Plan, Present, Stray, apply_plan, plan, plan_change
+from nodeagent.dataplane.interface_plan import ADDRESS_LIMITS, Plan, Present, Stray, apply_plan, plan, plan_change
 from nodeagent.dataplane.netlink import Failure, NetlinkSocket, Request, read_consistently
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family, family_of
@@ -58,9 +58,9 @@ class ServiceInterface:
     CAP_NET_ADMIN, out of memory); single addresses that fail are problems of the report instead.
     """
 
-    def __init__(self, name: str = DEFAULT_NAME, *, address_limit: int = ADDRESS_LIMIT) -> None:
+    def __init__(self, name: str = DEFAULT_NAME, *, address_limits: Mapping[Family, int] = ADDRESS_LIMITS) -> None:
         self._name = name
-        self._limit = address_limit
+        self._limits = address_limits
         self._lock = asyncio.Lock()
         self._kind: str | None = None
         self._programmed: Programmed | None = None
@@ -138,7 +138,7 @@ class ServiceInterface:
             link, problems = self._ensure_link(netlink)
             wanted = self._without_ipv6_if_disabled(vips, problems)
             present = _read_present(netlink, link.ifindex)
-            return self._program(netlink, link, present, plan(wanted, present, limit=self._limit), problems)
+            return self._program(netlink, link, present, plan(wanted, present, limits=self._limits), problems)
 
     def _apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceReport:
         believed, self._programmed = self._programmed, None
@@ -147,11 +147,11 @@ class ServiceInterface:
             add = self._without_ipv6_if_disabled(add, problems)
             if believed is not None and believed.ifindex == link.ifindex:
                 present = believed.present
-                change = plan_change(present, add, remove, limit=self._limit)
+                change = plan_change(present, add, remove, limits=self._limits)
             else:
                 present = _read_present(netlink, link.ifindex)
                 base = present.vips if believed is None else believed.present.vips
-                change = plan((base - remove) | add, present, limit=self._limit)
+                change = plan((base - remove) | add, present, limits=self._limits)
             return self._program(netlink, link, present, change, problems)
 
     def _retain(self, vips: frozenset[str]) -> InterfaceReport:
@@ -162,7 +162,7 @@ class ServiceInterface:
                 return InterfaceReport(0, 0, "", ())
             _require_ours(netlink, link)
             present = _read_present(netlink, link.ifindex)
-            return self._program(netlink, link, present, plan(vips & present.vips, present, limit=self._limit), [])
+            return self._program(netlink, link, present, plan(vips & present.vips, present, limits=self._limits), [])
 
     def _is_intact(self, programmed: Programmed) -> bool:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:

@@ -1,17 +1,19 @@
 """Which ClusterIPs are addresses of the service interface, which are local routes over it, and what to change.
 
-Pure. An address can be bound by node-local daemons in both families, but inserting one takes time proportional to
-the number already there (10,000 take 1.2 s, 30,000 11.6 s); a local route takes the same few microseconds at any number.
+Pure. An address can be bound by node-local daemons, but inserting one takes time proportional to the number already
+there (10,000 take 1.2 s, 30,000 11.6 s); a local route takes the same few microseconds at any number. An IPv6 address
+costs every connection besides: whoever chooses a source looks at all IPv6 addresses of the node
+(net/ipv6/addrconf.c, ipv6_dev_get_saddr), and masquerading chooses one for each connection.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of, pack_address
 
-ADDRESS_LIMIT = 4096
-"""ClusterIPs per family that become addresses; the rest become local routes."""
+ADDRESS_LIMITS: Mapping[Family, int] = {Family.IPV4: 4096, Family.IPV6: 0}
+"""ClusterIPs of a family that become addresses; the rest become local routes."""
 
 
 class Stray(NamedTuple):
@@ -63,12 +65,12 @@ class Plan(NamedTuple):
         return not any(self)
 
 
-def plan(desired: frozenset[str], present: Present, *, limit: int = ADDRESS_LIMIT) -> Plan:
+def plan(desired: frozenset[str], present: Present, *, limits: Mapping[Family, int] = ADDRESS_LIMITS) -> Plan:
     """The least change from `present` to exactly `desired` being local, by the rules of `plan_change`.
 
     Besides, strays go, and so does the route to what is an address as well.
     """
-    change = plan_change(present, desired - present.addresses - present.routes, present.vips - desired, limit=limit)
+    change = plan_change(present, desired - present.addresses - present.routes, present.vips - desired, limits=limits)
     doubled = present.addresses & present.routes & desired
     return change._replace(
         redundant_routes=tuple(in_order(doubled.union(change.redundant_routes))),
@@ -77,12 +79,12 @@ def plan(desired: frozenset[str], present: Present, *, limit: int = ADDRESS_LIMI
 
 
 def plan_change(
-    present: Present, add: AbstractSet[str], remove: AbstractSet[str], *, limit: int = ADDRESS_LIMIT
+    present: Present, add: AbstractSet[str], remove: AbstractSet[str], *, limits: Mapping[Family, int] = ADDRESS_LIMITS
 ) -> Plan:
     """The least change that makes `add` local and `remove` not (an address in both stays or comes).
 
     What is programmed keeps the form it has. New ones become addresses, in numeric order, while there is room for
-    them under `limit` in their family, then routes. One exception turns a route into an address: the kernel flushes
+    them under the limit of their family, then routes. One exception turns a route into an address: the kernel flushes
     all IPv4 routes over an interface that loses its last IPv4 address (net/ipv4/fib_frontend.c, fib_inetaddr_event),
     so one of them becomes an address before the last other goes.
     """
@@ -96,7 +98,7 @@ def plan_change(
         if candidates:
             used = sum(1 for address in present.addresses if family_of(address) is family)
             leaving = sum(1 for address in leaving_addresses if family_of(address) is family)
-            room = max(0, limit - used + leaving)
+            room = max(0, limits[family] - used + leaving)
             add_addresses += candidates[:room]
             add_routes += candidates[room:]
     anchor: list[str] = []

@@ -17,11 +17,11 @@ def agent(cluster: Cluster) -> AgentProcess:
 
 
 def held(cluster: Cluster) -> bool:
-    """Whether the interface has both ClusterIPs."""
-    shown = cluster.world.run(NODE, ["ip", "-o", "addr", "show"]).stdout
-    return all(
-        f"nodeagent0    inet{six} {address}/" in shown for six, address in zip(("", "6"), ADDRESSES, strict=True)
-    )
+    """Whether both ClusterIPs are local by the interface: one as an address, one as a route."""
+    four, six = ADDRESSES
+    addresses = cluster.world.run(NODE, ["ip", "-o", "addr", "show"]).stdout
+    routes = cluster.world.run(NODE, ["ip", "-6", "route", "show", "table", "local"]).stdout
+    return f"nodeagent0    inet {four}/" in addresses and f"local {six} dev nodeagent0" in routes
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,7 @@ def held(cluster: Cluster) -> bool:
     [
         pytest.param(["link", "del", "nodeagent0"], id="deleted"),
         pytest.param(["addr", "flush", "dev", "nodeagent0"], id="flushed"),
+        pytest.param(["-6", "route", "flush", "dev", "nodeagent0", "table", "local"], id="routes flushed"),
         pytest.param(["link", "set", "nodeagent0", "down"], id="down"),
     ],
 )

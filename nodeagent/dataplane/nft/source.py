@@ -44,9 +44,15 @@ def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
 
 
 def _to_cluster_ip(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
-    """Not from a pod. Where pods cannot be told: the node's own connections, whose source is the ClusterIP itself."""
+    """Not from a pod. Where pods cannot be told: the node's own connections.
+
+    An IPv4 connection of the node has the ClusterIP as its source. An IPv6 one has any address of the node, of the pod
+    range too, which may be none that the endpoint can answer to.
+    """
     if options.masquerade_all:
         return ((_REWRITE,),)
-    if not_from_pod := from_pod(regs, options, invert=True):
-        return ((*not_from_pod, _REWRITE),)
-    return ((regs.source(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE),)
+    not_from_pod = from_pod(regs, options, invert=True)
+    rules: tuple[Rule, ...] = ((*not_from_pod, _REWRITE),) if not_from_pod else ()
+    if regs.family is Family.IPV6:
+        return (*rules, (*FROM_NODE, _REWRITE))
+    return rules or ((regs.source(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE),)

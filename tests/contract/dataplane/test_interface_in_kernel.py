@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 import pytest
 
 from nodeagent.dataplane.interface import ForeignInterfaceError, InterfaceReport, ServiceInterface
+from nodeagent.model.addresses import Family
 
 pytestmark = pytest.mark.kernel
 
@@ -67,7 +68,7 @@ def reaches(address: str) -> bool:
     [pytest.param(3, 0, id="IPv4"), pytest.param(0, 3, id="IPv6"), pytest.param(2, 2, id="dual-stack")],
 )
 def test_every_vip_is_local_to_the_node_as_address_and_as_route(namespace: Namespace, four: int, six: int) -> None:
-    interface = ServiceInterface(address_limit=1)
+    interface = ServiceInterface(address_limits=dict.fromkeys(Family, 1))
     vips = some_vips(four, ipv6=six)
 
     report = sync(namespace, interface, vips)
@@ -79,7 +80,7 @@ def test_every_vip_is_local_to_the_node_as_address_and_as_route(namespace: Names
 
 
 def test_a_namespace_in_which_nothing_was_local_before_is_no_obstacle(bare_namespace: Namespace) -> None:
-    report = sync(bare_namespace, ServiceInterface(address_limit=1), some_vips(2, ipv6=2))
+    report = sync(bare_namespace, ServiceInterface(address_limits=dict.fromkeys(Family, 1)), some_vips(2, ipv6=2))
 
     assert (report.added, report.problems) == (4, ())
     assert read(bare_namespace, ServiceInterface()) == some_vips(2, ipv6=2)
@@ -100,11 +101,20 @@ def test_nothing_but_the_vips_appears_on_the_interface(namespace: Namespace) -> 
 
     shown = namespace.shell("ip -o addr show dev nodeagent0")
 
-    assert sorted(line.split()[3] for line in shown.splitlines()) == ["10.96.0.1/32", "fd00:96::1/128"]
+    assert sorted(line.split()[3] for line in shown.splitlines()) == ["10.96.0.1/32"]
 
 
-def test_an_ipv6_vip_is_usable_at_once_and_never_a_preferred_source(namespace: Namespace) -> None:
-    sync(namespace, ServiceInterface(), some_vips(0, ipv6=1))
+def test_ipv6_vips_are_routes_and_no_source_that_a_connection_must_look_at(namespace: Namespace) -> None:
+    """Whoever chooses an IPv6 source looks at every address of the node (ipv6_dev_get_saddr)."""
+    vips = some_vips(0, ipv6=3)
+    sync(namespace, ServiceInterface(), vips)
+
+    assert namespace.shell("ip -o -6 addr show dev nodeagent0") == ""
+    assert all(namespace.run(lambda: [reaches(vip) for vip in vips]))
+
+
+def test_an_ipv6_vip_that_is_an_address_is_usable_at_once_and_never_a_preferred_source(namespace: Namespace) -> None:
+    sync(namespace, ServiceInterface(address_limits=dict.fromkeys(Family, 1)), some_vips(0, ipv6=1))
 
     shown = namespace.shell("ip -o -6 addr show dev nodeagent0")
 
@@ -122,12 +132,12 @@ def test_an_ipv4_vip_is_not_the_source_of_other_traffic(namespace: Namespace) ->
 
 def test_a_restart_with_nothing_changed_writes_nothing(namespace: Namespace) -> None:
     vips = some_vips(20, ipv6=20)
-    sync(namespace, ServiceInterface(address_limit=8), vips)
+    sync(namespace, ServiceInterface(address_limits=dict.fromkeys(Family, 8)), vips)
 
     def restart() -> tuple[InterfaceReport, int]:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as events:
             events.bind((0, 0xFFFFFFFF))
-            report = asyncio.run(ServiceInterface(address_limit=8).sync(vips))
+            report = asyncio.run(ServiceInterface(address_limits=dict.fromkeys(Family, 8)).sync(vips))
             events.setblocking(False)
             try:
                 return report, len(events.recv(65536))
@@ -141,11 +151,15 @@ def test_a_restart_with_nothing_changed_writes_nothing(namespace: Namespace) -> 
 
 
 def test_what_is_programmed_keeps_its_form_when_others_come_and_go(namespace: Namespace) -> None:
-    interface = ServiceInterface(address_limit=2)
+    interface = ServiceInterface(address_limits=dict.fromkeys(Family, 2))
     sync(namespace, interface, frozenset({"10.96.0.5", "10.96.0.6", "10.96.0.7"}))
     before = namespace.shell("ip -o addr show dev nodeagent0")
 
-    report = sync(namespace, ServiceInterface(address_limit=2), frozenset({"10.96.0.1", "10.96.0.5", "10.96.0.6"}))
+    report = sync(
+        namespace,
+        ServiceInterface(address_limits=dict.fromkeys(Family, 2)),
+        frozenset({"10.96.0.1", "10.96.0.5", "10.96.0.6"}),
+    )
 
     assert (report.added, report.removed) == (1, 1)
     assert namespace.shell("ip -o addr show dev nodeagent0") == before
@@ -153,7 +167,7 @@ def test_what_is_programmed_keeps_its_form_when_others_come_and_go(namespace: Na
 
 def test_routes_survive_when_the_last_ipv4_address_goes(namespace: Namespace) -> None:
     """The kernel flushes an interface's IPv4 routes with its last address; one route becomes an address first."""
-    interface = ServiceInterface(address_limit=2)
+    interface = ServiceInterface(address_limits=dict.fromkeys(Family, 2))
     sync(namespace, interface, some_vips(6))
     remaining = frozenset({"10.96.0.3", "10.96.0.4", "10.96.0.5", "10.96.0.6"})
 
@@ -199,7 +213,7 @@ def test_a_vip_that_another_interface_holds_becomes_local_to_ours_too(namespace:
     namespace.shell("ip link add kube-ipvs0 type bridge; ip link set kube-ipvs0 up")
     for vip in some_vips(2, ipv6=2):
         namespace.shell(f"ip addr add {vip}/{128 if ':' in vip else 32} dev kube-ipvs0 {'nodad' if ':' in vip else ''}")
-    interface = ServiceInterface(address_limit=1)
+    interface = ServiceInterface(address_limits=dict.fromkeys(Family, 1))
 
     report = sync(namespace, interface, some_vips(2, ipv6=2))
     namespace.shell("ip link del kube-ipvs0")
@@ -239,7 +253,7 @@ def test_disabled_ipv6_leaves_ipv4_working_and_is_reported_once(namespace: Names
 
 
 def test_an_address_the_kernel_refuses_is_a_problem_and_the_others_are_programmed(namespace: Namespace) -> None:
-    interface = ServiceInterface()
+    interface = ServiceInterface(address_limits=dict.fromkeys(Family, 1))
 
     report = sync(namespace, interface, frozenset({"ff02::1", "10.96.0.1"}))
 
@@ -258,7 +272,7 @@ def test_without_the_privilege_the_error_says_so_and_a_later_call_succeeds(names
 
 
 def test_removal_takes_everything_and_can_be_repeated(namespace: Namespace) -> None:
-    interface = ServiceInterface(address_limit=1)
+    interface = ServiceInterface(address_limits=dict.fromkeys(Family, 1))
     sync(namespace, interface, some_vips(3, ipv6=3))
 
     for _ in range(2):

@@ -10,6 +10,7 @@ import pytest
 
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.interface_watch import InterfaceWatch, RepairPace
+from nodeagent.model.addresses import Family
 
 pytestmark = pytest.mark.kernel
 
@@ -30,7 +31,7 @@ class Keeper:
     """Stands for the engine: brings the interface back when the watch says so, and notes when."""
 
     def __init__(self) -> None:
-        self.interface = ServiceInterface(address_limit=2)
+        self.interface = ServiceInterface(address_limits=dict.fromkeys(Family, 2))
         self.called = 0
         self.reports: list[tuple[int, int]] = []
         self._wanted = asyncio.Event()

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.dataplane.interface_plan import Plan, Present, Stray, apply_plan, plan, plan_change
+from nodeagent.model.addresses import Family
 
 VIPS = st.sampled_from([*(f"10.96.0.{n}" for n in range(1, 12)), *(f"fd00::{n}" for n in range(1, 6))])
 SOME_VIPS = st.frozensets(VIPS)
@@ -81,23 +82,23 @@ def of(*vips: str) -> frozenset[str]:
     ],
 )
 def test_plan(desired: frozenset[str], present: Present, expected: Plan) -> None:
-    assert plan(desired, present, limit=2) == expected
+    assert plan(desired, present, limits=dict.fromkeys(Family, 2)) == expected
 
 
 @given(SOME_VIPS, PRESENT, LIMITS)
 def test_a_carried_out_plan_leaves_exactly_the_desired_and_nothing_more_to_do(
     desired: frozenset[str], present: Present, limit: int
 ) -> None:
-    after = apply_plan(present, plan(desired, present, limit=limit))
+    after = apply_plan(present, plan(desired, present, limits=dict.fromkeys(Family, limit)))
 
     assert after.vips == desired
     assert not after.addresses & after.routes
-    assert plan(desired, after, limit=limit).empty
+    assert plan(desired, after, limits=dict.fromkeys(Family, limit)).empty
 
 
 @given(SOME_VIPS, PRESENT, LIMITS)
 def test_what_is_gained_and_lost_is_the_difference(desired: frozenset[str], present: Present, limit: int) -> None:
-    change = plan(desired, present, limit=limit)
+    change = plan(desired, present, limits=dict.fromkeys(Family, limit))
 
     assert change.gained == desired - present.vips
     assert change.lost == present.vips - desired
@@ -107,7 +108,7 @@ def test_what_is_gained_and_lost_is_the_difference(desired: frozenset[str], pres
 def test_ipv4_routes_are_never_left_without_an_ipv4_address_that_was_there(
     desired: frozenset[str], present: Present, limit: int
 ) -> None:
-    change = plan(desired, present, limit=limit)
+    change = plan(desired, present, limits=dict.fromkeys(Family, limit))
     after = apply_plan(present, change)
 
     lost_an_address = any("." in address for address in change.remove_addresses)
@@ -119,6 +120,8 @@ def test_ipv4_routes_are_never_left_without_an_ipv4_address_that_was_there(
 def test_a_change_is_the_plan_for_its_result(
     start: frozenset[str], add: frozenset[str], remove: frozenset[str], limit: int
 ) -> None:
-    present = apply_plan(Present(), plan(start, Present(), limit=limit))
+    present = apply_plan(Present(), plan(start, Present(), limits=dict.fromkeys(Family, limit)))
 
-    assert plan_change(present, add, remove, limit=limit) == plan((start - remove) | add, present, limit=limit)
+    assert plan_change(present, add, remove, limits=dict.fromkeys(Family, limit)) == plan(
+        (start - remove) | add, present, limits=dict.fromkeys(Family, limit)
+    )
