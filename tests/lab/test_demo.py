@@ -5,7 +5,9 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -13,6 +15,13 @@ from nodeagent.lab.live.directory import LabDirectory
 from nodeagent.lab.namespaces import is_alive, our_namespaces
 
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A scratch directory whose name leaves room for that of a socket: 108 bytes hold both (unix(7))."""
+    with TemporaryDirectory(prefix="demo-") as directory:
+        yield Path(directory)
 
 
 class Running:
@@ -59,8 +68,8 @@ class Running:
         return [*namespaces, *alive, *map(str, self._homes())]
 
 
-def test_the_demo_shows_every_way_and_loses_no_connection(tmp_path: Path) -> None:
-    demo = Running(tmp_path)
+def test_the_demo_shows_every_way_and_loses_no_connection(short_path: Path) -> None:
+    demo = Running(short_path)
     output = demo.read_until("registered")
     rest, errors = demo.finish()
     output += rest
@@ -86,12 +95,12 @@ def test_the_demo_shows_every_way_and_loses_no_connection(tmp_path: Path) -> Non
     assert demo.leftovers() == []
 
 
-def test_without_kubectl_the_demo_says_so_and_uses_the_api(tmp_path: Path) -> None:
+def test_without_kubectl_the_demo_says_so_and_uses_the_api(short_path: Path) -> None:
     for program in ("ip", "nft", "setpriv", "openssl"):
         found = shutil.which(program)
         assert found is not None
-        (tmp_path / program).symlink_to(found)
-    demo = Running(tmp_path, path=str(tmp_path))
+        (short_path / program).symlink_to(found)
+    demo = Running(short_path, path=str(short_path))
     told = demo.read_until("kubectl")
     assert "no kubectl on this machine: created through the API instead" in told
     demo.read_until("service/shop created")
@@ -100,8 +109,8 @@ def test_without_kubectl_the_demo_says_so_and_uses_the_api(tmp_path: Path) -> No
     assert demo.leftovers() == []
 
 
-def test_an_agent_that_does_not_start_is_shown_with_its_words(tmp_path: Path) -> None:
-    demo = Running(tmp_path, "--agent-option=--no-such")
+def test_an_agent_that_does_not_start_is_shown_with_its_words(short_path: Path) -> None:
+    demo = Running(short_path, "--agent-option=--no-such")
     demo.read_until("network namespaces")
     _, errors = demo.finish()
 
@@ -120,8 +129,8 @@ def test_an_agent_that_does_not_start_is_shown_with_its_words(tmp_path: Path) ->
         pytest.param(signal.SIGHUP, "all 6 pods are replaced", id="hung up while the pods are replaced"),
     ],
 )
-def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, moment: str) -> None:
-    demo = Running(tmp_path)
+def test_an_interrupted_demo_leaves_nothing(short_path: Path, number: signal.Signals, moment: str) -> None:
+    demo = Running(short_path)
     demo.read_until(moment)
     demo.process.send_signal(number)
     _, errors = demo.finish()

