@@ -28,6 +28,7 @@ class MetaKey(IntEnum):
     """enum nft_meta_keys."""
 
     PRIORITY = 2
+    IIF = 4
     IIFNAME = 6
     L4PROTO = 16
 

@@ -44,6 +44,7 @@ from nodeagent.model.addresses import pack_address, unpack_address
 
 _REGISTER_BYTES = 16 * 4
 _RTN_UNICAST = 1
+_SOME_INTERFACE = 2
 _IFNAMSIZ = 16
 
 
@@ -150,6 +151,8 @@ class Machine:
                 return native_u32(self.priority)
             case MetaKey.L4PROTO:
                 return bytes((self.packet.protocol,))
+            case MetaKey.IIF:
+                return native_u32(0 if self.packet.iif is None else _SOME_INTERFACE)
             case MetaKey.IIFNAME:
                 return (self.packet.iif or "").encode().ljust(_IFNAMSIZ, b"\0")
 

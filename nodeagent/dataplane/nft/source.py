@@ -8,13 +8,15 @@ program may have translated a connection to the same port of some other address.
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ProgramOptions
-from nodeagent.dataplane.nft.expressions import Code, Lookup, Masquerade, Rule, Verdict
+from nodeagent.dataplane.nft.expressions import Cmp, Code, Lookup, Masquerade, Meta, MetaKey, Rule, Verdict, native_u32
 from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, NOT_TRANSLATED, Loader, from_pod, scratch
 from nodeagent.model.addresses import Family
 
 _FROM_CLUSTER_IP = "from-cluster-ip"
 _FROM_LOCAL_POLICY = "from-local-policy"
 _REWRITE = Masquerade()
+_SENT_HERE: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0)))
+"""iif 0: it came in by no interface."""
 
 
 def source_rules(family: Family) -> tuple[Rule, ...]:
@@ -44,15 +46,12 @@ def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
 
 
 def _to_cluster_ip(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
-    """Not from a pod. Where pods cannot be told: the node's own connections.
+    """Everybody's but a pod's. Where pods cannot be told: the node's own.
 
-    An IPv4 connection of the node has the ClusterIP as its source. An IPv6 one has any address of the node, of the pod
-    range too, which may be none that the endpoint can answer to.
+    What source a connection of the node has says nothing: for IPv4 it is the ClusterIP itself, for IPv6 any address of the
+    node, and either may lie in the range of the pods.
     """
     if options.masquerade_all:
         return ((_REWRITE,),)
     not_from_pod = from_pod(regs, options, invert=True)
-    rules: tuple[Rule, ...] = ((*not_from_pod, _REWRITE),) if not_from_pod else ()
-    if regs.family is Family.IPV6:
-        return (*rules, (*FROM_NODE, _REWRITE))
-    return rules or ((regs.source(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE),)
+    return ((*_SENT_HERE, _REWRITE), *(((*not_from_pod, _REWRITE),) if not_from_pod else ()))

@@ -63,6 +63,7 @@ _CT_FORMS = {
 }
 _META = {
     MetaKey.PRIORITY: ("meta priority", Form.CLASS),
+    MetaKey.IIF: ("iif", Form.NUMBER),
     MetaKey.IIFNAME: ("iifname", Form.NAME),
     MetaKey.L4PROTO: ("meta l4proto", Form.PROTOCOL),
 }

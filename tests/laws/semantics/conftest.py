@@ -102,7 +102,7 @@ class Semantics:
                             return self.external(client, source, service, service_port)
         if self.is_cluster_ip(target):
             return Answer("refuse")
-        if any(target in cidr for cidr in self.networks(self.settings.service_cidrs)):
+        if any(target in cidr for cidr in self.service_ranges()):
             return Answer("drop")
         if self.takes_node_ports(target):
             for service in self.services:
@@ -233,6 +233,8 @@ class Semantics:
             return Answer("refuse")
         chosen = self.here(all_endpoints) if local else self.everywhere(all_endpoints)
         rewrite = self.settings.masquerade_all or (self.detects() and not self.is_pod(client, source))
+        # What source the node's own connections have says nothing: the ClusterIP itself, or any address of the node.
+        rewrite = rewrite or client.kind == "node"
         affinity = self.affinity(service, service_port, "here" if local else "everywhere")
         return self.towards(client, source, chosen, affinity, rewrite=rewrite)
 
@@ -292,7 +294,7 @@ class Semantics:
         for endpoint in chosen:
             hairpin = endpoint.local and endpoint.address == source
             # A source that is a ClusterIP is this node's, which sends from it because it holds it.
-            rewritten = rewrite or hairpin or self.is_cluster_ip(source)
+            rewritten = rewrite or hairpin
             stays = endpoint.address in self.local and client.kind != "node"
             answers[(str(endpoint.address), endpoint.port)] = rewritten and not stays
         return Answer("endpoints", answers, affinity)
@@ -309,6 +311,14 @@ class Semantics:
             special = address is None or address.is_loopback or address.is_unspecified or address.is_multicast
             if address is not None and not special and not address.is_link_local:
                 yield address
+
+    def service_ranges(self) -> list[Network]:
+        """Without those that would cut pods off."""
+        spec = self.node.get("spec") or {}
+        of_node = spec.get("podCIDRs") or (spec.get("podCIDR") or "",)
+        pods = self.networks((*self.settings.cluster_cidrs, *of_node))
+        ranges = self.networks(self.settings.service_cidrs)
+        return [each for each in ranges if not any(each.overlaps(other) for other in pods)]
 
     def networks(self, texts: Sequence[str]) -> list[Network]:
         return [n for n in map(network_of, texts) if n is not None and n.version == self.version]

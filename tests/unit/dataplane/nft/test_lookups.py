@@ -73,7 +73,7 @@ def table(family: Family) -> Interpreter:
     ("source", "destination", "port", "fate", "lookups"),
     [
         pytest.param(POD, VIP, 80, Fate.TRANSLATED, 6, id="pod to a ClusterIP"),
-        pytest.param(NODE, VIP, 80, Fate.TRANSLATED, 5, id="node to a ClusterIP"),
+        pytest.param(NODE, VIP, 80, Fate.TRANSLATED, 4, id="node to a ClusterIP"),
         pytest.param(OUTSIDE, VIP, 80, Fate.TRANSLATED, 5, id="outside to a ClusterIP"),
         pytest.param(POD, EMPTY_VIP, 80, Fate.REFUSED, 2, id="to a ClusterIP without endpoints"),
         pytest.param(POD, VIP, 81, Fate.REFUSED, 2, id="to a port that is not served"),
