@@ -3,19 +3,19 @@
 from collections.abc import Callable
 from typing import Final
 
+from nodeagent.controlplane.addresses.ranges import AddressRange
+from nodeagent.controlplane.addresses.service_ranges import DEFAULT, RANGES
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.managed import Manager, track_update
+from nodeagent.controlplane.machinery.managed import Manager, track_update
+from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.schema.decoding import empty, normalise
+from nodeagent.controlplane.machinery.schema.kinds import structs
+from nodeagent.controlplane.machinery.write_rules import STATUS
 from nodeagent.controlplane.moments import rfc3339
-from nodeagent.controlplane.ranges import AddressRange
-from nodeagent.controlplane.registry import Registry, WriteOptions
-from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.schema.decoding import empty, normalise
-from nodeagent.controlplane.schema.kinds import structs
-from nodeagent.controlplane.service_ranges import DEFAULT, RANGES
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import draft
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.write_rules import STATUS
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _TIME: Final = "2000-01-01T00:00:00Z"

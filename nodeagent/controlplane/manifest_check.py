@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.resources import Catalog, Resource
-from nodeagent.controlplane.schema.decoding import TypeMismatch, normalise
-from nodeagent.controlplane.validation.formats import metadata
+from nodeagent.controlplane.machinery.formats import metadata
+from nodeagent.controlplane.machinery.resources import Catalog, Resource
+from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, normalise
 
 DEFAULT_NAMESPACE = "default"
 

@@ -14,10 +14,20 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
 
-from nodeagent.controlplane import kubeconfig, pki
-from nodeagent.controlplane.access import Tokens
-from nodeagent.controlplane.account_tokens import Account, AccountTokens, Bearers
-from nodeagent.controlplane.allocation import ADDRESSES, Allocator
+from nodeagent.controlplane.addresses.allocation import ADDRESSES, Allocator
+from nodeagent.controlplane.addresses.ranges import (
+    AddressRange,
+    Network,
+    RangeRefused,
+    parse_port_range,
+    parse_service_ranges,
+)
+from nodeagent.controlplane.addresses.service_ranges import RANGES, ServiceRanges
+from nodeagent.controlplane.api import kubeconfig, pki
+from nodeagent.controlplane.api.access import Tokens
+from nodeagent.controlplane.api.account_tokens import Account, AccountTokens, Bearers
+from nodeagent.controlplane.api.handler import ApiHandler, Listener
+from nodeagent.controlplane.api.objects import Objects
 from nodeagent.controlplane.bootstrap import AddressObjects, bootstrap, create_default_range, stored_ranges
 from nodeagent.controlplane.controllers.endpoints import ServiceEndpoints
 from nodeagent.controlplane.controllers.events import EventExpiry
@@ -31,22 +41,12 @@ from nodeagent.controlplane.controllers.nodes import NodeHeartbeat
 from nodeagent.controlplane.controllers.pods import PodRemoval
 from nodeagent.controlplane.controllers.repair import Repair
 from nodeagent.controlplane.controllers.service_cidrs import ServiceCidrs
-from nodeagent.controlplane.http.objects import Objects
-from nodeagent.controlplane.http.server import ApiHandler, Listener
-from nodeagent.controlplane.lifecycle import Lifecycle, Namespaces, Plain, Pods, Services
-from nodeagent.controlplane.ranges import (
-    AddressRange,
-    Network,
-    RangeRefused,
-    parse_port_range,
-    parse_service_ranges,
-)
-from nodeagent.controlplane.registry import Registry
-from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.service_ranges import RANGES, ServiceRanges
+from nodeagent.controlplane.machinery.formats import parse_cidr
+from nodeagent.controlplane.machinery.lifecycle import Lifecycle, Namespaces, Plain, Pods, Services
+from nodeagent.controlplane.machinery.registry import Registry
+from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store, Window
-from nodeagent.controlplane.validation.formats import parse_cidr
 
 _log = logging.getLogger(__name__)
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"

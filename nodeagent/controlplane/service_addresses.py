@@ -6,7 +6,7 @@ Families follow KEP-563 (dual stack): which ones, and whether a second address i
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-from nodeagent.controlplane.allocation import Allocator, Reservation, Unavailable
+from nodeagent.controlplane.addresses.allocation import Allocator, Reservation, Unavailable
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.status import FieldError, invalid, shown
 

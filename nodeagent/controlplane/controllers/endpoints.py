@@ -8,12 +8,12 @@ from nodeagent.controlplane.controllers.slice_plan import Group, SlicePlan, plan
 from nodeagent.controlplane.controllers.trigger_times import TriggerTimes
 from nodeagent.controlplane.controllers.workloads import Workloads
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.registry import Registry, WriteOptions
-from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Event, EventKind
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.write_rules import DeleteOptions
 
 SERVICE_NAME: Final = "kubernetes.io/service-name"
 MANAGED_BY: Final = "endpointslice.kubernetes.io/managed-by"

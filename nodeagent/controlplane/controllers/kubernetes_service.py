@@ -12,8 +12,8 @@ from ipaddress import ip_address
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.registry import Registry, WriteOptions
-from nodeagent.controlplane.resources import Catalog, Resource
+from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Change, Event, StorageFailed, StorageFull, draft
 from nodeagent.controlplane.storage.store import Store

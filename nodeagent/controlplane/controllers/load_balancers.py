@@ -10,11 +10,11 @@ from itertools import islice
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.registry import Registry, WriteOptions
-from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.write_rules import STATUS
 from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.write_rules import STATUS
 
 _MOST: Final = 1 << 16
 

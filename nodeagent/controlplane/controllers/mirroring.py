@@ -12,8 +12,8 @@ import msgspec
 from nodeagent.controlplane.controllers.endpoints import SliceIndex, SliceWriter
 from nodeagent.controlplane.controllers.slice_plan import Group, group_of, plan_slices
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.registry import Registry
-from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.machinery.registry import Registry
+from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store
 from nodeagent.model.objects import Endpoints, EndpointSlice, Service

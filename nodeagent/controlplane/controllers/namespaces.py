@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from typing import Final
 
-from nodeagent.controlplane.registry import Registry, WriteOptions
-from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.write_rules import FINALIZE, DeleteOptions
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.write_rules import FINALIZE, DeleteOptions
 
 _FINALIZER: Final = "kubernetes"
 _LOOK_AGAIN_S: Final = 1.0

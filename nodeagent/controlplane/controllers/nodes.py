@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.write_rules import STATUS
 from nodeagent.controlplane.moments import rfc3339
-from nodeagent.controlplane.registry import Registry, WriteOptions
-from nodeagent.controlplane.resources import Catalog
 from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.write_rules import STATUS
 
 LEASES: Final = "kube-node-lease"
 _GRACE_S: Final = 50.0

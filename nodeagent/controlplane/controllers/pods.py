@@ -7,12 +7,12 @@ pod is terminating for as long as it asked to be, which is what proxies and endp
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from nodeagent.controlplane.registry import Registry
-from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.machinery.registry import Registry
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.write_rules import DeleteOptions
 
 
 class PodRemoval:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from nodeagent.controlplane.allocation import ADDRESSES, NODE_PORTS
+from nodeagent.controlplane.addresses.allocation import ADDRESSES, NODE_PORTS
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.service_addresses import addresses_of, node_ports_of
 from nodeagent.controlplane.storage.records import Change, Precondition, StorageFailed, StorageFull, draft

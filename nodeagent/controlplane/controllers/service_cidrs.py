@@ -9,17 +9,17 @@ from datetime import datetime
 from ipaddress import ip_address
 from typing import Final
 
-from nodeagent.controlplane.allocation import ADDRESSES
+from nodeagent.controlplane.addresses.allocation import ADDRESSES
+from nodeagent.controlplane.addresses.ranges import Network
+from nodeagent.controlplane.addresses.service_ranges import DEFAULT, RANGES, is_ready
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.machinery.formats import parse_cidr
+from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.write_rules import STATUS
 from nodeagent.controlplane.moments import rfc3339
-from nodeagent.controlplane.ranges import Network
-from nodeagent.controlplane.registry import Registry, WriteOptions
-from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.service_ranges import DEFAULT, RANGES, is_ready
 from nodeagent.controlplane.storage.records import Event, EventKind
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.validation.formats import parse_cidr
-from nodeagent.controlplane.write_rules import STATUS
 
 FINALIZER: Final = "networking.k8s.io/service-cidr-finalizer"
 _MANAGER: Final = "service-cidr-controller"

@@ -1,8 +1,7 @@
 """Endpoints and EndpointSlices: pkg/apis/core/validation ValidateEndpoints, pkg/apis/discovery/validation."""
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.status import FieldError, duplicate, invalid, required, too_long, too_many, unsupported
-from nodeagent.controlplane.validation.formats import (
+from nodeagent.controlplane.machinery.formats import (
     PROTOCOLS,
     checked,
     dns_label,
@@ -14,6 +13,7 @@ from nodeagent.controlplane.validation.formats import (
     special_address,
     unchanged,
 )
+from nodeagent.controlplane.status import FieldError, duplicate, invalid, required, too_long, too_many, unsupported
 
 ADDRESS_TYPES = ("FQDN", "IPv4", "IPv6")
 _MOST_ENDPOINTS = 1000

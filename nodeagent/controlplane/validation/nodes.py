@@ -1,8 +1,7 @@
 """Nodes, pods and the kinds that need little: what the controllers and the agent rely on, not everything upstream checks."""
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.status import FieldError, duplicate, forbidden, invalid, required, too_long, unsupported
-from nodeagent.controlplane.validation.formats import (
+from nodeagent.controlplane.machinery.formats import (
     PROTOCOLS,
     checked,
     data_key,
@@ -16,6 +15,7 @@ from nodeagent.controlplane.validation.formats import (
     qualified_name,
     unchanged,
 )
+from nodeagent.controlplane.status import FieldError, duplicate, forbidden, invalid, required, too_long, unsupported
 
 _TAINT_EFFECTS = ("NoExecute", "NoSchedule", "PreferNoSchedule")
 _IP_EXAMPLE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"

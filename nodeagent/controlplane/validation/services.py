@@ -1,8 +1,7 @@
 """Services: pkg/apis/core/validation ValidateService, ValidateServiceCreate and ValidateServiceUpdate."""
 
 from nodeagent.controlplane.documents import Document, Json
-from nodeagent.controlplane.status import FieldError, duplicate, forbidden, invalid, required, unsupported
-from nodeagent.controlplane.validation.formats import (
+from nodeagent.controlplane.machinery.formats import (
     PORT_RANGE,
     PROTOCOLS,
     checked,
@@ -17,6 +16,7 @@ from nodeagent.controlplane.validation.formats import (
     special_address,
     unchanged,
 )
+from nodeagent.controlplane.status import FieldError, duplicate, forbidden, invalid, required, unsupported
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 FAMILIES = ("IPv4", "IPv6")

@@ -5,7 +5,7 @@ import json
 import time
 from typing import Any
 
-from nodeagent.controlplane.http.watches import Watch
+from nodeagent.controlplane.api.watches import Watch
 
 DEADLINE_S = 20.0
 

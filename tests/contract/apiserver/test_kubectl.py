@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.resources import Catalog
+from nodeagent.controlplane.machinery.resources import Catalog
 
 MANIFEST = """
 apiVersion: v1

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.controlplane.access import READERS, Role, Tokens, User, role_of
-from nodeagent.controlplane.account_tokens import ISSUER, Account, AccountTokens, Bearers
+from nodeagent.controlplane.api.access import READERS, Role, Tokens, User, role_of
+from nodeagent.controlplane.api.account_tokens import ISSUER, Account, AccountTokens, Bearers
 
 NOW = 1_000_000.0
 KEY = b"k" * 32

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.host_networks import connected_networks
+from nodeagent.controlplane.addresses.host_networks import connected_networks
 
 ROUTES = """\
 Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT

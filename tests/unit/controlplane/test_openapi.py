@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.schema.openapi import OpenApi
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 
 PUBLISHED = OpenApi(Catalog())
 V2 = msgspec.json.decode(PUBLISHED.document("v2") or b"")

@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.schema.kinds import structs
-from nodeagent.controlplane.schema.protobuf import NotProtobuf, numbers_of, read_delete_options, read_object, reads
-from nodeagent.controlplane.schema.shapes import ListOf, MapOf, Struct
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.schema.kinds import structs
+from nodeagent.controlplane.machinery.schema.protobuf import (
+    NotProtobuf,
+    numbers_of,
+    read_delete_options,
+    read_object,
+    reads,
+)
+from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Struct
 
 NUMBERS = json.loads(Path(__file__).with_name("proto_numbers.json").read_text())["messages"]
 READ = [struct for struct in structs().values() if reads(struct)]

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.allocation import Allocator
-from nodeagent.controlplane.ranges import (
+from nodeagent.controlplane.addresses.allocation import Allocator
+from nodeagent.controlplane.addresses.ranges import (
     AddressRange,
     Pool,
     RangeRefused,
     parse_port_range,
     parse_service_ranges,
 )
+from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.server import ServerSettings, SettingsRefused, check
 from nodeagent.controlplane.service_addresses import AllocationRefused, allocate
-from nodeagent.controlplane.service_ranges import ServiceRanges
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
 

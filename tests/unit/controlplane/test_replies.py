@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.controlplane.http.replies import warning_headers
+from nodeagent.controlplane.api.replies import warning_headers
 
 
 @pytest.mark.parametrize(

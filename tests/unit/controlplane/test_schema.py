@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.controlplane import managed
-from nodeagent.controlplane.schema.decoding import TypeMismatch, duplicate_fields, normalise
-from nodeagent.controlplane.schema.fieldsets import from_fields_v1, set_fields, to_fields_v1
-from nodeagent.controlplane.schema.kinds import structs
-from nodeagent.controlplane.schema.notation import read
-from nodeagent.controlplane.schema.protobuf import NotProtobuf, read_object
-from nodeagent.controlplane.schema.strategic import PatchRejected, json_patch, merge_patch, strategic_merge
+from nodeagent.controlplane.machinery import managed
+from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, duplicate_fields, normalise
+from nodeagent.controlplane.machinery.schema.fieldsets import from_fields_v1, set_fields, to_fields_v1
+from nodeagent.controlplane.machinery.schema.kinds import structs
+from nodeagent.controlplane.machinery.schema.notation import read
+from nodeagent.controlplane.machinery.schema.protobuf import NotProtobuf, read_object
+from nodeagent.controlplane.machinery.schema.strategic import PatchRejected, json_patch, merge_patch, strategic_merge
 
 SERVICE = structs()["Service"]
 SLICE = structs()["EndpointSlice"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.controlplane.access import (
+from nodeagent.controlplane.api.access import (
     ADMINS,
     ANONYMOUS,
     READERS,
@@ -18,9 +18,9 @@ from nodeagent.controlplane.access import (
     authorize,
     role_of,
 )
-from nodeagent.controlplane.reading import ListRequest, Selection, list_page
-from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.selectors import parse_fields, parse_labels
+from nodeagent.controlplane.machinery.reading import ListRequest, Selection, list_page
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.selectors import parse_fields, parse_labels
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store

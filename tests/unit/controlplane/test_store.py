@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.controlplane.http.watches import selected_kind
-from nodeagent.controlplane.reading import Selection
-from nodeagent.controlplane.selectors import parse_labels
+from nodeagent.controlplane.api.watches import selected_kind
+from nodeagent.controlplane.machinery.reading import Selection
+from nodeagent.controlplane.machinery.selectors import parse_labels
 from nodeagent.controlplane.storage.log import check, connect, copy_to
 from nodeagent.controlplane.storage.records import (
     Change,

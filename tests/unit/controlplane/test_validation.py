@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from nodeagent.controlplane.defaults import default_pod, default_secret, default_service, default_slice
-from nodeagent.controlplane.schema.decoding import normalise
-from nodeagent.controlplane.schema.kinds import structs
+from nodeagent.controlplane.machinery import formats
+from nodeagent.controlplane.machinery.schema.decoding import normalise
+from nodeagent.controlplane.machinery.schema.kinds import structs
 from nodeagent.controlplane.service_addresses import sync_first_address
 from nodeagent.controlplane.status import FieldError, object_invalid
-from nodeagent.controlplane.validation import endpoints, formats, nodes, services
+from nodeagent.controlplane.validation import endpoints, nodes, services
 
 PORT = {"port": 80}
 

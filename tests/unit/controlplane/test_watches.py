@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.controlplane.http.deliveries import Deliveries
-from nodeagent.controlplane.http.watches import Watch, WatchRequest
-from nodeagent.controlplane.reading import Selection
-from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.selectors import parse_labels
+from nodeagent.controlplane.api.deliveries import Deliveries
+from nodeagent.controlplane.api.watches import Watch, WatchRequest
+from nodeagent.controlplane.machinery.reading import Selection
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.selectors import parse_labels
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store, Window
 

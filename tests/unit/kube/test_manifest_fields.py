@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.schema.shapes import ListOf, MapOf, Scalar, Shape, Struct
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Scalar, Shape, Struct
 from nodeagent.kube.manifest_fields import FIELDS, KINDS_OF_GROUP, Fields, Words
 from nodeagent.kube.manifests import Manifest, parse_manifest
 

@@ -1,7 +1,7 @@
 """Patches: JSON Patch (RFC 6902), JSON Merge Patch (RFC 7386) and Kubernetes' strategic merge patch. Pure."""
 
 from nodeagent.controlplane.documents import Document, Json, copy
-from nodeagent.controlplane.schema.shapes import ListOf, MapOf, Shape, Struct
+from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Shape, Struct
 
 _DIRECTIVES = ("$patch", "$retainKeys")
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"

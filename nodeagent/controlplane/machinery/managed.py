@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.schema.fieldsets import (
+from nodeagent.controlplane.machinery.schema.fieldsets import (
     EMPTY,
     FieldSet,
     Path,
@@ -21,7 +21,7 @@ from nodeagent.controlplane.schema.fieldsets import (
     to_fields_v1,
     without_children,
 )
-from nodeagent.controlplane.schema.shapes import Struct
+from nodeagent.controlplane.machinery.schema.shapes import Struct
 
 
 @dataclass(frozen=True, slots=True, order=True)

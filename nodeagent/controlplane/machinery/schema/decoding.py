@@ -15,7 +15,7 @@ from functools import cache
 from typing import TypeAlias
 
 from nodeagent.controlplane.documents import Document, Json, encode
-from nodeagent.controlplane.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct, go_name
+from nodeagent.controlplane.machinery.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct, go_name
 
 _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+))?\Z")

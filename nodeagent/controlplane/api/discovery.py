@@ -1,8 +1,8 @@
 """Discovery: what resources there are, plain (APIResourceList) and aggregated (apidiscovery.k8s.io/v2). Pure."""
 
+from nodeagent.controlplane.api import token_requests
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.http import token_requests
-from nodeagent.controlplane.resources import Catalog, Resource
+from nodeagent.controlplane.machinery.resources import Catalog, Resource
 
 _PART_VERBS = ("get", "patch", "update")
 _TOKEN_REQUEST: Document = {"group": token_requests.GROUP, "version": "v1", "kind": token_requests.KIND}

@@ -15,7 +15,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from nodeagent.controlplane.access import ADMINS, READERS, Tokens, User, role_of
+from nodeagent.controlplane.api.access import ADMINS, READERS, Tokens, User, role_of
 
 _CURVE: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 _CA_DAYS: Final = 3650

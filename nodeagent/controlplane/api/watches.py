@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from nodeagent.controlplane.api import partial
+from nodeagent.controlplane.api.deliveries import Deliveries
+from nodeagent.controlplane.api.requests import Shape
+from nodeagent.controlplane.api.tables import table_of
 from nodeagent.controlplane.documents import Document, decode, encode
-from nodeagent.controlplane.http import partial
-from nodeagent.controlplane.http.deliveries import Deliveries
-from nodeagent.controlplane.http.requests import Shape
-from nodeagent.controlplane.http.tables import table_of
-from nodeagent.controlplane.reading import Selection
-from nodeagent.controlplane.resources import Resource
-from nodeagent.controlplane.schema.decoding import normalise
+from nodeagent.controlplane.machinery.reading import Selection
+from nodeagent.controlplane.machinery.resources import Resource
+from nodeagent.controlplane.machinery.schema.decoding import normalise
 from nodeagent.controlplane.status import ApiError, expired, future_version
 from nodeagent.controlplane.storage.records import Compacted, Event, EventKind, Record
 from nodeagent.controlplane.storage.store import Store

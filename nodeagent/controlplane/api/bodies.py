@@ -9,8 +9,8 @@ import msgspec
 import yaml
 
 from nodeagent.controlplane.documents import Document, Json, decode
-from nodeagent.controlplane.schema import protobuf
-from nodeagent.controlplane.schema.shapes import Struct
+from nodeagent.controlplane.machinery.schema import protobuf
+from nodeagent.controlplane.machinery.schema.shapes import Struct
 from nodeagent.controlplane.status import bad_request, body_too_large, unsupported_media_type
 
 LIMIT_BYTES: Final = 3 * 1024 * 1024

@@ -8,11 +8,11 @@ import msgspec
 
 from nodeagent.controlplane import defaults, events, tables
 from nodeagent.controlplane.documents import Document, Json
-from nodeagent.controlplane.schema.kinds import structs
-from nodeagent.controlplane.schema.shapes import Struct
+from nodeagent.controlplane.machinery.formats import Check, dns_label, dns_subdomain
+from nodeagent.controlplane.machinery.schema.kinds import structs
+from nodeagent.controlplane.machinery.schema.shapes import Struct
 from nodeagent.controlplane.status import FieldError
 from nodeagent.controlplane.validation import endpoints, nodes, services
-from nodeagent.controlplane.validation.formats import Check, dns_label, dns_subdomain
 
 Validate: TypeAlias = Callable[[Document], list[FieldError]]
 ValidateUpdate: TypeAlias = Callable[[Document, Document], list[FieldError]]

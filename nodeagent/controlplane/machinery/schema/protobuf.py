@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final
 
 from nodeagent.controlplane.documents import Document, Json, decode
-from nodeagent.controlplane.schema.shapes import ListOf, MapOf, Scalar, Shape, Struct
+from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Scalar, Shape, Struct
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodeagent.controlplane.allocation import Allocator, Reservation
+from nodeagent.controlplane.addresses.allocation import Allocator, Reservation
 from nodeagent.controlplane.documents import Document, copy
 from nodeagent.controlplane.service_addresses import allocate, carry_over, sync_first_address
 from nodeagent.controlplane.storage.records import Change

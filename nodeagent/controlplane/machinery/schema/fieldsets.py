@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from nodeagent.controlplane.documents import Document, Json, decode, encode
-from nodeagent.controlplane.schema.shapes import ListOf, MapOf, Scalar, Shape, Struct
+from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Scalar, Shape, Struct
 
 Path: TypeAlias = tuple[str, ...]
 FieldSet: TypeAlias = frozenset[Path]

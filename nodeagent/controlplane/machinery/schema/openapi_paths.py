@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.schema.openapi_schemas import V2, V3
-from nodeagent.controlplane.schema.shapes import Struct
+from nodeagent.controlplane.machinery.schema.openapi_schemas import V2, V3
+from nodeagent.controlplane.machinery.schema.shapes import Struct
 
 _JSON: Final = "application/json"
 _WRITES: Final = ("fieldManager", "fieldValidation", "dryRun")

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from nodeagent.controlplane.addresses.ranges import PortRange, Random
+from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.ranges import PortRange, Random
-from nodeagent.controlplane.service_ranges import ServiceRanges
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
 

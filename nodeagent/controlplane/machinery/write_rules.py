@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodeagent.controlplane.documents import Document, copy
-from nodeagent.controlplane.managed import ApplyConflict
-from nodeagent.controlplane.resources import Resource
-from nodeagent.controlplane.schema.fieldsets import Path
+from nodeagent.controlplane.machinery.managed import ApplyConflict
+from nodeagent.controlplane.machinery.resources import Resource
+from nodeagent.controlplane.machinery.schema.fieldsets import Path
 from nodeagent.controlplane.status import ApiError, bad_request, conflict, modified
 
 STATUS: Final = "status"

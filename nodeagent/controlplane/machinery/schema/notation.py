@@ -15,7 +15,7 @@ field that is always written; a struct by value is always written without saying
 
 from collections.abc import Mapping
 
-from nodeagent.controlplane.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct
+from nodeagent.controlplane.machinery.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct
 
 _SCALARS: Mapping[str, Scalar] = {
     "string": Scalar.STRING,

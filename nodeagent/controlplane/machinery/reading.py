@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-from nodeagent.controlplane.resources import FieldReader, Resource
-from nodeagent.controlplane.selectors import EVERYTHING, Selector
+from nodeagent.controlplane.machinery.resources import FieldReader, Resource
+from nodeagent.controlplane.machinery.selectors import EVERYTHING, Selector
 from nodeagent.controlplane.status import ApiError, bad_request, expired, future_version
 from nodeagent.controlplane.storage.records import Compacted, Record
 from nodeagent.controlplane.storage.store import Store

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from nodeagent.controlplane.access import Role, TokenReader, User
+from nodeagent.controlplane.api.access import Role, TokenReader, User
 from nodeagent.controlplane.documents import encode
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"

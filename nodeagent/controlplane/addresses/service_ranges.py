@@ -7,10 +7,10 @@ The families of services are those the server was started with, so a range of an
 from collections.abc import Sequence
 from typing import Final
 
+from nodeagent.controlplane.addresses.ranges import AddressRange
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.ranges import AddressRange
+from nodeagent.controlplane.machinery.formats import parse_cidr
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.validation.formats import parse_cidr
 
 RANGES: Final = "servicecidrs"
 DEFAULT: Final = "kubernetes"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct
+from nodeagent.controlplane.machinery.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct
 
 _SCALARS: Final[Mapping[Scalar, Document]] = {
     Scalar.STRING: {"type": "string"},

@@ -9,13 +9,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from nodeagent.controlplane import managed
 from nodeagent.controlplane.documents import Document, copy, decode, encode
-from nodeagent.controlplane.lifecycle import Lifecycle
+from nodeagent.controlplane.machinery import managed
+from nodeagent.controlplane.machinery.formats import metadata as check_metadata
+from nodeagent.controlplane.machinery.lifecycle import Lifecycle
+from nodeagent.controlplane.machinery.resources import Catalog, Resource
+from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, claims, empty, normalise
+from nodeagent.controlplane.machinery.schema.shapes import Struct
+from nodeagent.controlplane.machinery.write_rules import (
+    DeleteOptions,
+    apply_conflict,
+    check_identity,
+    check_preconditions,
+    grace_of,
+    is_finished,
+    is_same,
+    only_part,
+    place,
+)
 from nodeagent.controlplane.moments import rfc3339
-from nodeagent.controlplane.resources import Catalog, Resource
-from nodeagent.controlplane.schema.decoding import TypeMismatch, claims, empty, normalise
-from nodeagent.controlplane.schema.shapes import Struct
 from nodeagent.controlplane.service_addresses import AllocationRefused
 from nodeagent.controlplane.status import (
     FieldError,
@@ -39,18 +51,6 @@ from nodeagent.controlplane.storage.records import (
     draft,
 )
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.validation.formats import metadata as check_metadata
-from nodeagent.controlplane.write_rules import (
-    DeleteOptions,
-    apply_conflict,
-    check_identity,
-    check_preconditions,
-    grace_of,
-    is_finished,
-    is_same,
-    only_part,
-    place,
-)
 
 _OBJECT_LIMIT_BYTES: Final = 1536 * 1024
 _RETRIES: Final = 8

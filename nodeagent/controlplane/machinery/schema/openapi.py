@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from nodeagent.controlplane.documents import Document, encode
-from nodeagent.controlplane.schema import gnostic
-from nodeagent.controlplane.schema.openapi_paths import Described, add_paths_v2, add_paths_v3, gvk_of
-from nodeagent.controlplane.schema.openapi_schemas import V2, V3, add_kind
+from nodeagent.controlplane.machinery.schema import gnostic
+from nodeagent.controlplane.machinery.schema.openapi_paths import Described, add_paths_v2, add_paths_v3, gvk_of
+from nodeagent.controlplane.machinery.schema.openapi_schemas import V2, V3, add_kind
 
 _INFO: Final[Document] = {"title": "Kubernetes", "version": "v1.36.2"}
 

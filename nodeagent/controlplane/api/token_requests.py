@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from nodeagent.controlplane.account_tokens import ISSUER, Account, AccountTokens
+from nodeagent.controlplane.api.account_tokens import ISSUER, Account, AccountTokens
+from nodeagent.controlplane.api.bodies import Sent, parse_object
+from nodeagent.controlplane.api.replies import Reply, document_reply
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.http.bodies import Sent, parse_object
-from nodeagent.controlplane.http.replies import Reply, document_reply
+from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, normalise
+from nodeagent.controlplane.machinery.schema.kinds import structs
 from nodeagent.controlplane.moments import rfc3339
-from nodeagent.controlplane.schema.decoding import TypeMismatch, normalise
-from nodeagent.controlplane.schema.kinds import structs
 from nodeagent.controlplane.status import FieldError, bad_request, forbidden, invalid, object_invalid
 from nodeagent.controlplane.storage.records import Record
 

@@ -5,16 +5,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from nodeagent.controlplane.account_tokens import AccountTokens
+from nodeagent.controlplane.api import bodies, partial, token_requests
+from nodeagent.controlplane.api.account_tokens import AccountTokens
+from nodeagent.controlplane.api.deliveries import Deliveries
+from nodeagent.controlplane.api.discovery import parts_of
+from nodeagent.controlplane.api.replies import Reply, document_reply, warning_headers
+from nodeagent.controlplane.api.requests import Shape, Target, is_true, number, shape_of
+from nodeagent.controlplane.api.tables import table_of
+from nodeagent.controlplane.api.watches import Clock, Watch, WatchRequest
 from nodeagent.controlplane.documents import Document, Json, decode, encode
-from nodeagent.controlplane.http import bodies, partial, token_requests
-from nodeagent.controlplane.http.deliveries import Deliveries
-from nodeagent.controlplane.http.discovery import parts_of
-from nodeagent.controlplane.http.replies import Reply, document_reply, warning_headers
-from nodeagent.controlplane.http.requests import Shape, Target, is_true, number, shape_of
-from nodeagent.controlplane.http.tables import table_of
-from nodeagent.controlplane.http.watches import Clock, Watch, WatchRequest
-from nodeagent.controlplane.reading import (
+from nodeagent.controlplane.machinery.reading import (
     ListRequest,
     Page,
     Selection,
@@ -23,11 +23,12 @@ from nodeagent.controlplane.reading import (
     needs_reader,
     parse_version,
 )
-from nodeagent.controlplane.registry import Outcome, Registry, WriteOptions
-from nodeagent.controlplane.resources import Catalog, FieldReader, Resource
-from nodeagent.controlplane.schema.decoding import duplicate_fields
-from nodeagent.controlplane.schema.strategic import PatchRejected, json_patch, merge_patch, strategic_merge
-from nodeagent.controlplane.selectors import EVERYTHING, parse_fields, parse_labels
+from nodeagent.controlplane.machinery.registry import Outcome, Registry, WriteOptions
+from nodeagent.controlplane.machinery.resources import Catalog, FieldReader, Resource
+from nodeagent.controlplane.machinery.schema.decoding import duplicate_fields
+from nodeagent.controlplane.machinery.schema.strategic import PatchRejected, json_patch, merge_patch, strategic_merge
+from nodeagent.controlplane.machinery.selectors import EVERYTHING, parse_fields, parse_labels
+from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import (
     ApiError,
     bad_request,
@@ -38,7 +39,6 @@ from nodeagent.controlplane.status import (
 )
 from nodeagent.controlplane.storage.records import Record
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.write_rules import DeleteOptions
 
 _CHUNK_BYTES: Final = 256 * 1024
 _LONGEST_WATCH_S: Final = 3600.0

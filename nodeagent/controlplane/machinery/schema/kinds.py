@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from functools import cache
 
-from nodeagent.controlplane.schema import kinds_authentication, kinds_core, kinds_meta, kinds_service
-from nodeagent.controlplane.schema.notation import read
-from nodeagent.controlplane.schema.shapes import Struct
+from nodeagent.controlplane.machinery.schema import kinds_authentication, kinds_core, kinds_meta, kinds_service
+from nodeagent.controlplane.machinery.schema.notation import read
+from nodeagent.controlplane.machinery.schema.shapes import Struct
 
 
 @cache

@@ -9,17 +9,17 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from nodeagent.controlplane import access
-from nodeagent.controlplane.access import ANONYMOUS, Role, TokenReader, User
-from nodeagent.controlplane.http.bodies import read_body
-from nodeagent.controlplane.http.discovery import aggregated, api_group, api_groups, api_resources, api_versions
-from nodeagent.controlplane.http.objects import Objects, Request
-from nodeagent.controlplane.http.replies import JSON, Reply, document_reply, error_reply, text_reply
-from nodeagent.controlplane.http.requests import accepts_json, parse_accept, parse_target, prefers, verb_of
-from nodeagent.controlplane.http.watches import Watch
-from nodeagent.controlplane.resources import Catalog
-from nodeagent.controlplane.schema import gnostic
-from nodeagent.controlplane.schema.openapi import OpenApi
+from nodeagent.controlplane.api import access
+from nodeagent.controlplane.api.access import ANONYMOUS, Role, TokenReader, User
+from nodeagent.controlplane.api.bodies import read_body
+from nodeagent.controlplane.api.discovery import aggregated, api_group, api_groups, api_resources, api_versions
+from nodeagent.controlplane.api.objects import Objects, Request
+from nodeagent.controlplane.api.replies import JSON, Reply, document_reply, error_reply, text_reply
+from nodeagent.controlplane.api.requests import accepts_json, parse_accept, parse_target, prefers, verb_of
+from nodeagent.controlplane.api.watches import Watch
+from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.schema import gnostic
+from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed
 
 _log = logging.getLogger(__name__)

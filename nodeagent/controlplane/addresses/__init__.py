@@ -1,0 +1,1 @@
+"""Which addresses and ports services can have, and who holds which."""
