@@ -3,8 +3,9 @@
 from typing import NamedTuple
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.formats import metadata
-from nodeagent.controlplane.machinery.resources import Catalog, Resource
+from nodeagent.controlplane.kinds.catalogue import rows
+from nodeagent.controlplane.machinery.object_rules import metadata
+from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, normalise
 
 DEFAULT_NAMESPACE = "default"
@@ -21,7 +22,7 @@ class ManifestCheck:
     """Checks objects one by one; nothing is allocated, stored or compared with other objects."""
 
     def __init__(self) -> None:
-        self._rows = {(row.group, row.kind): row for row in Catalog().rows}
+        self._rows = {(row.group, row.kind): row for row in rows()}
 
     def complaints(self, version: str, kind: str, given: Document) -> list[Complaint]:
         """What is wrong with an object of this apiVersion and kind; nothing for kinds that the server has not.

@@ -23,12 +23,13 @@ from nodeagent.controlplane.addresses.ranges import (
     parse_service_ranges,
 )
 from nodeagent.controlplane.addresses.service_ranges import RANGES, ServiceRanges
+from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.api import kubeconfig, pki
 from nodeagent.controlplane.api.access import Tokens
 from nodeagent.controlplane.api.account_tokens import Account, AccountTokens, Bearers
 from nodeagent.controlplane.api.handler import ApiHandler, Listener
 from nodeagent.controlplane.api.objects import Objects
-from nodeagent.controlplane.bootstrap import AddressObjects, bootstrap, create_default_range, stored_ranges
+from nodeagent.controlplane.bootstrap import bootstrap, create_default_range, stored_ranges
 from nodeagent.controlplane.controllers.endpoints import ServiceEndpoints
 from nodeagent.controlplane.controllers.events import EventExpiry
 from nodeagent.controlplane.controllers.kubernetes_service import KEY as KUBERNETES
@@ -41,8 +42,8 @@ from nodeagent.controlplane.controllers.nodes import NodeHeartbeat
 from nodeagent.controlplane.controllers.pods import PodRemoval
 from nodeagent.controlplane.controllers.repair import Repair
 from nodeagent.controlplane.controllers.service_cidrs import ServiceCidrs
-from nodeagent.controlplane.machinery.formats import parse_cidr
-from nodeagent.controlplane.machinery.lifecycle import Lifecycle, Namespaces, Plain, Pods, Services
+from nodeagent.controlplane.kinds.catalogue import catalogue
+from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
@@ -200,7 +201,7 @@ class ApiServer:
             finally:
                 self.credentials = await credentials_task
             self._check_against(store)
-            catalog = Catalog()
+            catalog = catalogue()
             objects = AddressObjects(self._chance.uid, self._clock.time)
             allocator = Allocator(
                 store,
@@ -211,7 +212,11 @@ class ApiServer:
                 kept={self._checked.ranges[0].first: KUBERNETES},
             )
             registry = Registry(
-                store, catalog, _lifecycles(catalog, allocator), chance=self._chance, clock=self._clock.time
+                store,
+                catalog,
+                {row.stored_in: row.life(allocator) for row in catalog.rows},
+                chance=self._chance,
+                clock=self._clock.time,
             )
             await bootstrap(store, registry, catalog, self._checked.ranges, self._clock.time)
             repair = Repair(store, objects.describe)
@@ -373,15 +378,6 @@ class ApiServer:
             sources = {"services": balancers.concerns}
             controllers.append(Controller("load-balancers", store, sources, balancers.reconcile, workers=1))
         return [controller.run() for controller in controllers] + [kubernetes.beat(), repair.run()]
-
-
-def _lifecycles(catalog: Catalog, allocator: Allocator) -> dict[str, Lifecycle]:
-    # Nodes keep the status they are created with: a kubelet registers with its addresses.
-    found: dict[str, Lifecycle] = {
-        row.stored_in: Plain(has_status=row.has_status, keeps_status_on_create=row.plural == "nodes")
-        for row in catalog.rows
-    }
-    return found | {"namespaces": Namespaces(), "pods": Pods(), "services": Services(allocator)}
 
 
 def _is_current(store: Store, account: Account) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 from nodeagent.controlplane.addresses.ranges import PortRange, Random
 from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.status import FieldError
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
 
@@ -25,6 +26,14 @@ ALREADY_TAKEN: Final = "provided IP is already allocated"
 
 class Unavailable(Exception):
     """The value asked for, or any value at all, cannot be had; the text is Kubernetes'."""
+
+
+class AllocationRefused(Exception):
+    """The object cannot have what it asks for."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = errors
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from nodeagent.controlplane.addresses.ranges import AddressRange
+from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.formats import parse_cidr
 from nodeagent.controlplane.storage.store import Store
 
 RANGES: Final = "servicecidrs"

@@ -1,6 +1,6 @@
 """Who is asking and what they may do. Pure.
 
-Three roles: an administrator may do everything, a reader may look at everything but Secrets, and anybody may ask whether
+Three roles: an administrator may do everything, a reader may look at everything that is not confidential (Secrets), and anybody may ask whether
 the server lives. There is no finer authorisation: a lab or a single machine has no use for RBAC, and a half one would mislead.
 """
 
@@ -82,14 +82,23 @@ def authenticate(header: str, tokens: TokenReader, certificate: User | None) -> 
 
 
 def authorize(
-    user: User, verb: str, path: str, resource: str, namespace: str = "", name: str = "", group: str = ""
+    user: User,
+    verb: str,
+    path: str,
+    resource: str,
+    namespace: str = "",
+    name: str = "",
+    group: str = "",
+    *,
+    confidential: bool = False,
 ) -> None:
-    """Raises ApiError 401 (nobody) or 403 (not allowed). `resource` is empty for paths that are none."""
+    """Raises ApiError 401 (nobody) or 403 (not allowed). `resource` is empty for paths that are none; of a `confidential` one
+    readers see nothing."""
     if user.role is Role.ADMIN or path.lstrip("/").partition("/")[0] in PUBLIC:
         return
     if user.role is Role.NOBODY and user == ANONYMOUS:
         raise unauthorized()
-    if user.role is Role.READER and verb in _LOOKING and resource != "secrets":
+    if user.role is Role.READER and verb in _LOOKING and not confidential:
         return
     if not resource:
         raise ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"', details={})

@@ -1,11 +1,7 @@
 """Discovery: what resources there are, plain (APIResourceList) and aggregated (apidiscovery.k8s.io/v2). Pure."""
 
-from nodeagent.controlplane.api import token_requests
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.resources import Catalog, Resource
-
-_PART_VERBS = ("get", "patch", "update")
-_TOKEN_REQUEST: Document = {"group": token_requests.GROUP, "version": "v1", "kind": token_requests.KIND}
+from nodeagent.controlplane.machinery.resources import Catalog, Part, Resource
 
 
 def api_versions(address: str) -> Document:
@@ -56,13 +52,13 @@ def api_resources(group: str, rows: list[Resource]) -> Document:
         resources.append(entry)
         resources += [
             {
-                "name": f"{row.plural}/{part}",
+                "name": f"{row.plural}/{part.name}",
                 "singularName": "",
                 "namespaced": row.namespaced,
-                **(_TOKEN_REQUEST if part == token_requests.PART else {"kind": row.kind}),
-                "verbs": _verbs_of(part),
+                **(_kind_of(part) if part.kind else {"kind": row.kind}),
+                "verbs": list(part.verbs),
             }
-            for part in parts_of(row)
+            for part in row.parts
         ]
     resources.sort(key=lambda entry: str(entry["name"]))
     head: Document = {"kind": "APIResourceList"}
@@ -71,17 +67,8 @@ def api_resources(group: str, rows: list[Resource]) -> Document:
     return {**head, "groupVersion": f"{group}/v1" if group else "v1", "resources": resources}
 
 
-def parts_of(row: Resource) -> tuple[str, ...]:
-    """The subresources of a resource."""
-    if row.plural == "namespaces":
-        return ("finalize", "status")
-    if row.plural == "serviceaccounts":
-        return (token_requests.PART,)
-    return ("status",) if row.has_status else ()
-
-
-def _verbs_of(part: str) -> list[str]:
-    return {"finalize": ["update"], token_requests.PART: ["create"]}.get(part) or list(_PART_VERBS)
+def _kind_of(part: Part) -> Document:
+    return {"group": part.group, "version": "v1", "kind": part.kind}
 
 
 def aggregated(catalog: Catalog, *, core: bool) -> Document:
@@ -114,11 +101,11 @@ def _aggregated_resource(row: Resource) -> Document:
         entry["categories"] = list(row.categories)
     parts = [
         {
-            "subresource": part,
-            "responseKind": dict(_TOKEN_REQUEST) if part == token_requests.PART else kind,
-            "verbs": _verbs_of(part),
+            "subresource": part.name,
+            "responseKind": _kind_of(part) if part.kind else kind,
+            "verbs": list(part.verbs),
         }
-        for part in parts_of(row)
+        for part in row.parts
     ]
     if parts:
         entry["subresources"] = parts

@@ -102,7 +102,16 @@ class ApiHandler:
             return self._plain_path(request, segments)
         verb = verb_of(request.method, target, query)
         asked = verb or request.method.lower()
-        access.authorize(user, asked, request.path, target.plural, target.namespace, target.name, target.group)
+        access.authorize(
+            user,
+            asked,
+            request.path,
+            target.plural,
+            target.namespace,
+            target.name,
+            target.group,
+            confidential=resource.confidential,
+        )
         if not verb:
             raise method_not_allowed()
         accept = request.headers.get("Accept", "")

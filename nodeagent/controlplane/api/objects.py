@@ -8,12 +8,12 @@ from typing import Final
 from nodeagent.controlplane.api import bodies, partial, token_requests
 from nodeagent.controlplane.api.account_tokens import AccountTokens
 from nodeagent.controlplane.api.deliveries import Deliveries
-from nodeagent.controlplane.api.discovery import parts_of
 from nodeagent.controlplane.api.replies import Reply, document_reply, warning_headers
 from nodeagent.controlplane.api.requests import Shape, Target, is_true, number, shape_of
 from nodeagent.controlplane.api.tables import table_of
 from nodeagent.controlplane.api.watches import Clock, Watch, WatchRequest
 from nodeagent.controlplane.documents import Document, Json, decode, encode
+from nodeagent.controlplane.kinds.serviceaccount import TOKEN
 from nodeagent.controlplane.machinery.reading import (
     ListRequest,
     Page,
@@ -95,7 +95,7 @@ class Objects:
     async def handle(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         """Raises ApiError."""
         misplaced = bool(target.namespace) and not resource.namespaced
-        if misplaced or (target.part and target.part not in parts_of(resource)):
+        if misplaced or (target.part and resource.part(target.part) is None):
             raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
         if resource.namespaced and not target.namespace and verb not in ("list", "watch"):
             raise method_not_allowed()
@@ -112,7 +112,7 @@ class Objects:
 
     async def _act(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
         match verb:
-            case "create" if target.part == token_requests.PART:
+            case "create" if target.part == TOKEN.name:
                 record = self._registry.get(resource, target.namespace, target.name)
                 body = await request.read()
                 return token_requests.answer_token_request(

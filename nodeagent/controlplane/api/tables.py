@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.machinery.printing import Column
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.shapes import ListOf, Struct
 from nodeagent.controlplane.storage.records import Record
-from nodeagent.controlplane.tables import Column
 
 
 def table_of(

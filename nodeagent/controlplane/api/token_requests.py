@@ -6,15 +6,12 @@ from nodeagent.controlplane.api.account_tokens import ISSUER, Account, AccountTo
 from nodeagent.controlplane.api.bodies import Sent, parse_object
 from nodeagent.controlplane.api.replies import Reply, document_reply
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.kinds.serviceaccount import TOKEN, TOKEN_REQUEST
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, normalise
-from nodeagent.controlplane.machinery.schema.kinds import structs
 from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.status import FieldError, bad_request, forbidden, invalid, object_invalid
 from nodeagent.controlplane.storage.records import Record
 
-GROUP: Final = "authentication.k8s.io"
-KIND: Final = "TokenRequest"
-PART: Final = "token"
 _DEFAULT_S: Final = 3600
 _SHORTEST_S: Final = 600
 _LONGEST_S: Final = 1 << 32
@@ -22,21 +19,21 @@ _LONGEST_S: Final = 1 << 32
 
 def answer_token_request(record: Record, body: bytes, media_type: str, accounts: AccountTokens, *, now: float) -> Reply:
     """The request with a token for the account of `record`. Raises ApiError 400, 415, 422."""
-    sent = Sent(KIND, GROUP, "v1", structs()[KIND])
+    sent = Sent(TOKEN.kind, TOKEN.group, "v1", TOKEN_REQUEST)
     try:
         request = normalise(sent.struct, parse_object(body, media_type, sent))
     except TypeMismatch as mismatch:
-        raise bad_request(f'{KIND} in version "v1" cannot be handled as a {KIND}: {mismatch}') from None
+        raise bad_request(f'{TOKEN.kind} in version "v1" cannot be handled as a {TOKEN.kind}: {mismatch}') from None
     spec: Document = request["spec"]
     errors = _errors(spec)
     if errors:
-        raise object_invalid(KIND, record.name, errors, GROUP)
+        raise object_invalid(TOKEN.kind, record.name, errors, TOKEN.group)
     audiences = spec.get("audiences") or [ISSUER]
     seconds = spec.get("expirationSeconds", _DEFAULT_S)
     account = Account(record.namespace, record.name, record.document()["metadata"]["uid"])
     token, expires = accounts.issue(account, audiences, seconds)
     answer = {
-        "kind": KIND,
+        "kind": TOKEN.kind,
         "apiVersion": sent.group_version,
         "metadata": {
             "name": record.name,

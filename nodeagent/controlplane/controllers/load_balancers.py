@@ -11,8 +11,7 @@ from typing import Final
 
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
-from nodeagent.controlplane.machinery.resources import Catalog
-from nodeagent.controlplane.machinery.write_rules import STATUS
+from nodeagent.controlplane.machinery.resources import STATUS, Catalog
 from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store
 

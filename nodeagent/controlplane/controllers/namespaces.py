@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from typing import Final
 
+from nodeagent.controlplane.kinds.namespace import FINALIZE
 from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
 from nodeagent.controlplane.machinery.resources import Catalog
-from nodeagent.controlplane.machinery.write_rules import FINALIZE, DeleteOptions
+from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store
@@ -40,7 +41,7 @@ class NamespaceDeletion:
         if await self._empty(name):
             namespace["spec"]["finalizers"] = [finalizer for finalizer in finalizers if finalizer != _FINALIZER]
             options = WriteOptions(manager="kube-controller-manager")
-            await self._registry.update(self._namespaces, "", name, namespace, options, FINALIZE)
+            await self._registry.update(self._namespaces, "", name, namespace, options, FINALIZE.name)
             return None
         return _LOOK_AGAIN_S
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from nodeagent.controlplane.addresses.allocation import ADDRESSES, NODE_PORTS
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.service_addresses import addresses_of, node_ports_of
+from nodeagent.controlplane.kinds.service.addresses import addresses_of, node_ports_of
 from nodeagent.controlplane.storage.records import Change, Precondition, StorageFailed, StorageFull, draft
 from nodeagent.controlplane.storage.store import Store
 

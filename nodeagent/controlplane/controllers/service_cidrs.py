@@ -12,11 +12,10 @@ from typing import Final
 from nodeagent.controlplane.addresses.allocation import ADDRESSES
 from nodeagent.controlplane.addresses.ranges import Network
 from nodeagent.controlplane.addresses.service_ranges import DEFAULT, RANGES, is_ready
+from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.formats import parse_cidr
 from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
-from nodeagent.controlplane.machinery.resources import Catalog
-from nodeagent.controlplane.machinery.write_rules import STATUS
+from nodeagent.controlplane.machinery.resources import STATUS, Catalog
 from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.storage.records import Event, EventKind
 from nodeagent.controlplane.storage.store import Store

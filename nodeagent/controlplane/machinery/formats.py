@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
 from typing import TypeAlias
 
-from nodeagent.controlplane.documents import Document, Json
-from nodeagent.controlplane.status import FieldError, invalid, required, too_long
+from nodeagent.controlplane.addresses.texts import parse_ip
+from nodeagent.controlplane.documents import Json
+from nodeagent.controlplane.status import FieldError, invalid
 
 Check: TypeAlias = Callable[[str], list[str]]
 
@@ -17,6 +18,7 @@ _LABEL_VALUE = f"({_QUALIFIED})?"
 _ENV_KEY = r"[-._a-zA-Z0-9]+"
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
+IP_EXAMPLE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 
 def _longer(limit: int) -> str:
@@ -148,25 +150,6 @@ def port_number(value: int) -> list[str]:
     return [] if 1 <= value <= 65535 else [PORT_RANGE]
 
 
-def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
-    """An address without zone, or None."""
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return None
-    return None if isinstance(address, IPv6Address) and address.scope_id else address
-
-
-def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
-    """A network, or None; host bits are allowed and cleared."""
-    if "/" not in text:
-        return None
-    try:
-        return ip_network(text, strict=False)
-    except ValueError:
-        return None
-
-
 def special_address(text: str, field: str) -> list[FieldError]:
     """Endpoints may not be unspecified, loopback or link-local: they would capture the node's own traffic."""
     address = parse_ip(text)
@@ -193,68 +176,3 @@ def _is_link_local_multicast(address: IPv4Address | IPv6Address) -> bool:
 def checked(field: str, value: Json, complaints: Iterable[str]) -> list[FieldError]:
     """The complaints as errors of a field."""
     return [invalid(field, value, complaint) for complaint in complaints]
-
-
-def metadata(document: Document, name_check: Check, *, namespaced: bool) -> list[FieldError]:
-    """The errors of metadata that all kinds share."""
-    meta = document["metadata"]
-    errors: list[FieldError] = []
-    prefix, name = meta.get("generateName", ""), meta.get("name", "")
-    if prefix:
-        # A generated name ends in five random characters, so the prefix is checked without its trailing hyphen.
-        errors += checked("metadata.generateName", prefix, name_check(f"{prefix.rstrip('-')}a" if prefix else ""))
-    if not name:
-        errors.append(required("metadata.name", "name or generateName is required"))
-    else:
-        errors += checked("metadata.name", name, name_check(name))
-    if namespaced and not meta.get("namespace"):
-        errors.append(required("metadata.namespace"))
-    errors += labels(meta.get("labels") or {}, "metadata.labels")
-    errors += annotations(meta.get("annotations") or {}, "metadata.annotations")
-    errors += owners(meta.get("ownerReferences") or [])
-    for finalizer in meta.get("finalizers") or []:
-        errors += checked("metadata.finalizers", finalizer, qualified_name(finalizer))
-    return errors
-
-
-def labels(found: dict[str, str], field: str) -> list[FieldError]:
-    """Keys and values of labels or of an equality selector."""
-    errors: list[FieldError] = []
-    for key, value in found.items():
-        errors += checked(field, key, qualified_name(key))
-        errors += checked(field, value, label_value(value))
-    return errors
-
-
-_ANNOTATIONS_LIMIT = 256 * 1024
-
-
-def annotations(found: dict[str, str], field: str) -> list[FieldError]:
-    """Keys, and the size of all of it."""
-    errors: list[FieldError] = []
-    for key in found:
-        errors += checked(field, key, qualified_name(key.lower()))
-    if sum(len(key) + len(value) for key, value in found.items()) > _ANNOTATIONS_LIMIT:
-        errors.append(too_long(field, _ANNOTATIONS_LIMIT))
-    return errors
-
-
-def owners(found: list[Document]) -> list[FieldError]:
-    """Owner references: complete, and one controller at most."""
-    errors: list[FieldError] = []
-    for index, owner in enumerate(found):
-        errors.extend(
-            invalid(f"metadata.ownerReferences[{index}].{key}", "", "must not be empty")
-            for key in ("apiVersion", "kind", "name", "uid")
-            if not owner.get(key)
-        )
-    controllers = [owner for owner in found if owner.get("controller")]
-    if len(controllers) > 1:
-        why = "Only one reference can have Controller set to true"
-        errors.append(invalid("metadata.ownerReferences", found, why))
-    return errors
-
-
-def unchanged(field: str, old: Json, new: Json) -> list[FieldError]:
-    """The field may not change."""
-    return [] if old == new else [invalid(field, new, "field is immutable")]

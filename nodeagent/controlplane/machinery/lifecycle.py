@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodeagent.controlplane.addresses.allocation import Allocator, Reservation
+from nodeagent.controlplane.addresses.allocation import Reservation
 from nodeagent.controlplane.documents import Document, copy
-from nodeagent.controlplane.service_addresses import allocate, carry_over, sync_first_address
 from nodeagent.controlplane.storage.records import Change
 
 
@@ -36,6 +35,18 @@ class Lifecycle(Protocol):
         """The transaction has ended, well or not."""
         ...
 
+    def is_held(self, document: Document) -> bool:
+        """A finalizer keeps the object from going when it is deleted."""
+        ...
+
+    def grace_seconds(self, live: Document, asked: int | None) -> int:
+        """How long the object stays after its deletion; `asked` is what the client wants, None: it did not say."""
+        ...
+
+    def mark(self, document: Document, grace_seconds: int) -> None:
+        """Says that the object is being deleted, beside its deletionTimestamp."""
+        ...
+
 
 class Plain:
     """Most kinds: nothing of their own. `has_status`: status is written through its subresource only."""
@@ -61,63 +72,14 @@ class Plain:
     def settle(self, plan: Plan) -> None:
         """Nothing to do."""
 
+    def is_held(self, document: Document) -> bool:
+        """By metadata.finalizers."""
+        return bool(document["metadata"].get("finalizers"))
 
-class Namespaces(Plain):
-    """A namespace is active until its contents are gone; the `kubernetes` finalizer holds it."""
+    def grace_seconds(self, live: Document, asked: int | None) -> int:  # noqa: ARG002 - the protocol's
+        """None."""
+        return 0
 
-    def __init__(self) -> None:
-        super().__init__(has_status=True)
-
-    def prepare_create(self, document: Document) -> None:
-        """Active, and held by its finalizer."""
-        document["status"] = {"phase": "Active"}
-        finalizers = document["spec"].get("finalizers") or []
-        document["spec"]["finalizers"] = finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]
-
-    def prepare_update(self, document: Document, old: Document) -> None:
-        """The finalizers of the spec change through the `finalize` subresource only."""
-        super().prepare_update(document, old)
-        document["spec"]["finalizers"] = copy(old["spec"].get("finalizers"))
-
-
-class Pods(Plain):
-    """A new pod is pending, whatever its creator says."""
-
-    def __init__(self) -> None:
-        super().__init__(has_status=True)
-
-    def prepare_create(self, document: Document) -> None:
-        """Pending; the QoS class is that of a pod without resources unless it has some."""
-        asks = [container.get("resources") or {} for container in document["spec"].get("containers") or []]
-        quality = "Burstable" if any(ask.get("limits") or ask.get("requests") for ask in asks) else "BestEffort"
-        document["status"] = {"phase": "Pending", "qosClass": quality}
-
-
-class Services(Plain):
-    """A service holds addresses and node ports."""
-
-    def __init__(self, allocator: Allocator) -> None:
-        super().__init__(has_status=True)
-        self._allocator = allocator
-
-    def prepare_create(self, document: Document) -> None:
-        """The status is the load balancer's; `clusterIP` and `clusterIPs` say the same."""
-        document["status"] = {"loadBalancer": {}}
-        sync_first_address(document["spec"])
-
-    def prepare_update(self, document: Document, old: Document) -> None:
-        """Allocated values stay unless the type has no use for them."""
-        super().prepare_update(document, old)
-        if old["spec"].get("type") == "LoadBalancer" and document["spec"].get("type") != "LoadBalancer":
-            document["status"] = {"loadBalancer": {}}
-        carry_over(document, old)
-
-    def plan(self, document: Document | None, old: Document | None) -> Plan:
-        """Addresses and ports, taken and given back."""
-        reservation = allocate(self._allocator, document, old)
-        return Plan(reservation.changes, reservation)
-
-    def settle(self, plan: Plan) -> None:
-        """The store now knows what is held."""
-        if plan.reservation is not None:
-            self._allocator.release(plan.reservation)
+    def mark(self, document: Document, grace_seconds: int) -> None:
+        """The grace period is written down."""
+        document["metadata"]["deletionGracePeriodSeconds"] = grace_seconds

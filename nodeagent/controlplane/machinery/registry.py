@@ -9,11 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from nodeagent.controlplane.addresses.allocation import AllocationRefused
 from nodeagent.controlplane.documents import Document, copy, decode, encode
 from nodeagent.controlplane.machinery import managed
-from nodeagent.controlplane.machinery.formats import metadata as check_metadata
 from nodeagent.controlplane.machinery.lifecycle import Lifecycle
-from nodeagent.controlplane.machinery.resources import Catalog, Resource
+from nodeagent.controlplane.machinery.object_rules import metadata as check_metadata
+from nodeagent.controlplane.machinery.resources import NAMESPACES, Catalog, Resource
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, claims, empty, normalise
 from nodeagent.controlplane.machinery.schema.shapes import Struct
 from nodeagent.controlplane.machinery.write_rules import (
@@ -21,14 +22,13 @@ from nodeagent.controlplane.machinery.write_rules import (
     apply_conflict,
     check_identity,
     check_preconditions,
-    grace_of,
+    has_moved,
     is_finished,
     is_same,
     only_part,
     place,
 )
 from nodeagent.controlplane.moments import rfc3339
-from nodeagent.controlplane.service_addresses import AllocationRefused
 from nodeagent.controlplane.status import (
     FieldError,
     already_exists,
@@ -240,19 +240,16 @@ class Registry:
     def _mark(self, resource: Resource, live: Document, options: DeleteOptions) -> Document | None:
         """The object as it waits for its end, None when nothing holds it."""
         meta = live["metadata"]
-        grace = grace_of(resource, live, options)
-        held = meta.get("finalizers") or (resource.plural == "namespaces" and live["spec"].get("finalizers"))
-        if not held and grace == 0:
+        lifecycle = self._lifecycle(resource)
+        grace = lifecycle.grace_seconds(live, options.grace_seconds)
+        if not lifecycle.is_held(live) and grace == 0:
             return None
         already = meta.get("deletionTimestamp")
         if already and meta.get("deletionGracePeriodSeconds", 0) <= grace:
             return live
         marked: Document = copy(live)
         marked["metadata"]["deletionTimestamp"] = rfc3339(int(self._clock()) + grace)
-        if resource.plural != "namespaces":
-            marked["metadata"]["deletionGracePeriodSeconds"] = grace
-        if resource.plural == "namespaces":
-            marked["status"]["phase"] = "Terminating"
+        lifecycle.mark(marked, grace)
         return marked
 
     async def _remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> Outcome:
@@ -289,7 +286,7 @@ class Registry:
             check_identity(resource, document["metadata"], live["metadata"], record.revision)
             resource.default(document)
             if part:
-                document = only_part(document, live, part)
+                document = only_part(resource, document, live, part)
             else:
                 lifecycle.prepare_update(document, live)
             document = normalise(struct, document)
@@ -303,7 +300,7 @@ class Registry:
             errors = check(document, live) if check is not None else resource.validate(document)
             self._check(resource, document, errors)
             try:
-                if is_finished(resource, document):
+                if is_finished(document, held=lifecycle.is_held(document)):
                     return await self._remove(resource, record, document, dry_run=options.dry_run)
                 return await self._write(resource, document, record, options)
             except Precondition:
@@ -385,9 +382,9 @@ class Registry:
         if not resource.namespaced:
             return
         namespace = meta.get("namespace", "")
-        record = self._store.get("namespaces", namespace)
+        record = self._store.get(NAMESPACES, namespace)
         if record is None:
-            raise not_found("namespaces", namespace)
+            raise not_found(NAMESPACES, namespace)
         # Most are not ending, and then need not be decoded.
         if b'"deletionTimestamp"' in record.body and record.document()["metadata"].get("deletionTimestamp"):
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
@@ -412,9 +409,7 @@ class Registry:
         if not resource.generation_of:
             return
         generation = live["metadata"].get("generation", 1)
-        moved = any(document.get(name) != live.get(name) for name in resource.generation_of)
-        labelled = document["metadata"].get("labels") != live["metadata"].get("labels")
-        document["metadata"]["generation"] = generation + (moved or (resource.plural == "endpointslices" and labelled))
+        document["metadata"]["generation"] = generation + has_moved(resource, document, live)
 
     def _manager(self, resource: Resource, options: WriteOptions, part: str = "") -> managed.Manager:
         return managed.Manager("Update", options.manager, resource.group_version, part)

@@ -1,22 +1,25 @@
-"""The resources this server has: one row each. Everything generic (verbs, discovery, tables, schemas) reads the row."""
+"""What a row says of a resource. Everything generic (verbs, discovery, tables, schemas, access) reads the row."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import msgspec
 
-from nodeagent.controlplane import defaults, events, tables
+from nodeagent.controlplane.addresses.allocation import Allocator
 from nodeagent.controlplane.documents import Document, Json
-from nodeagent.controlplane.machinery.formats import Check, dns_label, dns_subdomain
-from nodeagent.controlplane.machinery.schema.kinds import structs
+from nodeagent.controlplane.machinery.formats import Check, dns_subdomain
+from nodeagent.controlplane.machinery.lifecycle import Lifecycle, Plain
+from nodeagent.controlplane.machinery.printing import Printer
 from nodeagent.controlplane.machinery.schema.shapes import Struct
 from nodeagent.controlplane.status import FieldError
-from nodeagent.controlplane.validation import endpoints, nodes, services
 
 Validate: TypeAlias = Callable[[Document], list[FieldError]]
 ValidateUpdate: TypeAlias = Callable[[Document, Document], list[FieldError]]
+MakeLifecycle: TypeAlias = Callable[[Allocator], Lifecycle]
 
+NAMESPACES: Final = "namespaces"
+"""The collection whose objects the namespaced ones live in."""
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
@@ -32,8 +35,36 @@ def _same(document: Document) -> Document:
     return document
 
 
-def _any_name(_: str) -> list[str]:
-    return []
+def _takes_nothing(_: Document, __: Document) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A subresource. `group` and `kind` say what is sent to it where that is not the resource's own kind."""
+
+    name: str
+    verbs: tuple[str, ...] = ("get", "patch", "update")
+    group: str = ""
+    kind: str = ""
+    take: Callable[[Document, Document], None] = _takes_nothing
+    """Brings what the part is from the second document into the first."""
+
+
+def _take_status(document: Document, sent: Document) -> None:
+    """Metadata may change along with a status."""
+    document["metadata"] = sent["metadata"]
+    document["status"] = sent.get("status", {})
+
+
+STATUS: Final = "status"
+_STATUS_PART: Final = Part(STATUS, take=_take_status)
+_GROUPS: Final = ("", "events.k8s.io", "networking.k8s.io", "coordination.k8s.io", "discovery.k8s.io")
+"""In the order discovery lists them: by the priorities kube-aggregator gives them."""
+
+
+def _rank(group: str) -> tuple[int, str]:
+    return (_GROUPS.index(group) if group in _GROUPS else len(_GROUPS), group)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +77,7 @@ class Resource:
     singular: str
     kind: str
     struct: Struct
-    printer: tables.Printer
+    printer: Printer
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     namespaced: bool = True
@@ -59,7 +90,7 @@ class Resource:
     validate: Validate = _no_errors
     validate_update: ValidateUpdate | None = None
     generation_of: tuple[str, ...] = ()
-    """Fields whose change counts up metadata.generation; empty: the kind has no generation."""
+    """Paths of fields whose change counts up metadata.generation; empty: the kind has no generation."""
     fields: tuple[str, ...] = ()
     """What field selectors may name, besides metadata.name and metadata.namespace."""
     to_stored: Callable[[Document], Document] = _same
@@ -73,6 +104,25 @@ class Resource:
     deprecated: str = ""
     """Sent as a Warning header with every response."""
     storage_hash: str = ""
+    confidential: bool = False
+    """Those who may only look may not look at it."""
+    further_parts: tuple[Part, ...] = ()
+    """Subresources beside the status."""
+    lifecycle: MakeLifecycle | None = None
+    """The kind's own part in writes; None: nothing but that a status is written through its subresource only."""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The subresources."""
+        return (*self.further_parts, _STATUS_PART) if self.has_status else self.further_parts
+
+    def part(self, name: str) -> Part | None:
+        """The subresource of that name."""
+        return next((part for part in self.parts if part.name == name), None)
+
+    def life(self, allocator: Allocator) -> Lifecycle:
+        """The kind's part in writes; `allocator` is for kinds that hold addresses or ports."""
+        return self.lifecycle(allocator) if self.lifecycle is not None else Plain(has_status=self.has_status)
 
     @property
     def group_version(self) -> str:
@@ -141,102 +191,11 @@ def _text(value: Json, steps: Iterable[str]) -> str:
     return str(value)
 
 
-def _rows() -> Sequence[Resource]:
-    shape = structs()
-    return (
-        Resource(
-            plural="configmaps", singular="configmap", kind="ConfigMap", struct=shape["ConfigMap"], short_names=("cm",),
-            printer=tables.CONFIG_MAP, validate=nodes.validate_data, validate_update=nodes.validate_data_update,
-            storage_hash="qFsyl6wFWjQ=",
-        ),
-        Resource(
-            plural="endpoints", singular="endpoints", creates_on_update=True, kind="Endpoints", struct=shape["Endpoints"], short_names=("ep",),
-            printer=tables.ENDPOINTS, default=defaults.default_endpoints, validate=endpoints.validate_endpoints,
-            deprecated="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-            storage_hash="fWeeMqaN/OA=",
-        ),
-        Resource(
-            plural="events", singular="event", kind="Event", struct=shape["CoreEvent"], short_names=("ev",),
-            printer=tables.EVENT, default=defaults.default_event, validate=nodes.validate_event,
-            fields=(
-                "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-                "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath",
-                "reason", "reportingComponent", "type",
-            ),
-            storage_hash="r2yiGXH7wu8=",
-        ),
-        Resource(
-            plural="namespaces", singular="namespace", kind="Namespace", struct=shape["Namespace"], short_names=("ns",),
-            printer=tables.NAMESPACE, namespaced=False, has_status=True, name_check=dns_label,
-            verbs=tuple(verb for verb in VERBS if verb != "deletecollection"), default=defaults.default_namespace,
-            fields=("status.phase",), storage_hash="Q3oi5N2YM8M=",
-        ),
-        Resource(
-            plural="nodes", singular="node", kind="Node", struct=shape["Node"], short_names=("no",),
-            printer=tables.NODE, namespaced=False, has_status=True, default=defaults.default_node,
-            validate=nodes.validate_node, validate_update=nodes.validate_node_update, fields=("spec.unschedulable",),
-            storage_hash="XwShjMxG9Fs=",
-        ),
-        Resource(
-            plural="pods", singular="pod", returns_deleted=True, kind="Pod", struct=shape["Pod"], short_names=("po",), categories=("all",),
-            printer=tables.POD, has_status=True, default=defaults.default_pod, validate=nodes.validate_pod,
-            validate_update=nodes.validate_pod_update, generation_of=("spec",),
-            fields=(
-                "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
-                "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
-            ),
-            storage_hash="xPOwRZ+Yhw8=",
-        ),
-        Resource(
-            plural="secrets", singular="secret", kind="Secret", struct=shape["Secret"], printer=tables.SECRET,
-            default=defaults.default_secret, validate=nodes.validate_data, validate_update=nodes.validate_data_update,
-            fields=("type",), storage_hash="S6u1pOWzb84=",
-        ),
-        Resource(
-            plural="serviceaccounts", singular="serviceaccount", returns_deleted=True, kind="ServiceAccount", struct=shape["ServiceAccount"],
-            short_names=("sa",), printer=tables.ACCOUNT, storage_hash="pbx9ZvyFpBE=",
-        ),
-        Resource(
-            plural="services", singular="service", returns_deleted=True, creates_on_update=True, kind="Service", struct=shape["Service"], short_names=("svc",),
-            categories=("all",), printer=tables.SERVICE, has_status=True, name_check=dns_label,
-            default=defaults.default_service, validate=services.validate_service,
-            validate_update=services.validate_service_update, fields=("spec.clusterIP", "spec.type"),
-            storage_hash="0/CO1lhkEBI=",
-        ),
-        Resource(
-            group="events.k8s.io", plural="events", singular="event", kind="Event", struct=shape["Event"],
-            short_names=("ev",), printer=tables.EVENT, default=defaults.default_event, validate=nodes.validate_event,
-            to_stored=events.to_core, from_stored=events.from_core, stored_struct=shape["CoreEvent"],
-            fields=("regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "reason", "type"),
-        ),
-        Resource(
-            group="networking.k8s.io", plural="ipaddresses", singular="ipaddress", kind="IPAddress",
-            struct=shape["IPAddress"], short_names=("ip",), printer=tables.IP_ADDRESS, namespaced=False,
-            name_check=_any_name, validate=nodes.validate_ip_address, validate_update=nodes.validate_ip_address_update,
-        ),
-        Resource(
-            group="networking.k8s.io", plural="servicecidrs", singular="servicecidr", kind="ServiceCIDR",
-            struct=shape["ServiceCIDR"], printer=tables.SERVICE_CIDR, namespaced=False, has_status=True,
-            validate=nodes.validate_service_cidr, validate_update=nodes.validate_service_cidr_update,
-        ),
-        Resource(
-            group="coordination.k8s.io", plural="leases", singular="lease", creates_on_update=True, kind="Lease", struct=shape["Lease"],
-            printer=tables.LEASE, validate=nodes.validate_lease,
-        ),
-        Resource(
-            group="discovery.k8s.io", plural="endpointslices", singular="endpointslice", kind="EndpointSlice",
-            struct=shape["EndpointSlice"], printer=tables.SLICE, default=defaults.default_slice,
-            validate=endpoints.validate_slice, validate_update=endpoints.validate_slice_update,
-            generation_of=("addressType", "endpoints", "ports"), storage_hash="qgS0xkrxYAI=",
-        ),
-    )  # fmt: skip
-
-
 class Catalog:
-    """The rows, found by group, version and plural name, in the order discovery lists them."""
+    """The rows of the kinds, found by group, version and plural name, in the order discovery lists them."""
 
-    def __init__(self) -> None:
-        self.rows = tuple(_rows())
+    def __init__(self, rows: Iterable[Resource]) -> None:
+        self.rows = tuple(sorted(rows, key=lambda row: (_rank(row.group), row.plural)))
         self._by_name = {(row.group, row.version, row.plural): row for row in self.rows}
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:

@@ -1,16 +1,12 @@
 """Rules of single steps of a write: who is meant, which part may change, what holds a deletion. Pure."""
 
 from dataclasses import dataclass
-from typing import Final
 
-from nodeagent.controlplane.documents import Document, copy
+from nodeagent.controlplane.documents import Document, Json, copy
 from nodeagent.controlplane.machinery.managed import ApplyConflict
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.fieldsets import Path
 from nodeagent.controlplane.status import ApiError, bad_request, conflict, modified
-
-STATUS: Final = "status"
-FINALIZE: Final = "finalize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +54,12 @@ def check_identity(resource: Resource, meta: Document, live: Document, revision:
     meta["resourceVersion"] = str(revision)
 
 
-def only_part(document: Document, live: Document, part: str) -> Document:
-    """An update through a subresource changes that part; metadata may change along with a status."""
+def only_part(resource: Resource, document: Document, live: Document, name: str) -> Document:
+    """The live object with that part of `document` the subresource `name` is."""
     result: Document = copy(live)
-    if part == STATUS:
-        result["metadata"] = document["metadata"]
-        result["status"] = document.get("status", {})
-    elif part == FINALIZE:
-        result["spec"]["finalizers"] = document["spec"].get("finalizers") or []
+    part = resource.part(name)
+    if part is not None:
+        part.take(result, document)
     return result
 
 
@@ -84,12 +78,22 @@ def _owners(document: Document) -> list[Document]:
     return [{key: value for key, value in entry.items() if key != "time"} for entry in entries]
 
 
-def is_finished(resource: Resource, document: Document) -> bool:
-    """The object was only waiting for its last finalizer."""
+def is_finished(document: Document, *, held: bool) -> bool:
+    """The object was only waiting for its last finalizer; `held`: one is left."""
     meta = document["metadata"]
-    if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
-        return False
-    return not (resource.plural == "namespaces" and document["spec"].get("finalizers"))
+    return bool(meta.get("deletionTimestamp")) and not held and not meta.get("deletionGracePeriodSeconds")
+
+
+def has_moved(resource: Resource, document: Document, live: Document) -> bool:
+    """A field changed that counts up the generation."""
+    return any(_at(document, path) != _at(live, path) for path in resource.generation_of)
+
+
+def _at(document: Document, path: str) -> Json:
+    value: Json = document
+    for step in path.split("."):
+        value = value.get(step)
+    return value
 
 
 def check_preconditions(resource: Resource, live: Document, options: DeleteOptions) -> None:
@@ -103,18 +107,6 @@ def check_preconditions(resource: Resource, live: Document, options: DeleteOptio
             f" ResourceVersion in object meta: {meta['resourceVersion']}"
         )
         raise conflict(resource.plural, meta["name"], why, resource.group)
-
-
-def grace_of(resource: Resource, live: Document, options: DeleteOptions) -> int:
-    """Seconds until a pod may go: none for one that never ran or has ended (pkg/registry/core/pod CheckGracefulDelete)."""
-    if resource.plural != "pods":
-        return 0
-    spec, status = live["spec"], live["status"]
-    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
-        return 0
-    asked = options.grace_seconds
-    default: int = spec.get("terminationGracePeriodSeconds", 30)
-    return max(default if asked is None else asked, 0)
 
 
 def apply_conflict(found: ApplyConflict) -> ApiError:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.kinds.catalogue import catalogue
 
 MANIFEST = """
 apiVersion: v1
@@ -263,6 +263,6 @@ def test_explain(kubectl: Any) -> None:
 
 
 def test_every_kind_is_explained(kubectl: Any) -> None:
-    for row in Catalog().rows:
+    for row in catalogue().rows:
         said = kubectl("explain", row.plural, f"--api-version={row.group_version}")
         assert row.kind in " ".join(said.splitlines()[:2])

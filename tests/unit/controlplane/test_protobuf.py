@@ -6,19 +6,37 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.machinery.resources import Catalog
-from nodeagent.controlplane.machinery.schema.kinds import structs
+from nodeagent.controlplane.kinds import serviceaccount
+from nodeagent.controlplane.kinds.catalogue import catalogue
 from nodeagent.controlplane.machinery.schema.protobuf import (
     NotProtobuf,
-    numbers_of,
     read_delete_options,
     read_object,
     reads,
 )
-from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Struct
+from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Shape, Struct
 
 NUMBERS = json.loads(Path(__file__).with_name("proto_numbers.json").read_text())["messages"]
-READ = [struct for struct in structs().values() if reads(struct)]
+
+
+def known() -> dict[str, Struct]:
+    """Every struct the kinds are made of, by name."""
+    found: dict[str, Struct] = {}
+    waiting: list[Shape] = [serviceaccount.TOKEN_REQUEST, *(row.struct for row in catalogue().rows)]
+    while waiting:
+        shape = waiting.pop()
+        if isinstance(shape, ListOf):
+            waiting.append(shape.element)
+        elif isinstance(shape, MapOf):
+            waiting.append(shape.value)
+        elif isinstance(shape, Struct) and shape.name not in found:
+            found[shape.name] = shape
+            waiting.extend(below.shape for below in shape.fields.values())
+    return found
+
+
+STRUCTS = known()
+READ = [struct for struct in STRUCTS.values() if reads(struct)]
 
 
 def field(number: int, value: bytes | int) -> bytes:
@@ -37,7 +55,7 @@ def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
 @pytest.mark.parametrize("struct", READ, ids=lambda struct: struct.definition)
 def test_every_field_has_the_number_kubernetes_gives_it(struct: Struct) -> None:
     expected = NUMBERS[struct.package][struct.published_as or struct.name]
-    assert {name: number for number, name in numbers_of(struct).items()} == expected
+    assert {found.name: number for number, found in struct.by_number.items()} == expected
     assert set(expected) == set(struct.fields)
 
 
@@ -49,7 +67,7 @@ def test_what_a_readable_kind_consists_of_is_readable(struct: Struct) -> None:
 
 
 def test_all_kinds_but_pods_and_nodes_can_be_sent_so() -> None:
-    assert {row.kind for row in Catalog().rows if not reads(row.struct)} == {"Pod", "Node"}
+    assert {row.kind for row in catalogue().rows if not reads(row.struct)} == {"Pod", "Node"}
 
 
 META = field(1, field(1, b"n"))
@@ -83,7 +101,7 @@ META = field(1, field(1, b"n"))
     ],
 )  # fmt: skip
 def test_reading(kind: str, raw: bytes, expected: Any) -> None:
-    found = read_object(structs()[kind], envelope("v1", kind, META + raw))
+    found = read_object(STRUCTS[kind], envelope("v1", kind, META + raw))
     assert found == {"kind": kind, "apiVersion": "v1", "metadata": {"name": "n"}, **expected}
 
 
@@ -99,4 +117,4 @@ def test_delete_options() -> None:
 
 def test_a_kind_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(NotProtobuf):
-        read_object(structs()["Pod"], envelope("v1", "Pod", META))
+        read_object(STRUCTS["Pod"], envelope("v1", "Pod", META))

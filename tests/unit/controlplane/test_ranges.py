@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.addresses.allocation import Allocator
+from nodeagent.controlplane.addresses.allocation import AllocationRefused, Allocator
 from nodeagent.controlplane.addresses.ranges import (
     AddressRange,
     Pool,
@@ -16,8 +16,8 @@ from nodeagent.controlplane.addresses.ranges import (
     parse_service_ranges,
 )
 from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
+from nodeagent.controlplane.kinds.service.addresses import allocate
 from nodeagent.controlplane.server import ServerSettings, SettingsRefused, check
-from nodeagent.controlplane.service_addresses import AllocationRefused, allocate
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
 

@@ -6,17 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeagent.controlplane.kinds import endpointslice, pod
+from nodeagent.controlplane.kinds import service as service_kind
 from nodeagent.controlplane.machinery import managed
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, duplicate_fields, normalise
 from nodeagent.controlplane.machinery.schema.fieldsets import from_fields_v1, set_fields, to_fields_v1
-from nodeagent.controlplane.machinery.schema.kinds import structs
 from nodeagent.controlplane.machinery.schema.notation import read
 from nodeagent.controlplane.machinery.schema.protobuf import NotProtobuf, read_object
 from nodeagent.controlplane.machinery.schema.strategic import PatchRejected, json_patch, merge_patch, strategic_merge
 
-SERVICE = structs()["Service"]
-SLICE = structs()["EndpointSlice"]
-POD = structs()["Pod"]
+SERVICE = service_kind.SHAPES["Service"]
+SLICE = endpointslice.SHAPES["EndpointSlice"]
+POD = pod.SHAPES["Pod"]
 
 
 def test_fields_come_in_wire_order_and_zero_values_are_left_out() -> None:

@@ -18,13 +18,13 @@ from nodeagent.controlplane.api.access import (
     authorize,
     role_of,
 )
+from nodeagent.controlplane.kinds.catalogue import catalogue
+from nodeagent.controlplane.machinery.printing import age
 from nodeagent.controlplane.machinery.reading import ListRequest, Selection, list_page
-from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.selectors import parse_fields, parse_labels
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.tables import age
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_field_selectors_escape_commas_and_know_their_fields() -> None:
 @given(count=st.integers(0, 25), limit=st.integers(1, 7), changes=st.integers(0, 5))
 def test_pages_make_up_the_list_as_it_was_when_it_began(count: int, limit: int, changes: int) -> None:
     async def scenario() -> None:
-        configmaps = Catalog().named("configmaps")
+        configmaps = catalogue().named("configmaps")
         async with Store(":memory:", clock=time.time) as store:
 
             async def put(name: str) -> None:
@@ -133,7 +133,6 @@ def test_who_may_do_what() -> None:
     authorize(ANONYMOUS, "get", "/readyz/ping", "")
     for user, verb, path, resource, code in (
         (guest, "create", "/api/v1/nodes", "nodes", 403),
-        (guest, "get", "/api/v1/namespaces/d/secrets/s", "secrets", 403),
         (ANONYMOUS, "get", "/api/v1/nodes", "nodes", 401),
         (ANONYMOUS, "get", "/livezz", "", 401),
         (User("other", Role.NOBODY), "get", "/api/v1/nodes", "nodes", 403),
@@ -141,6 +140,10 @@ def test_who_may_do_what() -> None:
         with pytest.raises(ApiError) as found:
             authorize(user, verb, path, resource)
         assert found.value.code == code
+    with pytest.raises(ApiError) as refused:
+        authorize(guest, "get", "/api/v1/namespaces/d/secrets/s", "secrets", confidential=True)
+    assert refused.value.code == 403
+    assert [row.plural for row in catalogue().rows if row.confidential] == ["secrets"]
     for header in ("Bearer wrong", "Basic eDp5"):
         with pytest.raises(ApiError):
             authenticate(header, tokens, guest)

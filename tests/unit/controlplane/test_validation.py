@@ -4,22 +4,25 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.defaults import default_pod, default_secret, default_service, default_slice
-from nodeagent.controlplane.machinery import formats
+from nodeagent.controlplane.kinds import endpoints, endpointslice, node, pod, service
+from nodeagent.controlplane.kinds.endpointslice import default_slice
+from nodeagent.controlplane.kinds.pod import default_pod
+from nodeagent.controlplane.kinds.secret import default_secret
+from nodeagent.controlplane.kinds.service import default_service
+from nodeagent.controlplane.kinds.service.addresses import sync_first_address
+from nodeagent.controlplane.kinds.service.validation import validate_service
+from nodeagent.controlplane.machinery import formats, object_rules
 from nodeagent.controlplane.machinery.schema.decoding import normalise
-from nodeagent.controlplane.machinery.schema.kinds import structs
-from nodeagent.controlplane.service_addresses import sync_first_address
 from nodeagent.controlplane.status import FieldError, object_invalid
-from nodeagent.controlplane.validation import endpoints, nodes, services
 
 PORT = {"port": 80}
 
 
 def service_errors(spec: Any, status: Any = None) -> list[FieldError]:
-    document = normalise(structs()["Service"], {"spec": spec, "status": status or {}})
+    document = normalise(service.SHAPES["Service"], {"spec": spec, "status": status or {}})
     default_service(document)
     sync_first_address(document["spec"])
-    return services.validate_service(document)
+    return validate_service(document)
 
 
 def fields(errors: list[FieldError]) -> list[str]:
@@ -109,9 +112,9 @@ def test_a_load_balancers_status() -> None:
 
 
 def slice_errors(document: Any) -> list[str]:
-    found = normalise(structs()["EndpointSlice"], document)
+    found = normalise(endpointslice.SHAPES["EndpointSlice"], document)
     default_slice(found)
-    return fields(endpoints.validate_slice(found))
+    return fields(endpointslice.validate_slice(found))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +154,7 @@ def test_endpoint_slices(document: Any, expected: list[str]) -> None:
     ],
 )
 def test_endpoints(subset: Any, expected: list[str]) -> None:
-    found = normalise(structs()["Endpoints"], {"subsets": [subset]})
+    found = normalise(endpoints.SHAPES["Endpoints"], {"subsets": [subset]})
     assert fields(endpoints.validate_endpoints(found)) == expected
 
 
@@ -165,24 +168,24 @@ def test_endpoints(subset: Any, expected: list[str]) -> None:
     ],
 )
 def test_nodes(spec: Any, expected: list[str]) -> None:
-    assert fields(nodes.validate_node(normalise(structs()["Node"], {"spec": spec}))) == expected
+    assert fields(node.validate_node(normalise(node.SHAPES["Node"], {"spec": spec}))) == expected
 
 
 def test_a_pods_containers_stay_what_they_are() -> None:
-    shape = structs()["Pod"]
-    pod = normalise(shape, {"spec": {"containers": [{"name": "a", "image": "x:1"}]}})
-    default_pod(pod)
+    shape = pod.SHAPES["Pod"]
+    first = normalise(shape, {"spec": {"containers": [{"name": "a", "image": "x:1"}]}})
+    default_pod(first)
     newer = normalise(shape, {"spec": {"containers": [{"name": "a", "image": "x:2"}]}})
     default_pod(newer)
-    assert nodes.validate_pod_update(newer, pod) == []
+    assert pod.validate_pod_update(newer, first) == []
     newer["spec"]["containers"][0]["name"] = "b"
-    assert fields(nodes.validate_pod_update(newer, pod)) == ["spec"]
+    assert fields(pod.validate_pod_update(newer, first)) == ["spec"]
 
 
 def test_an_immutable_config_stays() -> None:
     old = {"immutable": True, "data": {"a": "b"}}
-    assert fields(nodes.validate_data_update({"immutable": True, "data": {"a": "c"}}, old)) == ["data"]
-    assert fields(nodes.validate_data({"data": {"a b": ""}})) == ["data"]
+    assert fields(object_rules.validate_data_update({"immutable": True, "data": {"a": "c"}}, old)) == ["data"]
+    assert fields(object_rules.validate_data({"data": {"a b": ""}})) == ["data"]
 
 
 def test_a_secrets_plain_text_becomes_data() -> None:
@@ -208,7 +211,7 @@ def test_formats(check: formats.Check, good: list[str], bad: list[str]) -> None:
 
 def test_metadata() -> None:
     def errors(**meta: Any) -> list[str]:
-        return fields(formats.metadata({"metadata": meta}, formats.dns_label, namespaced=True))
+        return fields(object_rules.metadata({"metadata": meta}, formats.dns_label, namespaced=True))
 
     assert errors(name="web", namespace="demo", labels={"a": "b"}) == []
     assert errors(namespace="demo") == ["metadata.name"]

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from nodeagent.controlplane.api.deliveries import Deliveries
 from nodeagent.controlplane.api.watches import Watch, WatchRequest
+from nodeagent.controlplane.kinds.catalogue import catalogue
 from nodeagent.controlplane.machinery.reading import Selection
-from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.selectors import parse_labels
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store, Window
 
-CONFIG_MAPS = Catalog().named("configmaps")
+CONFIG_MAPS = catalogue().named("configmaps")
 DEADLINE_S = 10.0
 
 

@@ -67,6 +67,8 @@ class Field:
     """What an absent value counts as when it is part of a list item's identity."""
     position: int = 0
     """Its place in the wire order."""
+    number: int = 0
+    """Its number in protobuf, as the generated.proto files of k8s.io/api have it; 0: not read in that encoding."""
 
 
 @dataclass(eq=False, slots=True)
@@ -82,12 +84,16 @@ class Struct:
     fields: dict[str, Field] = field(default_factory=dict)
     always: list[Field] = field(default_factory=list)
     """The fields that are written even when absent."""
+    by_number: dict[int, Field] = field(default_factory=dict)
+    """The fields by their protobuf numbers; empty for a struct that is not read in that encoding."""
 
     def add(self, item: Field) -> None:
         """Appends a field."""
         self.fields[item.name] = item
         if item.always:
             self.always.append(item)
+        if item.number:
+            self.by_number[item.number] = item
 
     @property
     def definition(self) -> str:

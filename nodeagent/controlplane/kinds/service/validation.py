@@ -1,5 +1,6 @@
 """Services: pkg/apis/core/validation ValidateService, ValidateServiceCreate and ValidateServiceUpdate."""
 
+from nodeagent.controlplane.addresses.texts import parse_cidr, parse_ip
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import (
     PORT_RANGE,
@@ -7,15 +8,12 @@ from nodeagent.controlplane.machinery.formats import (
     checked,
     dns_label,
     dns_subdomain,
-    labels,
-    parse_cidr,
-    parse_ip,
     port_name,
     port_number,
     qualified_name,
     special_address,
-    unchanged,
 )
+from nodeagent.controlplane.machinery.object_rules import labels, unchanged
 from nodeagent.controlplane.status import FieldError, duplicate, forbidden, invalid, required, unsupported
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")

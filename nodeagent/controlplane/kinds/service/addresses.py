@@ -6,19 +6,11 @@ Families follow KEP-563 (dual stack): which ones, and whether a second address i
 from collections.abc import Iterable
 from ipaddress import ip_address
 
-from nodeagent.controlplane.addresses.allocation import Allocator, Reservation, Unavailable
+from nodeagent.controlplane.addresses.allocation import AllocationRefused, Allocator, Reservation, Unavailable
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.status import FieldError, invalid, shown
 
 _HEADLESS = "None"
-
-
-class AllocationRefused(Exception):
-    """The service cannot have what it asks for."""
-
-    def __init__(self, errors: list[FieldError]) -> None:
-        super().__init__("; ".join(map(str, errors)))
-        self.errors = errors
 
 
 def carry_over(new: Document, old: Document) -> None:

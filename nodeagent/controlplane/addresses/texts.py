@@ -1,0 +1,22 @@
+"""Addresses and networks as API objects write them. Pure."""
+
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+
+def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
+    """An address without zone, or None."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    return None if isinstance(address, IPv6Address) and address.scope_id else address
+
+
+def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
+    """A network, or None; host bits are allowed and cleared."""
+    if "/" not in text:
+        return None
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None

@@ -1,0 +1,174 @@
+"""Event: one object with two faces, core/v1 and events.k8s.io/v1, stored as the core one."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from nodeagent.controlplane.documents import Document, Json
+from nodeagent.controlplane.machinery.printing import Column, Printer, age
+from nodeagent.controlplane.machinery.resources import Resource
+from nodeagent.controlplane.machinery.schema.shared import read_shapes
+from nodeagent.controlplane.status import FieldError, invalid
+
+SHAPES = read_shapes(r"""
+EventSource = io.k8s.api.core.v1 : EventSource contains information for an event.
+  component  string #1 : Component from which the event is generated.
+  host       string #2 : Node name on which the event is generated.
+
+EventSeries = io.k8s.api.core.v1 : EventSeries contain information on series of events, i.e. thing that was/is happening continuously for some time.
+  count             int32 #1 : Number of occurrences in this series up to the last heartbeat time.
+  lastObservedTime  microtime #2 : Time of the last occurrence observed.
+
+CoreEvent = io.k8s.api.core.v1 as=Event : Event is a report of an event somewhere in the cluster.
+  metadata            ObjectMeta #1 : Standard object's metadata.
+  involvedObject      ObjectReference required #2 : The object that this event is about.
+  reason              string #3 : This should be a short, machine understandable string that gives the reason for the transition into the object's current status.
+  message             string #4 : A human-readable description of the status of this operation.
+  source              EventSource #5 : The component reporting this event. Should be a short machine understandable string.
+  firstTimestamp      time! #6 : The time at which the event was first recorded.
+  lastTimestamp       time! #7 : The time at which the most recent occurrence of this event was recorded.
+  count               int32 #8 : The number of times this event has occurred.
+  type                string #9 : Type of this event (Normal, Warning), new types could be added in the future.
+  eventTime           microtime! #10 : Time when this Event was first observed.
+  series              *EventSeries #11 : Data about the Event series this event represents or nil if it's a singleton Event.
+  action              string #12 : What action was taken/failed regarding to the Regarding object.
+  related             *ObjectReference #13 : Optional secondary object for more complex actions.
+  reportingComponent  string! #14 : Name of the controller that emitted this Event, e.g. `kubernetes.io/kubelet`.
+  reportingInstance   string! #15 : ID of the controller instance, e.g. `kubelet-xyzf`.
+
+Event = io.k8s.api.events.v1 : Event is a report of an event somewhere in the cluster. It generally denotes some state change in the system.
+  metadata                  ObjectMeta #1 : Standard object's metadata.
+  eventTime                 microtime! required #2 : eventTime is the time when this Event was first observed.
+  series                    *EventSeries #3 : series is data about the Event series this event represents or nil if it's a singleton Event.
+  reportingController       string #4 : reportingController is the name of the controller that emitted this Event.
+  reportingInstance         string #5 : reportingInstance is the ID of the controller instance.
+  action                    string #6 : action is what action was taken/failed regarding to the regarding object.
+  reason                    string #7 : reason is why the action was taken. It is human-readable.
+  regarding                 ObjectReference #8 : regarding contains the object this Event is about.
+  related                   *ObjectReference #9 : related is the optional secondary object for more complex actions.
+  note                      string #10 : note is a human-readable description of the status of this operation.
+  type                      string #11 : type is the type of this event (Normal, Warning).
+  deprecatedSource          EventSource #12 : deprecatedSource is the deprecated field assuring backward compatibility with core.v1 Event type.
+  deprecatedFirstTimestamp  time! #13 : deprecatedFirstTimestamp is the deprecated field assuring backward compatibility with core.v1 Event type.
+  deprecatedLastTimestamp   time! #14 : deprecatedLastTimestamp is the deprecated field assuring backward compatibility with core.v1 Event type.
+  deprecatedCount           int32 #15 : deprecatedCount is the deprecated field assuring backward compatibility with core.v1 Event type.
+""")
+
+
+def default_event(event: Document) -> None:
+    """A type is Normal unless said otherwise; the count of a single event is one."""
+    event.setdefault("type", "Normal")
+    if event.get("firstTimestamp") and not event.get("count"):
+        event["count"] = 1
+
+
+def validate_event(event: Document) -> list[FieldError]:
+    """An event lives in the namespace of the object it is about (`default` for objects without one)."""
+    about = event["involvedObject"].get("namespace", "")
+    namespace = event["metadata"].get("namespace", "")
+    if (about or "default") != namespace and not (not about and namespace == "kube-system"):
+        return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
+    return []
+
+
+def _cells(document: Document, now: float) -> list[Json]:
+    about = document["involvedObject"]
+    kind = about.get("kind", "").lower()
+    count = document.get("count") or 1
+    source = document.get("source") or {}
+    last = document.get("lastTimestamp") or document.get("eventTime")
+    first = document.get("firstTimestamp") or document.get("eventTime")
+    host = f", {source['host']}" if source.get("host") else ""
+    return [
+        age(last, now),
+        document.get("type", ""),
+        document.get("reason", ""),
+        f"{kind}/{about['name']}" if about.get("name") else kind,
+        about.get("fieldPath", ""),
+        f"{source.get('component', '')}{host}" if source else document.get("reportingComponent", ""),
+        document.get("message", "").strip(),
+        age(first, now),
+        count,
+        document["metadata"].get("name", ""),
+    ]
+
+
+PRINTER = Printer(
+    (
+        Column("Last Seen", described_by="lastTimestamp"),
+        Column("Type", described_by="type"),
+        Column("Reason", described_by="reason"),
+        Column("Object", described_by="involvedObject"),
+        Column("Subobject", described_by="involvedObject.fieldPath", priority=1),
+        Column("Source", described_by="source", priority=1),
+        Column("Message", described_by="message"),
+        Column("First Seen", described_by="firstTimestamp", priority=1),
+        Column("Count", described_by="count", priority=1),
+        Column("Name", described_by="metadata.name", priority=1),
+    ),
+    _cells,
+    named=False,
+)
+
+
+_RENAMED: Final[Mapping[str, str]] = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+}
+_BACK: Final[Mapping[str, str]] = {core: modern for modern, core in _RENAMED.items()}
+
+
+def to_core(event: Document) -> Document:
+    """The stored form of an events.k8s.io Event."""
+    return {_RENAMED.get(name, name): value for name, value in event.items()}
+
+
+def from_core(event: Document) -> Document:
+    """The events.k8s.io form of a stored Event."""
+    return {_BACK.get(name, name): value for name, value in event.items()}
+
+
+ROWS = (
+    Resource(
+        plural="events",
+        singular="event",
+        kind="Event",
+        struct=SHAPES["CoreEvent"],
+        short_names=("ev",),
+        printer=PRINTER,
+        default=default_event,
+        validate=validate_event,
+        fields=(
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "type",
+        ),
+        storage_hash="r2yiGXH7wu8=",
+    ),
+    Resource(
+        group="events.k8s.io",
+        plural="events",
+        singular="event",
+        kind="Event",
+        struct=SHAPES["Event"],
+        short_names=("ev",),
+        printer=PRINTER,
+        default=default_event,
+        validate=validate_event,
+        to_stored=to_core,
+        from_stored=from_core,
+        stored_struct=SHAPES["CoreEvent"],
+        fields=("regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "reason", "type"),
+    ),
+)

@@ -1,0 +1,52 @@
+"""Secret (core/v1): data that readers of the API may not see."""
+
+import base64
+
+from nodeagent.controlplane.documents import Document, Json
+from nodeagent.controlplane.machinery.object_rules import validate_data, validate_data_update
+from nodeagent.controlplane.machinery.printing import AGE, Column, Printer, name_and_age
+from nodeagent.controlplane.machinery.resources import Resource
+from nodeagent.controlplane.machinery.schema.shared import read_shapes
+
+SHAPES = read_shapes(r"""
+Secret = io.k8s.api.core.v1 : Secret holds secret data of a certain type.
+  metadata    ObjectMeta #1 : Standard object's metadata.
+  immutable   *bool #5 : Immutable, if set to true, ensures that data stored in the Secret cannot be updated.
+  data        {bytes} #2 : Data contains the secret data. Each key must consist of alphanumeric characters, '-', '_' or '.'.
+  stringData  {string} #4 : stringData allows specifying non-binary secret data in string form.
+  type        string #3 : Used to facilitate programmatic handling of secret data.
+""")
+
+
+def default_secret(secret: Document) -> None:
+    """Type Opaque; stringData is folded into data."""
+    secret.setdefault("type", "Opaque")
+    plain = secret.pop("stringData", None)
+    if plain:
+        encoded = {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
+        secret["data"] = dict(sorted({**(secret.get("data") or {}), **encoded}.items()))
+
+
+def _cells(document: Document, now: float) -> list[Json]:
+    name, old = name_and_age(document, now)
+    return [name, document.get("type", ""), len(document.get("data") or {}), old]
+
+
+PRINTER = Printer((Column("Type", described_by="type"), Column("Data", described_by="data"), AGE), _cells)
+
+
+ROWS = (
+    Resource(
+        plural="secrets",
+        singular="secret",
+        kind="Secret",
+        struct=SHAPES["Secret"],
+        printer=PRINTER,
+        default=default_secret,
+        validate=validate_data,
+        validate_update=validate_data_update,
+        fields=("type",),
+        storage_hash="S6u1pOWzb84=",
+        confidential=True,
+    ),
+)

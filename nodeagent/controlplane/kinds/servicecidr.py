@@ -1,0 +1,68 @@
+"""ServiceCIDR (networking.k8s.io/v1): a range cluster addresses come from."""
+
+from nodeagent.controlplane.addresses.texts import parse_cidr
+from nodeagent.controlplane.documents import Document, Json
+from nodeagent.controlplane.machinery.object_rules import unchanged
+from nodeagent.controlplane.machinery.printing import AGE, Column, Printer, name_and_age
+from nodeagent.controlplane.machinery.resources import Resource
+from nodeagent.controlplane.machinery.schema.shared import read_shapes
+from nodeagent.controlplane.status import FieldError, invalid, required
+
+SHAPES = read_shapes(r"""
+ServiceCIDRSpec = io.k8s.api.networking.v1 : ServiceCIDRSpec define the CIDRs the user wants to use for allocating ClusterIPs for Services.
+  cidrs  [string] #1 : CIDRs defines the IP blocks in CIDR notation from which to assign service cluster IPs.
+
+ServiceCIDRStatus = io.k8s.api.networking.v1 : ServiceCIDRStatus describes the current state of the ServiceCIDR.
+  conditions  [Condition] keys=type merge=type #1 : conditions holds an array of metav1.Condition that describe the state of the ServiceCIDR.
+
+ServiceCIDR = io.k8s.api.networking.v1 : ServiceCIDR defines a range of IP addresses using CIDR format.
+  metadata  ObjectMeta #1 : Standard object's metadata.
+  spec      ServiceCIDRSpec #2 : spec is the desired state of the ServiceCIDR.
+  status    ServiceCIDRStatus #3 : status represents the current state of the ServiceCIDR.
+""")
+
+
+def validate_service_cidr(found: Document) -> list[FieldError]:
+    """One or two networks, canonical, of different families."""
+    texts: list[str] = found["spec"].get("cidrs") or []
+    if not texts:
+        return [required("spec.cidrs", "at least one CIDR required")]
+    errors = []
+    for index, text in enumerate(texts):
+        network = parse_cidr(text)
+        if network is None or str(network) != text:
+            why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            errors.append(invalid(f"spec.cidrs[{index}]", text, why))
+    families = [network.version for network in map(parse_cidr, texts) if network]
+    if len(texts) > 2 or len(set(families)) != len(families):
+        errors.append(invalid("spec.cidrs", texts, "may only hold up to 2 values, one for each IP family"))
+    return errors
+
+
+def validate_service_cidr_update(found: Document, old: Document) -> list[FieldError]:
+    """Networks do not change."""
+    return validate_service_cidr(found) + unchanged("spec.cidrs", old["spec"].get("cidrs"), found["spec"].get("cidrs"))
+
+
+def _cells(document: Document, now: float) -> list[Json]:
+    name, old = name_and_age(document, now)
+    return [name, ",".join(document["spec"].get("cidrs") or []), old]
+
+
+PRINTER = Printer((Column("CIDRs", described_by="spec.cidrs"), AGE), _cells)
+
+
+ROWS = (
+    Resource(
+        group="networking.k8s.io",
+        plural="servicecidrs",
+        singular="servicecidr",
+        kind="ServiceCIDR",
+        struct=SHAPES["ServiceCIDR"],
+        printer=PRINTER,
+        namespaced=False,
+        has_status=True,
+        validate=validate_service_cidr,
+        validate_update=validate_service_cidr_update,
+    ),
+)
