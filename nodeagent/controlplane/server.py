@@ -46,6 +46,7 @@ from nodeagent.controlplane.kinds.catalogue import catalogue
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store, Window
 
@@ -267,7 +268,8 @@ class ApiServer:
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = ":memory:" if directory is None else str(directory / STORE_FILE)
-        return Store(path, window=self._settings.window, limit_bytes=self._settings.limit_bytes, clock=self._clock.time)
+        storage = Log(path, limit_bytes=self._settings.limit_bytes)
+        return Store(storage, window=self._settings.window, clock=self._clock.time)
 
     async def _credentials(self, stack: AsyncExitStack) -> pki.Credentials | None:
         if self._settings.insecure:
@@ -320,7 +322,6 @@ class ApiServer:
             catalog,
             address=self._checked.ranges[0].first,
             advertised=Advertised(self._checked.advertised, self.port),
-            clock=self._clock.time,
         )
         endpoints = ServiceEndpoints(store, registry, catalog)
         mirroring = Mirroring(store, registry, catalog, self._mirror)

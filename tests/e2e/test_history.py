@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.controlplane.server import STORE_FILE
+from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.store import Store, Window
 from nodeagent.lab.api_cluster import ApiCluster, Tenant, answered_by, answering
 from nodeagent.lab.cluster import NODE
@@ -23,7 +24,7 @@ def forget_history(data: Path) -> None:
     """Compact the store of a server that does not run, so that no watch can go on where it was."""
 
     async def compact() -> None:
-        async with Store(str(data / STORE_FILE), window=Window(seconds=-1), clock=time.time) as store:
+        async with Store(Log(str(data / STORE_FILE)), window=Window(seconds=-1), clock=time.time) as store:
             await store.compact()
             assert store.floor == store.revision
 

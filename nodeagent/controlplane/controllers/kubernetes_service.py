@@ -1,12 +1,14 @@
 """The `kubernetes` Service, its Endpoints and its EndpointSlice: how pods find the API servers.
 
 The Service has the first address of the primary range and comes back with it when deleted. Every server on a store writes
-that it lives (as kube-apiserver does with its master leases); the Endpoints hold those that said so recently.
+that it lives (as kube-apiserver does with its master leases), which goes by itself unless said again; the Endpoints hold those
+that are left.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
@@ -15,7 +17,7 @@ from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.status import ApiError
-from nodeagent.controlplane.storage.records import Change, Event, StorageFailed, StorageFull, draft
+from nodeagent.controlplane.storage.records import Change, Event, Precondition, StorageFailed, StorageFull, draft
 from nodeagent.controlplane.storage.store import Store
 
 _log = logging.getLogger(__name__)
@@ -53,7 +55,6 @@ class KubernetesService:
         *,
         address: str,
         advertised: Advertised,
-        clock: Callable[[], float],
     ) -> None:
         self._store = store
         self._registry = registry
@@ -62,7 +63,6 @@ class KubernetesService:
         self._slices = catalog.named("endpointslices", "discovery.k8s.io")
         self._address = address
         self._advertised = advertised
-        self._clock = clock
 
     def concerns(self, event: Event) -> Iterable[str]:
         """Of services, endpoints and slices only its own; any change of the living servers."""
@@ -75,6 +75,7 @@ class KubernetesService:
     async def beat(self) -> None:
         """Says every few seconds that this server lives; takes it back in the end."""
         path = f"{self._advertised.address}:{self._advertised.port}"
+        await self._give_all_a_term()
         try:
             while True:
                 try:
@@ -86,16 +87,22 @@ class KubernetesService:
             if self._store.get(SERVERS, path) is not None:
                 await self._store.commit([Change(SERVERS, path, None, None)])
 
+    async def _give_all_a_term(self) -> None:
+        """Those who live renew it; who was written down without one, by an earlier version of this program, may be dead."""
+        for record in list(self._store.collection(SERVERS).records.values()):
+            change = Change(SERVERS, record.path, record.revision, record.body, seconds=_EXPIRE_S)
+            with contextlib.suppress(Precondition, StorageFull, StorageFailed):
+                await self._store.commit([change])
+
     async def _say(self, path: str) -> None:
         body: Document = {
             "metadata": {"name": path, "resourceVersion": "0"},
             "address": self._advertised.address,
             "port": self._advertised.port,
-            "renewed": int(self._clock()),
         }
-        await self._store.commit([Change(SERVERS, path, None, draft(body))])
+        await self._store.commit([Change(SERVERS, path, None, draft(body), seconds=_EXPIRE_S)])
 
-    async def reconcile(self, _: str) -> float:
+    async def reconcile(self, _: str) -> None:
         """Creates or corrects the Service, the Endpoints and the slice."""
         options = WriteOptions(manager=_OPTIONS_MANAGER)
         if self._store.get("services", KEY) is None:
@@ -107,12 +114,10 @@ class KubernetesService:
         living = self._living()
         await self._bring(self._endpoints, self._endpoints_object(living), "subsets")
         await self._bring(self._slices, self._slice_object(living), "endpoints")
-        return _EXPIRE_S / 3
 
     def _living(self) -> list[tuple[str, int]]:
-        oldest = self._clock() - _EXPIRE_S
         found = [record.document() for record in self._store.collection(SERVERS).records.values()]
-        living = {(str(server["address"]), int(server["port"])) for server in found if server["renewed"] >= oldest}
+        living = {(str(server["address"]), int(server["port"])) for server in found}
         return sorted(pair for pair in living if Advertised(*pair).published)
 
     async def _bring(self, resource: Resource, wanted: Document, part: str) -> None:

@@ -5,15 +5,17 @@ nothing acknowledged; with `synchronous=FULL` neither does a machine losing powe
 each write first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence.
 """
 
+import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Final, TypeAlias
+from typing import Final
 
+from nodeagent.controlplane.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.controlplane.storage.records import (
     Change,
     Precondition,
@@ -31,6 +33,9 @@ CREATE TABLE IF NOT EXISTS revision (
 CREATE INDEX IF NOT EXISTS revision_by_object ON revision (collection, path, number);
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 INSERT OR IGNORE INTO fact VALUES ('floor', 0), ('counter', 0);
+CREATE TABLE IF NOT EXISTS lease (
+    collection TEXT NOT NULL, path TEXT NOT NULL, until REAL NOT NULL, PRIMARY KEY (collection, path)
+);
 """
 _APPLICATION_ID: Final = 0x6E6F6465
 _COLUMNS: Final = 6
@@ -39,87 +44,64 @@ _BUSY_TIMEOUT_S: Final = 10.0
 _PAGE_BYTES: Final = 4096
 
 
-Settled: TypeAlias = "list[Revision] | Exception"
-"""How a transaction ended: its rows, or Precondition, StorageFull or StorageFailed."""
-
-
-@dataclass(slots=True)
-class Write:
-    """One transaction. `token` is the caller's, to recognise it by when it is settled."""
-
-    changes: Sequence[Change]
-    at: int
-    token: object
-
-
 @dataclass(slots=True)
 class _Call:
     function: Callable[[sqlite3.Connection], object]
     done: "Future[object]" = field(default_factory=Future)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The log as found at opening: rows in order of their numbers, and the oldest revision history reaches back to."""
-
-    rows: list[Revision]
-    floor: int
-    counter: int
-
-
 class Log:
-    """One SQLite file (or `:memory:`) and the thread that owns its connection.
+    """A Storage: one SQLite file (or `:memory:`) and the thread that owns its connection."""
 
-    `deliver` is called from the thread, in order: the revisions a commit brought (or found, of other processes), and how
-    each transaction of it ended. By then they are durable.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        deliver: Callable[[Sequence[Revision], Sequence[tuple[object, Settled]]], None],
-        *,
-        limit_bytes: int | None = None,
-    ) -> None:
+    def __init__(self, path: str, *, limit_bytes: int | None = None) -> None:
         self._path = path
-        self._deliver = deliver
         self._limit_bytes = limit_bytes
+        self._deliver: Deliver = _deliver_to_nobody
         self._queue: SimpleQueue[Sequence[Write] | _Call | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="store", daemon=True)
         self._opened: Future[Loaded] = Future()
         self._versions: dict[tuple[str, str], int] = {}
+        self._leased: set[tuple[str, str]] = set()
         self._counter = 0
 
-    def open(self) -> Loaded:
-        """Starts the thread and reads the log. Blocks; raises StorageFailed when the file is not a store."""
-        self._thread.start()
-        return self._opened.result()
+    @property
+    def shared(self) -> bool:
+        """A file is; memory is not."""
+        return self._path != ":memory:"
 
-    def close(self) -> None:
-        """Finishes what was asked for and closes the file. Blocks for as long as that takes."""
+    async def open(self, deliver: Deliver) -> Loaded:
+        """Starts the thread and reads the log. Raises StorageFailed when the file is not a store."""
+        loop = asyncio.get_running_loop()
+        self._deliver = lambda rows, settled: _hand_over(loop, deliver, rows, settled)
+        self._thread.start()
+        return await asyncio.to_thread(self._opened.result)
+
+    async def close(self) -> None:
+        """Finishes what was asked for and closes the file."""
         self._queue.put(None)
-        self._thread.join()
+        await asyncio.to_thread(self._thread.join)
 
     def write(self, writes: Sequence[Write]) -> None:
-        """Each transaction is carried out whole or not at all; `deliver` is told how it ended."""
+        """Each transaction is carried out whole or not at all."""
         self._queue.put(writes)
 
-    def catch_up(self) -> "Future[object]":
-        """Reads what other processes wrote to the file since the last look."""
-        return self._call(lambda connection: self._read_foreign(connection))
+    async def catch_up(self, now: int) -> int:
+        """Removes objects whose time is up; reads what other processes wrote to the file since the last look."""
+        await self._call(lambda connection: self._look_around(connection, now))
+        return self._counter
 
-    def compact(self, floor: int) -> "Future[object]":
+    async def compact(self, floor: int) -> None:
         """Forgets every revision that was superseded or deleted at or before `floor`."""
-        return self._call(lambda connection: _compact(connection, floor))
+        await self._call(lambda connection: _compact(connection, floor))
 
-    def snapshot(self, path: str) -> "Future[object]":
-        """Copies the store into a new file at `path`, consistent at one revision."""
-        return self._call(lambda connection: copy_to(connection, path))
+    async def snapshot(self, path: str) -> None:
+        """SQLite's online backup. Raises StorageFailed, StorageFull."""
+        await self._call(lambda connection: copy_to(connection, path))
 
-    def _call(self, function: Callable[[sqlite3.Connection], object]) -> "Future[object]":
+    async def _call(self, function: Callable[[sqlite3.Connection], object]) -> None:
         request = _Call(function)
         self._queue.put(request)
-        return request.done
+        await asyncio.wrap_future(request.done)
 
     def _run(self) -> None:
         try:
@@ -157,6 +139,7 @@ class Log:
             )
         ]
         facts = dict(connection.execute("SELECT name, value FROM fact"))
+        self._leased = set(connection.execute("SELECT collection, path FROM lease"))
         self._note(rows)
         self._counter = max(self._counter, facts["counter"])
         return Loaded(rows, facts["floor"], self._counter)
@@ -166,7 +149,7 @@ class Log:
             self._versions[(row.collection, row.path)] = 0 if row.deleted else row.number
             self._counter = row.number
 
-    def _read_foreign(self, connection: sqlite3.Connection) -> int:
+    def _read_foreign(self, connection: sqlite3.Connection) -> None:
         found = [
             Revision(number, collection, path, body, bool(deleted), at)
             for number, collection, path, body, deleted, at in connection.execute(
@@ -176,8 +159,39 @@ class Log:
         ]
         if found:
             self._note(found)
+            self._leased = set(connection.execute("SELECT collection, path FROM lease"))
             self._deliver(found, ())
-        return len(found)
+
+    def _look_around(self, connection: sqlite3.Connection, now: int) -> None:
+        """Rereading is cheap; only where a time is up is there anything to write."""
+        self._read_foreign(connection)
+        over = "SELECT collection, path FROM lease WHERE until <= ?"
+        if self._leased and connection.execute(over, (now,)).fetchone():
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                self._read_foreign(connection)
+                ended = connection.execute(over, (now,)).fetchall()
+                present = [key for key in ended if self._versions.get(key)]
+                rows = [
+                    Revision(
+                        number, collection, path, assemble(self._body(connection, collection, path), number), True, now
+                    )
+                    for number, (collection, path) in enumerate(present, self._counter + 1)
+                ]
+                connection.executemany("DELETE FROM lease WHERE collection = ? AND path = ?", ended)
+                _insert(connection, rows, self._counter + len(rows))
+                connection.execute("COMMIT")
+            except sqlite3.Error:
+                _roll_back(connection)
+                raise
+            self._leased -= set(ended)
+            self._note(rows)
+            self._deliver(rows, ())
+
+    def _body(self, connection: sqlite3.Connection, collection: str, path: str) -> bytes:
+        number = self._versions[(collection, path)]
+        (body,) = connection.execute("SELECT body FROM revision WHERE number = ?", (number,)).fetchone()
+        return bytes(body)
 
     def _commit(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
         settled: list[tuple[object, Settled]] = []
@@ -186,6 +200,7 @@ class Log:
             connection.execute("BEGIN IMMEDIATE")
             self._read_foreign(connection)
             staged: dict[tuple[str, str], int] = {}
+            leases: dict[tuple[str, str], float | None] = {}
             counter = self._counter
             for write in writes:
                 broken = self._broken(write.changes, staged)
@@ -196,15 +211,31 @@ class Log:
                 counter += len(written)
                 staged |= {(row.collection, row.path): 0 if row.deleted else row.number for row in written}
                 rows += written
+                leases |= self._leases_of(write)
                 settled.append((write.token, written))
             _insert(connection, rows, counter)
+            _keep_leases(connection, leases)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             _roll_back(connection)
             self._deliver((), [(write.token, _failure(error)) for write in writes])
             return
+        self._leased = (self._leased | {key for key, until in leases.items() if until is not None}) - {
+            key for key, until in leases.items() if until is None
+        }
         self._note(rows)
         self._deliver(rows, settled)
+
+    def _leases_of(self, write: Write) -> dict[tuple[str, str], float | None]:
+        """Until when each object of a transaction stays by itself; None: it had an end and has none now."""
+        found: dict[tuple[str, str], float | None] = {}
+        for change in write.changes:
+            key = (change.collection, change.path)
+            if change.seconds is not None and change.body is not None:
+                found[key] = write.at + change.seconds
+            elif key in self._leased:
+                found[key] = None
+        return found
 
     def _broken(self, changes: Sequence[Change], staged: dict[tuple[str, str], int]) -> Precondition | None:
         for change in changes:
@@ -213,6 +244,19 @@ class Log:
             if change.expected is not None and change.expected != actual:
                 return Precondition(change, actual)
         return None
+
+
+def _deliver_to_nobody(_: Sequence[Revision], __: Sequence[tuple[object, Settled]]) -> None:
+    """Before the log is open."""
+
+
+def _hand_over(
+    loop: asyncio.AbstractEventLoop,
+    deliver: Deliver,
+    rows: Sequence[Revision],
+    settled: Sequence[tuple[object, Settled]],
+) -> None:
+    loop.call_soon_threadsafe(deliver, rows, settled)
 
 
 def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
@@ -230,6 +274,9 @@ def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
         connection.execute(f"PRAGMA max_page_count = {max(1, limit_bytes // _PAGE_BYTES)}")
     if not tables:
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    (whole,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'lease'").fetchone()
+    if not whole:
+        # New, or made before objects could have an end.
         connection.executescript(_SCHEMA)
     return connection
 
@@ -278,6 +325,14 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Revision], counter: i
         arguments = [value for r in part for value in (r.number, r.collection, r.path, r.body, int(r.deleted), r.at)]
         connection.execute(f"INSERT INTO revision VALUES {values}", arguments)  # noqa: S608 - only placeholders
     connection.execute("UPDATE fact SET value = ? WHERE name = 'counter'", (counter,))
+
+
+def _keep_leases(connection: sqlite3.Connection, leases: Mapping[tuple[str, str], float | None]) -> None:
+    for (collection, path), until in leases.items():
+        if until is None:
+            connection.execute("DELETE FROM lease WHERE collection = ? AND path = ?", (collection, path))
+        else:
+            connection.execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", (collection, path, until))
 
 
 def _compact(connection: sqlite3.Connection, floor: int) -> None:

@@ -131,7 +131,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """One write of a transaction.
 
     `expected` is the revision the object must be at (0: it must not exist; None: any). `body` is a draft, or None to
-    delete; a deletion's `last` is the object's last state as a draft, for watchers.
+    delete; a deletion's `last` is the object's last state as a draft, for watchers. `seconds`: unless written again within
+    that time, the object goes by itself.
     """
 
     collection: str
@@ -139,6 +140,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     expected: int | None
     body: bytes | None
     last: bytes | None = None
+    seconds: float | None = None
 
 
 class Revision(msgspec.Struct, frozen=True, gc=False):
@@ -166,7 +168,7 @@ class StorageFull(Exception):
 
 
 class StorageFailed(Exception):
-    """SQLite reported an error that is none of the above. Nothing of the transaction was written."""
+    """The storage reported an error that is none of the above. Nothing of the transaction was written."""
 
 
 class Compacted(Exception):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from nodeagent.controlplane.storage.log import Loaded, Log, Settled, Write
+from nodeagent.controlplane.storage.port import Loaded, Settled, Storage, Write
 from nodeagent.controlplane.storage.records import (
     Change,
     Compacted,
@@ -106,22 +106,13 @@ class Collection:
 
 
 class Store:
-    """The collections of one store. An async context manager: entering opens the log, leaving closes it."""
+    """The collections of one storage. An async context manager: entering opens the storage, leaving closes it."""
 
-    def __init__(
-        self,
-        path: str,
-        *,
-        window: Window = Window(),
-        limit_bytes: int | None = None,
-        clock: Callable[[], float],
-    ) -> None:
-        self.path = path
+    def __init__(self, storage: Storage, *, window: Window = Window(), clock: Callable[[], float]) -> None:
+        self._storage = storage
         self._window = window
         self._clock = clock
         self._collections: dict[str, Collection] = {}
-        self._log = Log(path, self._from_thread, limit_bytes=limit_bytes)
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: list[Write] = []
         self._timeline: deque[tuple[int, int, int]] = deque()
         self._superseded_bytes = 0
@@ -132,19 +123,17 @@ class Store:
 
     @property
     def shared(self) -> bool:
-        """Other processes can write to this store."""
-        return self.path != ":memory:"
+        """Others can write to this store, too."""
+        return self._storage.shared
 
     async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
-        loaded = await asyncio.to_thread(self._log.open)
-        self._install(loaded)
+        self._install(await self._storage.open(self._settle))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await asyncio.to_thread(self._log.close)
+        await self._storage.close()
 
     def collection(self, name: str) -> Collection:
         """The collection of that name; it comes into being when first asked for."""
@@ -170,27 +159,27 @@ class Store:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[list[Revision]] = loop.create_future()
         if not self._pending:
-            # Whatever else this turn of the loop commits goes to the thread in the same batch.
+            # Whatever else this turn of the loop commits goes to the storage in the same batch.
             loop.call_soon(self._submit)
         self._pending.append(Write(changes, int(self._clock()), done))
         rows = await done
         return [Record(row.path, row.number, row.body) for row in rows]
 
     async def catch_up(self) -> None:
-        """Takes over what other processes wrote. Raises StorageFailed."""
-        await asyncio.wrap_future(self._log.catch_up())
+        """Takes over what others wrote; objects whose time is up go. Raises StorageFailed."""
+        await self._storage.catch_up(int(self._clock()))
 
     async def compact(self) -> None:
         """Moves the floor to the start of the window and forgets what lies before it."""
         floor = self._window_start()
         if floor <= self.floor:
             return
-        await asyncio.wrap_future(self._log.compact(floor))
+        await self._storage.compact(floor)
         self._forget(floor)
 
     async def snapshot(self, path: str) -> None:
         """Copies the store to a new file. Raises StorageFailed, StorageFull."""
-        await asyncio.wrap_future(self._log.snapshot(path))
+        await self._storage.snapshot(path)
 
     def check_revision(self, revision: int) -> None:
         """Raises Compacted when history no longer reaches back to `revision`."""
@@ -211,11 +200,7 @@ class Store:
 
     def _submit(self) -> None:
         writes, self._pending = self._pending, []
-        self._log.write(writes)
-
-    def _from_thread(self, rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._settle, rows, settled)
+        self._storage.write(writes)
 
     def _settle(self, rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
         """Shows the new state to readers and watchers, then to those who wrote it."""

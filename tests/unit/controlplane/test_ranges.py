@@ -18,6 +18,7 @@ from nodeagent.controlplane.addresses.ranges import (
 from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.kinds.service.addresses import allocate
 from nodeagent.controlplane.server import ServerSettings, SettingsRefused, check
+from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
 
@@ -84,7 +85,7 @@ def allocated(ranges: str, *services: Any, ports: str = "30000-30009", **further
     """Allocates for the services one after the other and commits what that takes; `further` are ServiceCIDRs by name."""
 
     async def scenario() -> None:
-        async with Store(":memory:", clock=time.time) as store:
+        async with Store(Log(":memory:"), clock=time.time) as store:
             found = ServiceRanges(store, parse_service_ranges(ranges))
             for name, document in further.items():
                 body = draft({"metadata": {"name": name, "resourceVersion": "0"}, **document})

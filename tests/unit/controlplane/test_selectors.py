@@ -23,6 +23,7 @@ from nodeagent.controlplane.machinery.printing import age
 from nodeagent.controlplane.machinery.reading import ListRequest, Selection, list_page
 from nodeagent.controlplane.machinery.selectors import parse_fields, parse_labels
 from nodeagent.controlplane.status import ApiError
+from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
 
@@ -79,7 +80,7 @@ def test_field_selectors_escape_commas_and_know_their_fields() -> None:
 def test_pages_make_up_the_list_as_it_was_when_it_began(count: int, limit: int, changes: int) -> None:
     async def scenario() -> None:
         configmaps = catalogue().named("configmaps")
-        async with Store(":memory:", clock=time.time) as store:
+        async with Store(Log(":memory:"), clock=time.time) as store:
 
             async def put(name: str) -> None:
                 body = draft({"metadata": {"name": name, "resourceVersion": "0"}})

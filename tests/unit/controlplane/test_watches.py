@@ -15,6 +15,7 @@ from nodeagent.controlplane.api.watches import Watch, WatchRequest
 from nodeagent.controlplane.kinds.catalogue import catalogue
 from nodeagent.controlplane.machinery.reading import Selection
 from nodeagent.controlplane.machinery.selectors import parse_labels
+from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store, Window
 
@@ -107,7 +108,7 @@ class World:
 @asynccontextmanager
 async def world(**window: int) -> AsyncIterator[World]:
     clock = Clock()
-    async with Store(":memory:", clock=clock, window=Window(**window)) as store, asyncio.TaskGroup() as group:
+    async with Store(Log(":memory:"), clock=clock, window=Window(**window)) as store, asyncio.TaskGroup() as group:
         made = World(store, clock, group)
         yield made
         made.stop()

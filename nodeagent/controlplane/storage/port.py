@@ -1,0 +1,72 @@
+"""What a storage has to do, and no more. `log` is one, in SQLite; every other must pass tests/contract/storage."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from nodeagent.controlplane.storage.records import Change, Revision
+
+Settled: TypeAlias = "list[Revision] | Exception"
+"""How a transaction ended: its rows, or Precondition, StorageFull or StorageFailed."""
+
+Deliver: TypeAlias = Callable[[Sequence[Revision], Sequence[tuple[object, Settled]]], None]
+"""Told, in the event loop and in order, of the revisions a commit brought (or others wrote), and how each transaction ended."""
+
+
+@dataclass(slots=True)
+class Write:
+    """One transaction. `at` is the time in Unix seconds; `token` is the caller's, to recognise it by when it is settled."""
+
+    changes: Sequence[Change]
+    at: int
+    token: object
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a storage holds when it is opened.
+
+    `rows` in order of their numbers: of each object the latest revision at or before `floor`, then every later one; so they are
+    a range at the floor and all that happened since. `counter` is the latest revision, also of what was forgotten.
+    """
+
+    rows: list[Revision]
+    floor: int
+    counter: int
+
+
+class Storage(Protocol):
+    """Revisions kept durably, numbered in one sequence by whoever writes to it.
+
+    Failures are StorageFailed, and StorageFull where nothing more fits. What is delivered has been made durable; it is
+    delivered before anything that followed from it returns.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Others can write to it, too."""
+        ...
+
+    async def open(self, deliver: Deliver) -> Loaded:
+        """Reads it all. From then on `deliver` is told of each further revision: a watch that begins where the range ended."""
+        ...
+
+    async def close(self) -> None:
+        """Finishes what was asked for. Nothing is delivered afterwards."""
+        ...
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """Carries out each transaction whole or, where an object is not at the revision expected of it, not at all."""
+        ...
+
+    async def catch_up(self, now: int) -> int:
+        """The latest revision anybody was told of; all up to it has been delivered. Objects whose time is up at `now` go first."""
+        ...
+
+    async def compact(self, floor: int) -> None:
+        """Forgets every revision that was superseded or deleted at or before `floor`."""
+        ...
+
+    async def snapshot(self, path: str) -> None:
+        """Copies itself, consistent at one revision, to a new file."""
+        ...

@@ -1,0 +1,179 @@
+"""The log in SQLite: what is its own beside what every storage must do (tests/contract/storage)."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from nodeagent.controlplane.storage.log import Log, check, connect, copy_to
+from nodeagent.controlplane.storage.records import (
+    Change,
+    StorageFailed,
+    draft,
+)
+from nodeagent.controlplane.storage.store import Store
+
+THINGS = "things"
+
+
+def put(name: str, seconds: float | None = None) -> Change:
+    return Change(THINGS, name, None, draft({"metadata": {"name": name, "resourceVersion": "0"}}), seconds=seconds)
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_store_outlives_those_who_no_longer_wait(tmp_path: Path) -> None:
+    """A request that is cancelled before its turn, as at every shutdown, is passed over."""
+    path = str(tmp_path / "store")
+
+    async def scenario() -> None:
+        async with Store(Log(path), clock=Clock()) as store:
+            other = connect(path)
+            other.execute("BEGIN IMMEDIATE")
+            held_up = asyncio.create_task(store.commit([put("a")]))
+            await asyncio.sleep(0)
+            requests = [store.catch_up(), store.snapshot(str(tmp_path / "copy"))]
+            waiting = [asyncio.create_task(request) for request in requests]
+            await asyncio.sleep(0)
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+            other.execute("ROLLBACK")
+            other.close()
+            async with asyncio.timeout(10):
+                await held_up
+                await store.commit([put("b")])
+            assert list(store.collection(THINGS).records) == ["a", "b"]
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    connection = sqlite3.connect(other)
+    connection.execute("CREATE TABLE mine (a)")
+    connection.close()
+    text = tmp_path / "text.db"
+    text.write_text("not a database at all, but long enough to be read as one" * 50)
+
+    async def scenario(path: Path) -> None:
+        async with Store(Log(str(path)), clock=Clock()):
+            pass
+
+    for path in (other, text):
+        with pytest.raises(StorageFailed):
+            asyncio.run(scenario(path))
+
+
+def test_a_file_from_before_objects_could_have_an_end_is_taken_over(tmp_path: Path) -> None:
+    path = str(tmp_path / "s.db")
+    clock = Clock()
+
+    async def scenario() -> None:
+        async with Store(Log(path), clock=clock) as store:
+            await store.commit([put("a")])
+        connection = sqlite3.connect(path)
+        connection.execute("DROP TABLE lease")
+        connection.close()
+        async with Store(Log(path), clock=clock) as store:
+            await store.commit([put("b", seconds=10)])
+            clock.now += 11
+            await store.catch_up()
+            assert list(store.collection(THINGS).records) == ["a"]
+
+    asyncio.run(scenario())
+
+
+def test_a_snapshot_made_from_outside_is_a_store(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with Store(Log(str(tmp_path / "s.db")), clock=Clock()) as store:
+            await store.commit([put("a")])
+            await store.snapshot(str(tmp_path / "copy.db"))
+            await store.commit([put("b")])
+        async with Store(Log(str(tmp_path / "copy.db")), clock=Clock()) as copy:
+            assert list(copy.collection(THINGS).records) == ["a"]
+
+    asyncio.run(scenario())
+    connection = connect(str(tmp_path / "s.db"))
+    copy_to(connection, str(tmp_path / "second.db"))
+    connection.close()
+    second = connect(str(tmp_path / "second.db"))
+    check(second)
+    second.close()
+
+
+WRITER = textwrap.dedent(
+    """
+    import asyncio, sys, time
+    from nodeagent.controlplane.storage.log import Log
+    from nodeagent.controlplane.storage.records import Change, draft
+    from nodeagent.controlplane.storage.store import Store
+
+    async def main():
+        async with Store(Log(sys.argv[1]), clock=time.time) as store:
+            start = store.revision
+            async def write(worker):
+                for number in range(10**6):
+                    name = f"{start}-{worker}-{number}"
+                    body = draft({"metadata": {"name": name, "resourceVersion": "0"}})
+                    await store.commit([Change("things", name, 0, body)])
+                    sys.stdout.write(name + "\\n")
+                    sys.stdout.flush()
+            await asyncio.gather(*(write(worker) for worker in range(8)))
+
+    asyncio.run(main())
+    """
+)
+
+
+def crash(path: Path, random: Random) -> list[str]:
+    """Runs a writer, kills it after a random number of acknowledgements; returns the names it acknowledged."""
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    acknowledged = [process.stdout.readline().decode().strip() for _ in range(random.randint(1, 60))]
+    os.kill(process.pid, signal.SIGKILL)
+    acknowledged += [line.decode().strip() for line in process.stdout.readlines() if line.endswith(b"\n")]
+    process.stdout.close()
+    process.wait()
+    return acknowledged
+
+
+def names_in(path: Path) -> set[str]:
+    async def read() -> set[str]:
+        async with Store(Log(str(path)), clock=Clock()) as store:
+            return set(store.collection(THINGS).records)
+
+    return asyncio.run(read())
+
+
+def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
+    random = Random(7)
+    acknowledged: set[str] = set()
+    for _ in range(8):
+        acknowledged |= set(crash(tmp_path / "s.db", random))
+        assert acknowledged <= names_in(tmp_path / "s.db")
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_survives_two_hundred_kills(tmp_path: Path) -> None:
+    random = Random(11)
+    acknowledged: set[str] = set()
+    for round_number in range(200):
+        acknowledged |= set(crash(tmp_path / "s.db", random))
+        if round_number % 20 == 19:
+            assert acknowledged <= names_in(tmp_path / "s.db")
