@@ -76,6 +76,7 @@ FENCED = {
     "click": ("cli/",),
     "nftables": ("cli/",),
     "aiohttp": ("kube/", "observe/", "controlplane/"),
+    "jwt": ("controlplane/api/",),
     "watchfiles": ("kube/",),
     "yaml": ("kube/", "config/", "controlplane/", "cli/", "lab/"),
 }

@@ -72,7 +72,8 @@ def authenticate(header: str, tokens: TokenReader, certificate: User | None) -> 
     """The user behind a request: its token, else its client certificate, else anonymous. Raises ApiError 401 for a wrong token."""
     scheme, _, token = header.partition(" ")
     if scheme.lower() == "bearer" and token.strip():
-        user = tokens.user(token.strip())
+        # A token is ASCII (RFC 6750); what is not cannot be compared, either.
+        user = tokens.user(token.strip()) if token.isascii() else None
         if user is None:
             raise unauthorized()
         return user

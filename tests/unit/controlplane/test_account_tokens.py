@@ -1,8 +1,10 @@
 """A token of a service account says whose it is, to the server that made it, while it lasts."""
 
 import base64
+import hmac
 import json
 
+import jwt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,6 +51,29 @@ def test_a_token_that_was_tampered_with_is_nobodys(position: int, letter: str) -
     position %= len(token) - 1
     changed = token[:position] + letter + token[position + 1 :]
     assert tokens().read(changed) == (ALICE if changed == token else None)
+
+
+def test_a_token_made_by_hand_with_the_key_is_read() -> None:
+    """What earlier versions made without the library is good for as long as it lasts."""
+    head, body = (
+        base64.urlsafe_b64encode(json.dumps(part, separators=(",", ":")).encode()).rstrip(b"=")
+        for part in ({"alg": "HS256", "typ": "JWT"}, claims(tokens().issue(ALICE, [ISSUER, "vault"], 600)[0]))
+    )
+    signature = base64.urlsafe_b64encode(hmac.digest(KEY, head + b"." + body, "sha256")).rstrip(b"=")
+    assert tokens().read(b".".join((head, body, signature)).decode()) == ALICE
+
+
+@pytest.mark.parametrize("missing", ["aud", "exp", "iss", "sub", "kubernetes.io"])
+def test_a_token_that_leaves_something_out_is_nobodys(missing: str) -> None:
+    said = claims(tokens().issue(ALICE, [ISSUER], 600)[0])
+    assert tokens().read(jwt.encode(said, KEY, algorithm="HS256")) == ALICE
+    del said[missing]
+    assert tokens().read(jwt.encode(said, KEY, algorithm="HS256")) is None
+
+
+def test_another_algorithm_with_the_same_key_is_nobodys() -> None:
+    said = claims(tokens().issue(ALICE, [ISSUER], 600)[0])
+    assert tokens(key=KEY * 2).read(jwt.encode(said, KEY * 2, algorithm="HS512")) is None
 
 
 def test_a_token_without_a_signature_is_nobodys() -> None:

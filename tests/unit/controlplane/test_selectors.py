@@ -145,6 +145,6 @@ def test_who_may_do_what() -> None:
         authorize(guest, "get", "/api/v1/namespaces/d/secrets/s", "secrets", confidential=True)
     assert refused.value.code == 403
     assert [row.plural for row in catalogue().rows if row.confidential] == ["secrets"]
-    for header in ("Bearer wrong", "Basic eDp5"):
+    for header in ("Bearer wrong", "Bearer \udcff", "Bearer ä", "Basic eDp5"):
         with pytest.raises(ApiError):
             authenticate(header, tokens, guest)
