@@ -167,6 +167,8 @@ def test_json_patch(operation: Any, expected: Any) -> None:
         {"op": "remove", "path": "/a/7"},
         {"op": "add", "path": "/a/x", "value": 1},
         {"op": "test", "path": "/a", "value": 0},
+        {"op": "test", "path": "/a/0", "value": True},
+        {"op": "test", "path": "/a", "value": [True]},
         {"op": "explode", "path": "/a"},
         {"path": "a"},
         {"op": "add", "path": "", "value": 3},

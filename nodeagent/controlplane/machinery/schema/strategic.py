@@ -34,7 +34,7 @@ def _apply(document: Json, operation: Document) -> Json:
         case "remove":
             return _take(document, path)
         case "test":
-            if _get(document, path) != operation.get("value"):
+            if not _is_same(_get(document, path), operation.get("value")):
                 raise PatchRejected(f"testing value {path} failed: test failed")
             return document
         case "move" | "copy":
@@ -42,6 +42,15 @@ def _apply(document: Json, operation: Document) -> Json:
             value = copy(_get(document, source))
             return _put(_take(document, source) if kind == "move" else document, path, value, insert=True)
     raise PatchRejected(f"Unexpected kind: {kind}")
+
+
+def _is_same(one: Json, other: Json) -> bool:
+    """Equal as JSON, where true is not 1."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
 
 
 def _split(pointer: str) -> list[str]:
