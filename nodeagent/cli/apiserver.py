@@ -16,7 +16,8 @@ from nodeagent.cli.collector import collect_rarely
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.controlplane.addresses.host_networks import connected_networks
 from nodeagent.controlplane.api.pki import PkiFailed
-from nodeagent.controlplane.server import STORE_FILE, ApiServer, ServerSettings, SettingsRefused
+from nodeagent.controlplane.server import STORE_FILE, ApiServer
+from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused
 from nodeagent.controlplane.storage.log import check, connect, copy_to
 from nodeagent.controlplane.storage.records import StorageFailed
 from nodeagent.controlplane.storage.store import Window

@@ -6,7 +6,8 @@ from typing import Final
 from nodeagent.controlplane.addresses.ranges import AddressRange
 from nodeagent.controlplane.addresses.service_ranges import DEFAULT, RANGES
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import STATUS, Catalog
 from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.status import ApiError

@@ -9,21 +9,17 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
 
 from nodeagent.controlplane.addresses.allocation import ADDRESSES, Allocator
 from nodeagent.controlplane.addresses.ranges import (
-    AddressRange,
-    Network,
     RangeRefused,
     parse_port_range,
     parse_service_ranges,
 )
 from nodeagent.controlplane.addresses.service_ranges import RANGES, ServiceRanges
-from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.api import kubeconfig, pki
 from nodeagent.controlplane.api.access import Tokens
 from nodeagent.controlplane.api.account_tokens import Account, AccountTokens, Bearers
@@ -46,18 +42,15 @@ from nodeagent.controlplane.kinds.catalogue import catalogue
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused, check
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
-from nodeagent.controlplane.storage.store import Store, Window
+from nodeagent.controlplane.storage.store import Store
 
 _log = logging.getLogger(__name__)
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _CATCH_UP_EVERY_S: Final = 0.1
 STORE_FILE: Final = "store.db"
-
-
-class SettingsRefused(ValueError):
-    """The server cannot or must not start like this; the text says why."""
 
 
 class Notifier(Protocol):
@@ -101,70 +94,6 @@ class SystemChance:
     def randrange(self, start: int, stop: int) -> int:
         """A number from `start` up to, not including, `stop`."""
         return self._random.randrange(start, stop)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
-    """Everything a server is told. Addresses and ranges are text, checked by `check`."""
-
-    host: str = "127.0.0.1"
-    port: int = 6443
-    data_dir: Path | None = None
-    """None: everything is in memory."""
-    kubeconfig_out: Path | None = None
-    advertise_address: str = ""
-    service_ranges: str = "10.96.0.0/12"
-    node_ports: str = "30000-32767"
-    load_balancer_cidr: str = ""
-    taken: tuple[tuple[str, str], ...] = ()
-    """(what, CIDR) pairs service ranges may not overlap: pod and node ranges."""
-    insecure: bool = False
-    """Plain HTTP without credentials; on loopback only."""
-    window: Window = field(default_factory=Window)
-    compact_every_s: float = 30.0
-    limit_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """Settings that make sense."""
-
-    ranges: tuple[AddressRange, ...]
-    balancers: tuple[Network, ...]
-    advertised: str
-
-
-def check(settings: ServerSettings) -> Checked:
-    """Raises SettingsRefused."""
-    try:
-        host = ip_address("127.0.0.1" if settings.host == "localhost" else settings.host)
-    except ValueError:
-        raise SettingsRefused(f"listen address {settings.host!r} is not an IP address") from None
-    if settings.insecure and not host.is_loopback:
-        raise SettingsRefused(f"refusing to listen on {host} without TLS and credentials: leave out --insecure")
-    advertised = settings.advertise_address or str(host)
-    if host.is_unspecified and not settings.advertise_address:
-        raise SettingsRefused(f"listening on {host} needs --advertise-address: clients are told one address")
-    try:
-        ip_address(advertised)
-        ranges = parse_service_ranges(settings.service_ranges, settings.taken)
-        parse_port_range(settings.node_ports)
-    except ValueError as error:
-        raise SettingsRefused(str(error)) from None
-    return Checked(ranges, _balancers(settings.load_balancer_cidr, ranges), advertised)
-
-
-def _balancers(text: str, ranges: Sequence[AddressRange]) -> tuple[Network, ...]:
-    found = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        network = parse_cidr(part)
-        if network is None:
-            raise SettingsRefused(f"--load-balancer-cidr: {part!r} is not a CIDR")
-        for service in ranges:
-            if network.version == service.network.version and network.overlaps(service.network):
-                raise SettingsRefused(f"--load-balancer-cidr {network} overlaps the service range {service.network}")
-        found.append(network)
-    return tuple(found)
 
 
 class ApiServer:

@@ -14,6 +14,7 @@ from nodeagent.controlplane.api.tables import table_of
 from nodeagent.controlplane.api.watches import Clock, Watch, WatchRequest
 from nodeagent.controlplane.documents import Document, Json, decode, encode
 from nodeagent.controlplane.kinds.serviceaccount import TOKEN
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
 from nodeagent.controlplane.machinery.reading import (
     ListRequest,
     Page,
@@ -23,7 +24,7 @@ from nodeagent.controlplane.machinery.reading import (
     needs_reader,
     parse_version,
 )
-from nodeagent.controlplane.machinery.registry import Outcome, Registry, WriteOptions
+from nodeagent.controlplane.machinery.registry import Outcome, Registry
 from nodeagent.controlplane.machinery.resources import Catalog, FieldReader, Resource
 from nodeagent.controlplane.machinery.schema.decoding import duplicate_fields
 from nodeagent.controlplane.machinery.schema.strategic import PatchRejected, json_patch, merge_patch, strategic_merge

@@ -8,7 +8,8 @@ from nodeagent.controlplane.controllers.slice_plan import Group, SlicePlan, plan
 from nodeagent.controlplane.controllers.trigger_times import TriggerTimes
 from nodeagent.controlplane.controllers.workloads import Workloads
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import ApiError

@@ -14,7 +14,8 @@ from ipaddress import ip_address
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Change, Event, Precondition, StorageFailed, StorageFull, draft

@@ -10,7 +10,8 @@ from itertools import islice
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import STATUS, Catalog
 from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from nodeagent.controlplane.kinds.namespace import FINALIZE
-from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import ApiError

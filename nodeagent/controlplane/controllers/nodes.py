@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import STATUS, Catalog
 from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.storage.records import Event

@@ -14,7 +14,8 @@ from nodeagent.controlplane.addresses.ranges import Network
 from nodeagent.controlplane.addresses.service_ranges import DEFAULT, RANGES, is_ready
 from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.registry import Registry, WriteOptions
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import STATUS, Catalog
 from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.storage.records import Event, EventKind

@@ -6,17 +6,16 @@ on a resourceVersion.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from nodeagent.controlplane.addresses.allocation import AllocationRefused
 from nodeagent.controlplane.documents import Document, copy, decode, encode
 from nodeagent.controlplane.machinery import managed
+from nodeagent.controlplane.machinery.acceptance import WriteOptions, accept, check
 from nodeagent.controlplane.machinery.lifecycle import Lifecycle
-from nodeagent.controlplane.machinery.object_rules import metadata as check_metadata
 from nodeagent.controlplane.machinery.resources import NAMESPACES, Catalog, Resource
-from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, claims, empty, normalise
-from nodeagent.controlplane.machinery.schema.shapes import Struct
+from nodeagent.controlplane.machinery.schema.decoding import empty, normalise
 from nodeagent.controlplane.machinery.write_rules import (
     DeleteOptions,
     apply_conflict,
@@ -30,7 +29,6 @@ from nodeagent.controlplane.machinery.write_rules import (
 )
 from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.status import (
-    FieldError,
     already_exists,
     bad_request,
     body_too_large,
@@ -70,20 +68,6 @@ class Chance(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class WriteOptions:
-    """How a write is to be done. `warnings` is filled on the way."""
-
-    manager: str = "unknown"
-    dry_run: bool = False
-    validation: str = "Warn"
-    """What becomes of unknown fields: Ignore, Warn or Strict."""
-    force: bool = False
-    repeated: list[str] = field(default_factory=list)
-    """Fields the request gave more than once."""
-    warnings: list[str] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The object after the write; `gone`: it was removed rather than marked."""
@@ -120,7 +104,7 @@ class Registry:
 
     async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> Outcome:
         """Stores a new object."""
-        document = self._accept(resource, given, options)
+        document = accept(resource, given, options)
         place(resource, document, namespace)
         if document["metadata"].get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
@@ -146,7 +130,7 @@ class Registry:
                 base = prefix[: _NAME_LONGEST - _SUFFIX_LENGTH]
                 document["metadata"]["name"] = base + self._chance.suffix(_SUFFIX_LENGTH)
                 resource.default(document)
-            self._check(resource, document, resource.validate(document))
+            check(resource, document, resource.validate(document))
             try:
                 return await self._write(resource, document, None, options)
             except Precondition as race:
@@ -161,7 +145,7 @@ class Registry:
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
     ) -> Outcome:
         """Replaces an object, or the part of it a subresource is."""
-        document = self._accept(resource, given, options)
+        document = accept(resource, given, options)
         place(resource, document, namespace)
         sent = document["metadata"].get("name") or name
         if sent != name:
@@ -186,7 +170,7 @@ class Registry:
         """Changes an object by a function from its present form (as clients see it) to the new one."""
 
         def patched(live: Document) -> Document:
-            document = self._accept(resource, change(resource.from_stored(live)), options)
+            document = accept(resource, change(resource.from_stored(live)), options)
             place(resource, document, namespace)
             if document["metadata"].get("name") != name:
                 raise bad_request("the name of an object cannot be changed by a patch")
@@ -199,7 +183,7 @@ class Registry:
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
     ) -> Outcome:
         """Server-side apply: creates the object or brings it to what the configuration says."""
-        configuration = self._accept(resource, given, options, sparse=True)
+        configuration = accept(resource, given, options, sparse=True)
         configuration["metadata"] = {**configuration.get("metadata", {}), "name": name}
         place(resource, configuration, namespace)
         if configuration["metadata"].get("managedFields"):
@@ -296,9 +280,9 @@ class Registry:
             self._count_generation(resource, document, live)
             if is_same(document, live):
                 return Outcome(record)
-            check = resource.validate_update
-            errors = check(document, live) if check is not None else resource.validate(document)
-            self._check(resource, document, errors)
+            changed = resource.validate_update
+            errors = changed(document, live) if changed is not None else resource.validate(document)
+            check(resource, document, errors)
             try:
                 if is_finished(document, held=lifecycle.is_held(document)):
                     return await self._remove(resource, record, document, dry_run=options.dry_run)
@@ -351,32 +335,6 @@ class Registry:
 
     def _lifecycle(self, resource: Resource) -> Lifecycle:
         return self._lifecycles[resource.stored_in]
-
-    def _accept(self, resource: Resource, given: Document, options: WriteOptions, *, sparse: bool = False) -> Document:
-        """The client's document in stored form; unknown fields are dropped, and reported as asked."""
-        unknown: list[str] = []
-        try:
-            struct: Struct = resource.struct
-            document = claims(struct, given, unknown) if sparse else normalise(struct, given, unknown)
-        except TypeMismatch as mismatch:
-            raise bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {mismatch}'
-            ) from None
-        complaints = [f'unknown field "{path}"' for path in unknown]
-        complaints += [f'duplicate field "{path}"' for path in options.repeated]
-        if complaints and options.validation == "Strict":
-            raise bad_request(
-                f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}:'
-                f" strict decoding error: {', '.join(complaints)}"
-            )
-        if options.validation == "Warn":
-            options.warnings.extend(complaint for complaint in complaints if complaint not in options.warnings)
-        return resource.to_stored(document)
-
-    def _check(self, resource: Resource, document: Document, errors: list[FieldError]) -> None:
-        found = check_metadata(document, resource.name_check, namespaced=resource.namespaced) + errors
-        if found:
-            raise object_invalid(resource.kind, document["metadata"].get("name", ""), found, resource.group)
 
     def _check_namespace(self, resource: Resource, meta: Document) -> None:
         if not resource.namespaced:

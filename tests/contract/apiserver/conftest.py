@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.server import ApiServer, ServerSettings
+from nodeagent.controlplane.server import ApiServer
+from nodeagent.controlplane.server_settings import ServerSettings
 from nodeagent.kube.mirror import mirror_endpoints
 
 RECORDINGS = Path(__file__).parent.parent / "recordings"

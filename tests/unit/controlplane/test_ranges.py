@@ -17,7 +17,7 @@ from nodeagent.controlplane.addresses.ranges import (
 )
 from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.kinds.service.addresses import allocate
-from nodeagent.controlplane.server import ServerSettings, SettingsRefused, check
+from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused, check
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store

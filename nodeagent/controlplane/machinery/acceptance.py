@@ -1,0 +1,50 @@
+"""From what a client sent to an object that can be stored, or to the error it is told. Pure."""
+
+from dataclasses import dataclass, field
+
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.machinery.object_rules import metadata
+from nodeagent.controlplane.machinery.resources import Resource
+from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, claims, normalise
+from nodeagent.controlplane.status import FieldError, bad_request, object_invalid
+
+
+@dataclass(slots=True)
+class WriteOptions:
+    """How a write is to be done. `warnings` is filled on the way."""
+
+    manager: str = "unknown"
+    dry_run: bool = False
+    validation: str = "Warn"
+    """What becomes of unknown fields: Ignore, Warn or Strict."""
+    force: bool = False
+    repeated: list[str] = field(default_factory=list)
+    """Fields the request gave more than once."""
+    warnings: list[str] = field(default_factory=list)
+
+
+def accept(resource: Resource, given: Document, options: WriteOptions, *, sparse: bool = False) -> Document:
+    """The client's document in stored form; unknown fields are dropped, and reported as asked. Raises ApiError 400."""
+    unknown: list[str] = []
+    try:
+        document = claims(resource.struct, given, unknown) if sparse else normalise(resource.struct, given, unknown)
+    except TypeMismatch as mismatch:
+        raise bad_request(f"{_cannot_be_handled(resource)}: {mismatch}") from None
+    complaints = [f'unknown field "{path}"' for path in unknown]
+    complaints += [f'duplicate field "{path}"' for path in options.repeated]
+    if complaints and options.validation == "Strict":
+        raise bad_request(f"{_cannot_be_handled(resource)}: strict decoding error: {', '.join(complaints)}")
+    if options.validation == "Warn":
+        options.warnings.extend(complaint for complaint in complaints if complaint not in options.warnings)
+    return resource.to_stored(document)
+
+
+def _cannot_be_handled(resource: Resource) -> str:
+    return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+
+
+def check(resource: Resource, document: Document, errors: list[FieldError]) -> None:
+    """Raises ApiError 422 with what is wrong with the metadata, then `errors`."""
+    found = metadata(document, resource.name_check, namespaced=resource.namespaced) + errors
+    if found:
+        raise object_invalid(resource.kind, document["metadata"].get("name", ""), found, resource.group)
