@@ -25,6 +25,20 @@ ALLOWED = {
 }
 """Stage → the stages it may import (itself always)."""
 
+ROOMS = {
+    "documents": frozenset[str](),
+    "moments": frozenset[str](),
+    "status": frozenset({"documents"}),
+    "storage": frozenset({"documents"}),
+    "addresses": frozenset({"documents", "status", "storage"}),
+    "machinery": frozenset({"documents", "moments", "status", "storage", "addresses"}),
+    "kinds": frozenset({"documents", "moments", "status", "storage", "addresses", "machinery"}),
+    "controllers": frozenset({"documents", "moments", "status", "storage", "addresses", "machinery", "kinds"}),
+    "api": frozenset({"documents", "moments", "status", "storage", "machinery", "kinds"}),
+}
+"""Room of the API server → the rooms it may import (itself always). What composes them may import all of them."""
+COMPOSITION = frozenset({"bootstrap", "manifest_check", "server", "server_settings", "__init__"})
+
 PURE = (
     "model/*.py",
     "translate/*.py",
@@ -112,6 +126,115 @@ def test_imports_point_down_only(path: Path) -> None:
             if parts[0] == library:
                 where = str(path.relative_to(PACKAGE))
                 assert where.startswith(places), f"{library} belongs to {places}, not {where}"
+
+
+CONTROLPLANE = sorted((PACKAGE / "controlplane").rglob("*.py"))
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE / "controlplane").parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", CONTROLPLANE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_rooms_of_the_api_server_import_those_above_them_only(path: Path) -> None:
+    own = room(path)
+    if own in COMPOSITION:
+        return
+    for name in imports(path):
+        parts = name.split(".")
+        if parts[:2] == ["nodeagent", "controlplane"] and len(parts) > 2:
+            assert parts[2] == own or parts[2] in ROOMS[own], f"{own} must not import {name}"
+
+
+def test_every_room_of_the_api_server_has_a_rule() -> None:
+    assert {room(path) for path in CONTROLPLANE} == set(ROOMS) | COMPOSITION
+
+
+KINDS = sorted(
+    path for path in (PACKAGE / "controlplane" / "kinds").iterdir() if path.stem not in ("__init__", "__pycache__")
+)
+
+
+@pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
+def test_a_kind_imports_no_other_kind(path: Path) -> None:
+    prefix = ["nodeagent", "controlplane", "kinds"]
+    for source in path.rglob("*.py") if path.is_dir() else [path]:
+        for name in imports(source):
+            parts = name.split(".")
+            assert parts[:3] != prefix or len(parts) < 4 or parts[3] == path.stem, f"{source} imports {name}"
+
+
+def asks_by_name(source: str) -> list[int]:
+    """Lines that compare the name of a resource with a constant."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Compare):
+            sides = (node.left, *node.comparators)
+            names = any(
+                isinstance(side, ast.Attribute) and side.attr in ("plural", "singular", "stored_in") for side in sides
+            )
+            if names and any(isinstance(side, ast.Constant | ast.Tuple) for side in sides):
+                found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize("path", CONTROLPLANE, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_what_all_kinds_share_asks_for_none_by_name(path: Path) -> None:
+    if room(path) in ("machinery", "api", "storage", "addresses"):
+        assert not asks_by_name(path.read_text()), "what is peculiar to a kind is said by its row"
+
+
+def test_asking_by_name_is_seen() -> None:
+    assert asks_by_name('if resource.plural == "pods" or row.plural in ("a", "b"):\n    pass') == [1, 1]
+    assert asks_by_name('if resource.plural == other.plural or shape.kind == "Table":\n    pass') == []
+
+
+def import_graph(top: Path) -> dict[str, set[str]]:
+    """Module → modules below `top` it imports; an import of a package counts for its __init__, not for all in it."""
+    names = {
+        path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in top.rglob("*.py")
+    }
+    known = set(names.values())
+    graph: dict[str, set[str]] = {}
+    for path, own in names.items():
+        found = graph.setdefault(own, set())
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                inner = {f"{node.module}.{alias.name}" for alias in node.names} & known
+                found |= inner or ({node.module} & known)
+            elif isinstance(node, ast.Import):
+                found |= {alias.name for alias in node.names} & known
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """One circle for each module that ends up at itself."""
+    found = []
+    done: set[str] = set()
+
+    def follow(module: str, path: list[str]) -> None:
+        if module in path:
+            found.append([*path[path.index(module) :], module])
+            return
+        if module in done:
+            return
+        for below in sorted(graph.get(module, ())):
+            follow(below, [*path, module])
+        done.add(module)
+
+    for module in sorted(graph):
+        follow(module, [])
+    return found
+
+
+def test_no_module_of_the_api_server_imports_itself_by_way_of_others() -> None:
+    assert circles(import_graph(PACKAGE / "controlplane")) == []
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c", "b"]]
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
 
 
 def pure_modules() -> list[Path]:
