@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.kinds.catalogue import rows
+from nodeagent.controlplane.kinds.catalog import rows
 from nodeagent.controlplane.machinery.object_rules import metadata
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, normalise

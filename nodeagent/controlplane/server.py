@@ -38,7 +38,7 @@ from nodeagent.controlplane.controllers.nodes import NodeHeartbeat
 from nodeagent.controlplane.controllers.pods import PodRemoval
 from nodeagent.controlplane.controllers.repair import Repair
 from nodeagent.controlplane.controllers.service_cidrs import ServiceCidrs
-from nodeagent.controlplane.kinds.catalogue import catalogue
+from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
@@ -131,7 +131,7 @@ class ApiServer:
             finally:
                 self.credentials = await credentials_task
             self._check_against(store)
-            catalog = catalogue()
+            catalog = all_kinds()
             objects = AddressObjects(self._chance.uid, self._clock.time)
             allocator = Allocator(
                 store,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.kinds.catalogue import catalogue
+from nodeagent.controlplane.kinds.catalog import all_kinds
 
 MANIFEST = """
 apiVersion: v1
@@ -263,6 +263,6 @@ def test_explain(kubectl: Any) -> None:
 
 
 def test_every_kind_is_explained(kubectl: Any) -> None:
-    for row in catalogue().rows:
+    for row in all_kinds().rows:
         said = kubectl("explain", row.plural, f"--api-version={row.group_version}")
         assert row.kind in " ".join(said.splitlines()[:2])

@@ -15,7 +15,7 @@ from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.api.access import READERS, User, authorize, role_of
 from nodeagent.controlplane.api.discovery import api_groups, api_resources
 from nodeagent.controlplane.api.tables import table_of
-from nodeagent.controlplane.kinds.catalogue import rows
+from nodeagent.controlplane.kinds.catalog import rows
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog

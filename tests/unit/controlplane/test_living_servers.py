@@ -3,7 +3,7 @@
 import asyncio
 
 from nodeagent.controlplane.controllers.kubernetes_service import SERVERS, Advertised, KubernetesService
-from nodeagent.controlplane.kinds.catalogue import catalogue
+from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, draft
@@ -42,7 +42,7 @@ def test_a_server_that_was_written_down_without_an_end_gets_one() -> None:
             clock.now += 1000
             await store.catch_up()
             assert set(store.collection(SERVERS).records) == {"192.0.2.1:6443"}
-            kinds = catalogue()
+            kinds = all_kinds()
             registry = Registry(store, kinds, {}, chance=Chance(), clock=clock)
             mine = Advertised("192.0.2.2", 6443)
             service = KubernetesService(store, registry, kinds, address="10.96.0.1", advertised=mine)

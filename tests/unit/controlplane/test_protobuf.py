@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeagent.controlplane.kinds import serviceaccount
-from nodeagent.controlplane.kinds.catalogue import catalogue
+from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.machinery.schema.protobuf import (
     NotProtobuf,
     read_delete_options,
@@ -22,7 +22,7 @@ NUMBERS = json.loads(Path(__file__).with_name("proto_numbers.json").read_text())
 def known() -> dict[str, Struct]:
     """Every struct the kinds are made of, by name."""
     found: dict[str, Struct] = {}
-    waiting: list[Shape] = [serviceaccount.TOKEN_REQUEST, *(row.struct for row in catalogue().rows)]
+    waiting: list[Shape] = [serviceaccount.TOKEN_REQUEST, *(row.struct for row in all_kinds().rows)]
     while waiting:
         shape = waiting.pop()
         if isinstance(shape, ListOf):
@@ -67,7 +67,7 @@ def test_what_a_readable_kind_consists_of_is_readable(struct: Struct) -> None:
 
 
 def test_all_kinds_but_pods_and_nodes_can_be_sent_so() -> None:
-    assert {row.kind for row in catalogue().rows if not reads(row.struct)} == {"Pod", "Node"}
+    assert {row.kind for row in all_kinds().rows if not reads(row.struct)} == {"Pod", "Node"}
 
 
 META = field(1, field(1, b"n"))

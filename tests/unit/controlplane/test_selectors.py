@@ -18,7 +18,7 @@ from nodeagent.controlplane.api.access import (
     authorize,
     role_of,
 )
-from nodeagent.controlplane.kinds.catalogue import catalogue
+from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.machinery.printing import age
 from nodeagent.controlplane.machinery.reading import ListRequest, Selection, list_page
 from nodeagent.controlplane.machinery.selectors import parse_fields, parse_labels
@@ -79,7 +79,7 @@ def test_field_selectors_escape_commas_and_know_their_fields() -> None:
 @given(count=st.integers(0, 25), limit=st.integers(1, 7), changes=st.integers(0, 5))
 def test_pages_make_up_the_list_as_it_was_when_it_began(count: int, limit: int, changes: int) -> None:
     async def scenario() -> None:
-        configmaps = catalogue().named("configmaps")
+        configmaps = all_kinds().named("configmaps")
         async with Store(Log(":memory:"), clock=time.time) as store:
 
             async def put(name: str) -> None:
@@ -144,7 +144,7 @@ def test_who_may_do_what() -> None:
     with pytest.raises(ApiError) as refused:
         authorize(guest, "get", "/api/v1/namespaces/d/secrets/s", "secrets", confidential=True)
     assert refused.value.code == 403
-    assert [row.plural for row in catalogue().rows if row.confidential] == ["secrets"]
+    assert [row.plural for row in all_kinds().rows if row.confidential] == ["secrets"]
     for header in ("Bearer wrong", "Bearer \udcff", "Bearer ä", "Basic eDp5"):
         with pytest.raises(ApiError):
             authenticate(header, tokens, guest)

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from nodeagent.controlplane.api.deliveries import Deliveries
 from nodeagent.controlplane.api.watches import Watch, WatchRequest
-from nodeagent.controlplane.kinds.catalogue import catalogue
+from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.machinery.reading import Selection
 from nodeagent.controlplane.machinery.selectors import parse_labels
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store, Window
 
-CONFIG_MAPS = catalogue().named("configmaps")
+CONFIG_MAPS = all_kinds().named("configmaps")
 DEADLINE_S = 10.0
 
 

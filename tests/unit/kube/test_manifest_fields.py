@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodeagent.controlplane.kinds.catalogue import catalogue
+from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Scalar, Shape, Struct
 from nodeagent.kube.manifest_fields import FIELDS, KINDS_OF_GROUP, Fields, Words
 from nodeagent.kube.manifests import Manifest, parse_manifest
@@ -162,13 +162,13 @@ def described(fields: Fields, shape: Shape, path: str) -> Iterator[tuple[str, fr
 
 @pytest.mark.parametrize("kind", FIELDS)
 def test_the_fields_are_those_of_the_api_server(kind: str) -> None:
-    (row,) = [row for row in catalogue().rows if row.kind == kind]
+    (row,) = [row for row in all_kinds().rows if row.kind == kind]
     for path, here, there in described(FIELDS[kind], row.struct, kind):
         assert here >= there, f"{path}: {sorted(there - here)} would be refused"
         assert here == there or kind == "Node", f"{path}: {sorted(here - there)} would not be"
 
 
 def test_every_kind_of_the_api_server_is_known() -> None:
-    for row in catalogue().rows:
+    for row in all_kinds().rows:
         if row.group in KINDS_OF_GROUP:
             assert row.kind in KINDS_OF_GROUP[row.group]

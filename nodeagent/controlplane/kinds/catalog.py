@@ -15,6 +15,6 @@ def rows() -> tuple[Resource, ...]:
     return tuple(row for module in modules for row in getattr(module, "ROWS", ()))
 
 
-def catalogue() -> Catalog:
+def all_kinds() -> Catalog:
     """All kinds."""
     return Catalog(rows())
