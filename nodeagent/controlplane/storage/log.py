@@ -10,10 +10,10 @@ import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Final
+from typing import Final, TypeVar
 
 from nodeagent.controlplane.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.controlplane.storage.records import (
@@ -44,10 +44,12 @@ _BUSY_TIMEOUT_S: Final = 10.0
 _PAGE_BYTES: Final = 4096
 
 
-@dataclass(slots=True)
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True)
 class _Call:
-    function: Callable[[sqlite3.Connection], object]
-    done: "Future[object]" = field(default_factory=Future)
+    carry_out: Callable[[sqlite3.Connection], None]
 
 
 class Log:
@@ -87,8 +89,7 @@ class Log:
 
     async def catch_up(self, now: int) -> int:
         """Removes objects whose time is up; reads what other processes wrote to the file since the last look."""
-        await self._call(lambda connection: self._look_around(connection, now))
-        return self._counter
+        return await self._call(lambda connection: self._look_around(connection, now))
 
     async def compact(self, floor: int) -> None:
         """Forgets every revision that was superseded or deleted at or before `floor`."""
@@ -98,10 +99,10 @@ class Log:
         """SQLite's online backup. Raises StorageFailed, StorageFull."""
         await self._call(lambda connection: copy_to(connection, path))
 
-    async def _call(self, function: Callable[[sqlite3.Connection], object]) -> None:
-        request = _Call(function)
-        self._queue.put(request)
-        await asyncio.wrap_future(request.done)
+    async def _call(self, function: Callable[[sqlite3.Connection], _Result]) -> _Result:
+        done: Future[_Result] = Future()
+        self._queue.put(_Call(lambda connection: _settle_call(done, function, connection)))
+        return await asyncio.wrap_future(done)
 
     def _run(self) -> None:
         try:
@@ -126,7 +127,7 @@ class Log:
             if writes:
                 self._commit(connection, writes)
             if isinstance(request, _Call):
-                _settle_call(request, connection)
+                request.carry_out(connection)
             elif request is None:
                 break
         connection.close()
@@ -162,8 +163,8 @@ class Log:
             self._leased = set(connection.execute("SELECT collection, path FROM lease"))
             self._deliver(found, ())
 
-    def _look_around(self, connection: sqlite3.Connection, now: int) -> None:
-        """Rereading is cheap; only where a time is up is there anything to write."""
+    def _look_around(self, connection: sqlite3.Connection, now: int) -> int:
+        """The latest revision, delivered. Rereading is cheap; only where a time is up is there anything to write."""
         self._read_foreign(connection)
         over = "SELECT collection, path FROM lease WHERE until <= ?"
         if self._leased and connection.execute(over, (now,)).fetchone():
@@ -187,6 +188,7 @@ class Log:
             self._leased -= set(ended)
             self._note(rows)
             self._deliver(rows, ())
+        return self._counter
 
     def _body(self, connection: sqlite3.Connection, collection: str, path: str) -> bytes:
         number = self._versions[(collection, path)]
@@ -351,13 +353,15 @@ def _compact(connection: sqlite3.Connection, floor: int) -> None:
         raise
 
 
-def _settle_call(request: _Call, connection: sqlite3.Connection) -> None:
-    if not request.done.set_running_or_notify_cancel():
+def _settle_call(
+    done: "Future[_Result]", function: Callable[[sqlite3.Connection], _Result], connection: sqlite3.Connection
+) -> None:
+    if not done.set_running_or_notify_cancel():
         return  # whoever asked is gone
     try:
-        request.done.set_result(request.function(connection))
+        done.set_result(function(connection))
     except (sqlite3.Error, OSError) as error:
-        request.done.set_exception(_failure(error))
+        done.set_exception(_failure(error))
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:

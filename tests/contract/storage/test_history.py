@@ -140,6 +140,30 @@ def test_a_storage_opens_with_a_range_at_its_floor_and_all_that_came_later(new_d
     asyncio.run(scenario())
 
 
+def test_the_latest_revision_is_one_that_has_been_delivered(new_bench: NewBench) -> None:
+    """Although others go on writing while it is asked for."""
+
+    async def scenario() -> None:
+        latest_delivered = 0
+
+        def deliver(rows: Sequence[Revision], _: Sequence[tuple[object, object]]) -> None:
+            nonlocal latest_delivered
+            latest_delivered = max([latest_delivered, *(row.number for row in rows)])
+
+        storage = new_bench().storage(None)
+        await storage.open(deliver)
+        for number in range(100):
+            storage.write([Write([put("a")], 0, None)])
+            asked = asyncio.ensure_future(storage.catch_up(0))
+            await asyncio.sleep(0)
+            storage.write([Write([put("b")], 0, None)])
+            latest = await asked
+            assert number < latest <= latest_delivered
+        await storage.close()
+
+    asyncio.run(scenario())
+
+
 Step = tuple[str, str, bool]
 STEPS = st.lists(
     st.tuples(st.sampled_from(["put", "delete", "compact", "look"]), st.sampled_from("abc"), st.booleans()), max_size=40
