@@ -524,7 +524,7 @@ def test_addresses_of_kube_ipvs0_stay_local_when_it_goes(cluster: Cluster) -> No
 
 
 def test_the_way_back_loses_only_what_the_node_itself_connected(cluster: Cluster) -> None:
-    """A node that reaches a ClusterIP on its own interface has it as its source, and that interface goes."""
+    """A node that reaches an IPv4 ClusterIP on its own interface has it as its source, and that interface goes."""
     world = cluster.world
     agent = cluster.start_agent(*WITH_POD_CIDRS)
     with ExitStack() as stack:
@@ -536,5 +536,5 @@ def test_the_way_back_loses_only_what_the_node_itself_connected(cluster: Cluster
         after = [who_answers(holding) for holding in held]
 
     lost = [client for client, before, now in zip(CLIENTS, opened, after, strict=True) if before != now]
-    assert [client.member for client in lost] == [NODE, NODE]
+    assert [(client.member, client.address) for client in lost] == [(NODE, CLUSTER_IPS[0])]
     assert set(new_connections(world)) == set(OLD_PODS)

@@ -151,7 +151,7 @@ def test_changes_of_other_interfaces_are_nobodys_business(namespace: Namespace) 
 def test_a_tool_that_undoes_every_repair_is_answered_less_and_less(namespace: Namespace) -> None:
     """Within six seconds of deleting at once whatever comes: about as many repairs as fit 0.1 s, 0.2 s, 0.4 s, …"""
 
-    async def story(keeper: Keeper) -> tuple[int, bool]:
+    async def story(keeper: Keeper) -> int:
         tool = await asyncio.create_subprocess_exec(
             "bash", "-c", "while sleep 0.05; do ip link del nodeagent0 2>/dev/null; done"
         )
@@ -159,13 +159,12 @@ def test_a_tool_that_undoes_every_repair_is_answered_less_and_less(namespace: Na
         repairs = len(keeper.reports)
         tool.kill()
         await tool.wait()
-        await until(lambda: len(keeper.reports) > repairs)
-        return repairs, await keeper.interface.read() == VIPS
+        async with asyncio.timeout(20):  # the last repair may be there already, or come after the pause
+            while await keeper.interface.read() != VIPS:  # noqa: ASYNC110 - the kernel has no event for it here
+                await asyncio.sleep(0.05)
+        return repairs
 
-    repairs, back = keep(namespace, story)
-
-    assert 3 <= repairs <= 9
-    assert back, "once the tool has stopped, the next repair lasts"
+    assert 3 <= keep(namespace, story) <= 9
 
 
 def test_a_repair_waits_only_when_the_one_before_was_undone() -> None:

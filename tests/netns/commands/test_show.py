@@ -23,7 +23,9 @@ def programmed(network_namespaces: None) -> Iterator[Node]:
 
 def on_terminal(node: Node, columns: int, *arguments: str) -> list[str]:
     command = " ".join(["stty", "cols", str(columns), ";", *map(quoted, NODEAGENT), *arguments])
-    return node.run("script", "-qec", command, "/dev/null", environment={"TERM": "dumb"}).stdout.splitlines()
+    return node.run(
+        "script", "-qec", command, "/dev/null", environment={"TERM": "dumb", "COLUMNS": ""}
+    ).stdout.splitlines()
 
 
 def quoted(word: str) -> str:

@@ -154,9 +154,12 @@ class Scene:
             setting.neighbour.install(self.world)
 
     def hold_addresses(self, *addresses: str) -> None:
-        """Make addresses local to the node, as the agent's interface would."""
+        """Make addresses local to the node, as the agent's interface would: for nobody's source, and no sign of a range
+        that is in use."""
         lines = ["link add held type bridge", "link set held up"]
-        lines += [f"addr add {host_prefix(address)} dev held" for address in addresses]
+        for address in addresses:
+            kind = "nodad preferred_lft 0" if ":" in address else "scope host"
+            lines.append(f"addr add {host_prefix(address)} dev held {kind}")
         self.world.run(NODE, ["ip", "-batch", "-"], stdin="\n".join(lines))
 
     def release_addresses(self) -> None:
