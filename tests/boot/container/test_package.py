@@ -108,7 +108,7 @@ def test_an_upgrade_restarts_the_agent_and_loses_nothing(node: Node) -> None:
         told = len(node.machine.journal(AGENT))
         node.install(2)
         traffic.flow()
-        assert "elements=0 " in node.machine.wait_for_line(AGENT, "sync done", after=told)
+        assert "elements=0 " in node.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
     assert node.machine.show(AGENT, "MainPID") != pid
     assert (enabled(node, AGENT), active(node, AGENT)) == ("enabled", "active")
     assert (enabled(node, APISERVER), active(node, APISERVER)) == ("disabled", "inactive")

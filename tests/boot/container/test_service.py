@@ -120,7 +120,7 @@ def test_a_frozen_agent_is_replaced_by_the_watchdog(serving: Node) -> None:
         assert serving.machine.show(AGENT, "ActiveState") == "active"
         assert int(serving.machine.show(AGENT, "NRestarts")) == before + 1
         serving.machine.wait_for_line(AGENT, "Fatal Python error: Aborted", after=told)
-        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done", after=told)
+        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
         follows(serving)
 
 
@@ -139,7 +139,7 @@ def test_a_killed_agent_comes_back(serving: Node, signal: str) -> None:
     told = len(serving.machine.journal(AGENT))
     with uninterrupted(serving.cluster):
         serving.machine.systemctl("kill", f"--signal={signal}", AGENT)
-        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done", after=told)
+        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
         follows(serving)
 
 
@@ -178,7 +178,7 @@ def test_a_restart_writes_nothing(serving: Node) -> None:
     told = len(serving.machine.journal(AGENT))
     with uninterrupted(serving.cluster):
         serving.machine.systemctl("restart", AGENT)
-        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done", after=told)
+        assert "elements=0 " in serving.machine.wait_for_line(AGENT, "sync done .*full=yes", after=told)
 
 
 def test_stopping_leaves_the_rules_and_cleanup_takes_them(serving: Node) -> None:
