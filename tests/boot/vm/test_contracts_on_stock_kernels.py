@@ -1,4 +1,4 @@
-"""This project's tests against nftables, and those of a table that anybody may change, on Debian's own kernels."""
+"""This project's tests against nftables on Debian's own kernels."""
 
 from .conftest import Outcomes
 
