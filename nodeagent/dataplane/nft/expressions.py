@@ -36,7 +36,6 @@ class MetaKey(IntEnum):
 class CtKey(IntEnum):
     """enum nft_ct_keys."""
 
-    STATE = 0
     STATUS = 2
     PROTOCOL = 10
     PROTO_DST = 12
@@ -56,9 +55,7 @@ class Code(IntEnum):
     RETURN = -5
 
 
-CT_DIRECTIONLESS = frozenset({CtKey.STATE, CtKey.STATUS, CtKey.PROTOCOL})
-CT_STATE_NEW = 0x8
-"""NF_CT_STATE_BIT(IP_CT_NEW)"""
+CT_DIRECTIONLESS = frozenset({CtKey.STATUS, CtKey.PROTOCOL})
 IPS_CONFIRMED = 0x8
 IPS_DST_NAT = 0x20
 RTN_LOCAL = 2

@@ -108,10 +108,7 @@ _KNOWN_TRANSPORT: Rule = (Ct(0, CtKey.PROTOCOL), OneOf(0, _TRANSPORTS, schema.Ki
 CLEAR: Rule = (Immediate(0, native_u32(0)), MetaSet(0, MetaKey.PRIORITY))
 """meta priority set none"""
 
-_TRANSLATION: Rule = (Ct(0, CtKey.STATUS), Mask(0, native_u32(IPS_DST_NAT)))
-TRANSLATED: Rule = (*_TRANSLATION, Cmp(0, native_u32(0), invert=True))
-"""ct status dnat"""
-NOT_TRANSLATED: Rule = (*_TRANSLATION, Cmp(0, native_u32(0)))
+NOT_TRANSLATED: Rule = (Ct(0, CtKey.STATUS), Mask(0, native_u32(IPS_DST_NAT)), Cmp(0, native_u32(0)))
 """ct status ! dnat"""
 FROM_NODE: Rule = (FibType(0, source=True), Cmp(0, native_u32(RTN_LOCAL)))
 """fib saddr type local"""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from nodeagent.dataplane.nft.expressions import (
-    CT_STATE_NEW,
     IPS_DST_NAT,
     RTN_LOCAL,
     Cmp,
@@ -159,8 +158,6 @@ class Machine:
     def _connection(self, key: CtKey) -> bytes:
         """Of the original direction: the packet as it arrived."""
         match key:
-            case CtKey.STATE:
-                return native_u32(CT_STATE_NEW)
             case CtKey.STATUS:
                 return native_u32(self.status)
             case CtKey.PROTOCOL:

@@ -46,7 +46,6 @@ class Form(Enum):
 
 _OF_KIND = {Kind.ADDRESS: Form.ADDRESS, Kind.PROTOCOL: Form.PROTOCOL, Kind.PORT: Form.PORT, Kind.CLASS: Form.CLASS}
 _CT_NAMES = {
-    CtKey.STATE: "ct state",
     CtKey.STATUS: "ct status",
     CtKey.PROTOCOL: "ct original protocol",
     CtKey.PROTO_DST: "ct original proto-dst",
@@ -56,7 +55,6 @@ _CT_NAMES = {
     CtKey.DST_IP6: "ct original ip6 daddr",
 }
 _CT_FORMS = {
-    CtKey.STATE: Form.NUMBER,
     CtKey.STATUS: Form.NUMBER,
     CtKey.PROTOCOL: Form.PROTOCOL,
     CtKey.PROTO_DST: Form.PORT,
