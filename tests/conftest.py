@@ -15,7 +15,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from nodeagent.lab.namespaces import LabError, create_namespaces, namespace_name, remove_namespace
+from nodeagent.lab.net.namespaces import LabError, create_namespaces, namespace_name, remove_namespace
 
 HERE = Path(__file__).parent
 WITH_PACKETS = frozenset({"netns", "e2e", "lab"})

@@ -13,11 +13,11 @@ import click
 from nodeagent.cli import lab_screen
 from nodeagent.cli.lab_access import pass_lab
 from nodeagent.cli.lab_traffic import fault_command, load_command
-from nodeagent.lab.live import caller
-from nodeagent.lab.live.directory import LabDirectory
-from nodeagent.lab.live.plan import EMBEDDED, Settings
-from nodeagent.lab.live.requests import GetLog, GetStatus, Locate, LogLines, Place, Status
-from nodeagent.lab.namespaces import LabError
+from nodeagent.lab import caller
+from nodeagent.lab.directory import LabDirectory
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.plan import EMBEDDED, Settings
+from nodeagent.lab.requests import GetLog, GetStatus, Locate, LogLines, Place, Status
 
 _AS_A_SHELL_WOULD = ("sh", "-c", 'exec "$@"', "nodeagent")
 """A command that is not there is 127, one that cannot be run 126; `ip` would make both 255."""

@@ -12,10 +12,10 @@ from types import FrameType
 import click
 
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, INTERRUPTED, UNUSABLE, Failure
-from nodeagent.lab.live.caller import RequestRefused
-from nodeagent.lab.live.directory import LabDirectory, base_directory
-from nodeagent.lab.live.plan import PROGRAMS
-from nodeagent.lab.namespaces import LabError
+from nodeagent.lab.caller import RequestRefused
+from nodeagent.lab.directory import LabDirectory, base_directory
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.plan import PROGRAMS
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """SIGINT too: it may have been ignored by whoever started this in the background."""

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from nodeagent.lab.live.caller import Line
-from nodeagent.lab.live.directory import LabDirectory
-from nodeagent.lab.live.requests import LoadSample, NodeStatus, Status
-from nodeagent.lab.live.tables import load_line, load_text, table
+from nodeagent.lab.caller import Line
+from nodeagent.lab.directory import LabDirectory
+from nodeagent.lab.requests import LoadSample, NodeStatus, Status
+from nodeagent.lab.tables import load_line, load_text, table
 
 
 def show_step(line: Line) -> None:

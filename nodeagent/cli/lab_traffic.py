@@ -9,13 +9,13 @@ import click
 from nodeagent.cli import lab_screen
 from nodeagent.cli.exit_codes import FAILED, INTERRUPTED, UNUSABLE, Failure
 from nodeagent.cli.lab_access import pass_lab
-from nodeagent.lab.live import caller
-from nodeagent.lab.live.directory import LabDirectory
-from nodeagent.lab.live.faults import KINDS
-from nodeagent.lab.live.requests import FaultProgress, FaultReport, InjectFault, LoadSample, StartLoad
-from nodeagent.lab.live.tables import fault_table, shortcomings
-from nodeagent.lab.live.verdict import NotDone
-from nodeagent.lab.namespaces import LabError
+from nodeagent.lab import caller
+from nodeagent.lab.directory import LabDirectory
+from nodeagent.lab.faults import KINDS
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.requests import FaultProgress, FaultReport, InjectFault, LoadSample, StartLoad
+from nodeagent.lab.tables import fault_table, shortcomings
+from nodeagent.lab.verdict import NotDone
 
 EVERY = "all"
 SERVICE = click.option(

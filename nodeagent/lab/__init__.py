@@ -1,22 +1,26 @@
-"""Clusters made of network namespaces on this machine, for tests, the demo and `nodeagent lab`.
+"""`nodeagent lab`: a cluster on this machine that goes on by itself until it is taken down.
 
-    topology  who exists: nodes, their pods, hosts outside             (values)
-    wiring    topology → `ip` commands per namespace                   (pure)
-    namespaces  create, enter, remove, sweep; only names that are ours
-    world     the context manager that builds and removes all of it
-    member    what a test holds: serve, ask, hold, load, ping, sniff from one namespace
-    messages  what a member and its actor say to each other
-    actor     the process in each namespace that carries it out: serve (servers), dial (clients), tasks (what goes
-              on in the background), ping, and sctp for kernels without it
-    answers   what came back, and whether it was spread fairly (pure)
-    process   the agent (any command) in a node's namespace
-    objects   Services and EndpointSlices as manifest files
-    cluster   a world whose node runs the agent on such files
-    api_cluster  a world whose node follows an API server on a host of its own; api_client: requests to that
-    live/     labs that outlive the command that makes them: `nodeagent lab`
-    bridge_wiring  as wiring, around a bridge with routed pod ranges; latencies: counts and percentiles (pure)
-    demo      a live lab in one story
+    net/          network namespaces with links, hosts that act in them    (also below the tests)
 
-Needs root, iproute2 and util-linux. Nothing is changed in the namespace of the caller, and nothing stays: each actor
-removes the name of its namespace when its creator ends, however that happens, and the next world sweeps the rest.
+    plan          a few numbers → who exists, with which addresses      (pure)
+    directory     where a lab keeps its files; who holds it; sweeping what a killed one left
+    supervisor    the one process of a lab: it builds it, keeps it, answers on a socket, takes it down
+    cluster       what the supervisor holds: the world, the API server, agents, pods
+    registration  all that as API objects
+    replies       what the supervisor answers
+    status        how it is now; programming: which endpoints are in the kernels
+    caller        the other end of the socket: what commands use
+    requests      what both say to each other
+    api           requests to the API server from inside the lab; objects: what is sent
+    load          connections from everywhere to a service, and what became of them
+    faults        what can be broken, what shows that it is, how it is put right
+    trial         a fault under load; verdict: what that cost (pure)
+    worker        the one thread in which the supervisor does what blocks
+    tables        all that as text
+    forward       TCP from one namespace into another: a kubectl outside, an API server outside
+    slow_link     a link on which frames take their time; full_conntrack: a full connection table
+    demo          a lab in one story: `make demo`
+
+One supervisor owns everything that lives. Its actors and programs end with it, however it ends, and the record lock on
+its directory says without any pid file whether it is there.
 """

@@ -1,99 +1,362 @@
-"""A world whose `node-a` runs the agent on a directory of manifests: what most tests with packets begin with."""
+"""What a supervisor holds: the world, the API server, an agent on each node, and pods that are API objects too.
 
-import re
-import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+One thread may use it. Everything here blocks: for milliseconds, but for building and taking down.
+"""
 
-from nodeagent.lab.namespaces import LabError
-from nodeagent.lab.objects import ManifestDirectory, make_node, make_service, make_slices, service_port
-from nodeagent.lab.process import PATIENCE, AgentProcess
-from nodeagent.lab.topology import POD_CIDRS, first_of
-from nodeagent.lab.world import World
-from nodeagent.model.addresses import Family
-from nodeagent.model.objects import Service, ServicePort, ServiceSpec
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
 
-NODE = "node-a"
-TARGET_PORT = 8080
-AGENT = (sys.executable, "-m", "nodeagent")
-WITH_POD_CIDRS = ("--cluster-cidr", ",".join(POD_CIDRS))
-HTTP = (service_port(80, name="http"),)
+import yaml
 
-UNTHROTTLED = {
-    "net/ipv4/icmp_ratelimit": "0",
-    "net/ipv4/icmp_msgs_per_sec": "100000",
-    "net/ipv4/icmp_msgs_burst": "100000",
-    "net/ipv6/icmp/ratelimit": "0",
-}
-"""Sysctls for tests that see many refusals: a kernel sends a host only about one ICMP error a second."""
+from nodeagent.lab import objects
+from nodeagent.lab.api import Access, Api, ApiRefused, Document, anonymous
+from nodeagent.lab.directory import LabDirectory, end_processes_in
+from nodeagent.lab.net import bridge_wiring
+from nodeagent.lab.net.member import Listening
+from nodeagent.lab.net.namespaces import LabError, inside
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.topology import UNDERLAY, Pod
+from nodeagent.lab.net.world import World
+from nodeagent.lab.plan import (
+    API_PORT,
+    CLUSTER_CIDRS,
+    CONTROL,
+    LOAD_BALANCER_CIDRS,
+    SERVICE,
+    SERVICE_CIDRS,
+    TARGET_PORT,
+    Settings,
+    api_address,
+    caller_name,
+    families_of,
+    plan,
+    pod_at,
+)
+from nodeagent.lab.programming import NODEAGENT, expected_endpoints, programmed
+from nodeagent.lab.registration import Registration
+from nodeagent.model.addresses import Protocol
 
-
-def cluster_ips(number: int) -> tuple[str, str]:
-    """The IPv4 and the IPv6 ClusterIP of this number (1 to 9999), in the service CIDRs of the standard topology."""
-    return f"10.96.{number >> 8}.{number & 255}", f"fd00:10:96::{number:x}"
-
-
-def of_family(family: Family, addresses: Sequence[str]) -> str:
-    """The first address of a family. Raises LabError when there is none."""
-    found = first_of(family, tuple(addresses))
-    if found is None:
-        raise LabError(f"no {family.value} address among {addresses}")
-    return found
-
-
-class Cluster:
-    """Puts objects on disk and runs the agent, which reads them. Raises LabError when the agent does not play along."""
-
-    def __init__(self, world: World, manifests: Path) -> None:
-        self.world = world
-        self.manifests = ManifestDirectory(manifests)
-        self.manifests.put(make_node(NODE, world[NODE].addresses))
-        self._homes = {pod.name: node.name for node in world.topology.nodes for pod in node.pods}
-
-    def expose(
-        self,
-        name: str,
-        *addresses: str,
-        pods: Iterable[str] = (),
-        ports: Sequence[ServicePort] = HTTP,
-        target_port: int = TARGET_PORT,
-        spec: ServiceSpec | None = None,
-    ) -> Service:
-        """Write a Service with these ClusterIPs, and its slices with these pods, in place of what it was before.
-
-        A service without pods has empty slices.
-        """
-        service = make_service(name, *addresses, ports=ports, spec=spec)
-        places = [(self.world[pod].addresses, self._homes[pod]) for pod in pods]
-        self.manifests.put(*make_slices(service, places, target_port=target_port), service)
-        return service
-
-    def withdraw(self, service: Service) -> None:
-        """Delete a Service and its slices from disk."""
-        self.manifests.remove(service, *make_slices(service, []))
-
-    def start_agent(self, *flags: str, seconds: float = PATIENCE) -> AgentProcess:
-        """The agent on `node-a`, ready within so many seconds."""
-        agent = self.world.start(NODE, [*AGENT, "run", *self._sources(), *flags])
-        agent.wait_for_line(" ready: ", seconds=seconds)
-        return agent
-
-    def program_once(self, *flags: str) -> None:
-        """Run the agent with ``--once`` to its end."""
-        self.world.run(NODE, [*AGENT, "run", "--once", "--allow-problems", *self._sources(), *flags])
-
-    def call(self, *arguments: str) -> str:
-        """What another command of the agent prints on `node-a`."""
-        return self.world.run(NODE, [*AGENT, *arguments]).stdout
-
-    def _sources(self) -> list[str]:
-        return ["--manifests", str(self.manifests.path), "--node-name", NODE]
+PATIENCE = 30.0
+OUTER_PATIENCE = 8.0
+LOOK_EVERY = 0.05
+API_ANSWER = "an answer of the API server"
+READY = " ready: "
+"""In the line that an agent prints when it is."""
+SPREAD_BY_FLOW = {"net/ipv4/fib_multipath_hash_policy": "1", "net/ipv6/fib_multipath_hash_policy": "1"}
 
 
-def elements_written(agent: AgentProcess, *, after: int = 0) -> int:
-    """The elements touched in the kernel, as the first summary from line `after` on says."""
-    line = agent.wait_for_line(r"sync done .* elements=\d+", after=after)
-    found = re.search(r"elements=(\d+)", line)
-    if found is None:
-        raise LabError(f"no element count in {line!r}")
-    return int(found[1])
+class Interrupted(LabError):
+    """The lab is being taken down while it is being built."""
+
+
+class TooLate(LabError):
+    """Something did not happen in time."""
+
+
+class LiveCluster:
+    """A cluster of this machine. `build` it, `close` it. Raises LabError when the machine does not play along."""
+
+    def __init__(self, settings: Settings, directory: LabDirectory, say: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.world = World(plan(settings), bridge_wiring)
+        self.nodes = {node.name: (number, node) for number, node in enumerate(self.world.topology.nodes, 1)}
+        self.pods: dict[str, tuple[Pod, str]] = {}
+        self.agents: dict[str, AgentProcess] = {}
+        self.restarts: dict[str, int] = dict.fromkeys(self.nodes, 0)
+        self.frozen: set[str] = set()
+        self.api_server: AgentProcess | None = None
+        self.interrupted = threading.Event()
+        self._directory = directory
+        self._say = say
+        self._servers: dict[str, list[Listening]] = {}
+        self._last_number = dict.fromkeys(self.nodes, settings.pods)
+        self._api: Api | None = None
+        self._registration: Registration | None = None
+
+    @property
+    def callers(self) -> list[str]:
+        """Pods that only ask, one on each node."""
+        return [caller_name(number) for number, _ in self.nodes.values()]
+
+    @property
+    def api(self) -> Api:
+        """Raises LabError before there is one."""
+        if self._api is None:
+            raise LabError("the API server is not there yet")
+        return self._api
+
+    @property
+    def registration(self) -> Registration:
+        """The lab's objects there. Raises LabError before there can be any."""
+        if self._registration is None:
+            raise LabError("the API server is not there yet")
+        return self._registration
+
+    # -- building -----------------------------------------------------------------------------------------------
+
+    def build_world(self) -> None:
+        """Namespaces and links, pods that answer."""
+        began = time.monotonic()
+        self.world.__enter__()
+        members = [UNDERLAY, *(member.name for member in self.world.topology.members)]
+        self._directory.namespaces.write_text("\n".join(map(self.world.namespace, members)))
+        self.world.write_sysctls(UNDERLAY, SPREAD_BY_FLOW)
+        callers = set(self.callers)
+        for _, node in self.nodes.values():
+            for pod in node.pods:
+                if pod.name not in callers:
+                    self.pods[pod.name] = (pod, node.name)
+                    self._serve(pod)
+        self._say(f"{len(members)} network namespaces, joined by a bridge, in {time.monotonic() - began:.1f} s")
+
+    def _serve(self, pod: Pod) -> None:
+        member = self.world[pod.name]
+        self._servers[pod.name] = [member.serve(TARGET_PORT, protocol) for protocol in (Protocol.TCP, Protocol.UDP)]
+
+    def start_api_server(self) -> None:
+        """The embedded one, answering; its kubeconfig is for the inside."""
+        ranges = {
+            "--service-cluster-ip-range": SERVICE_CIDRS,
+            "--load-balancer-cidr": LOAD_BALANCER_CIDRS,
+        }
+        options = [f"{option}={','.join(self.settings.of_families(pair))}" for option, pair in ranges.items()]
+        options += [f"--pod-cidr={cidr}" for cidr in self.settings.of_families(CLUSTER_CIDRS)]
+        listen = f"--listen={api_address()}:{API_PORT}"
+        kubeconfig = f"--kubeconfig-out={self._directory.inner_kubeconfig}"
+        data = f"--data-dir={self._directory.api_data}"
+        self.api_server = self.world.start(CONTROL, [*NODEAGENT, "apiserver", listen, kubeconfig, data, *options])
+        self.wait_until(self._directory.inner_kubeconfig.exists, "the API server's kubeconfig", of=self.api_server)
+
+    def outer_access(self) -> Access:
+        """The API server elsewhere, as this machine reaches it."""
+        if not self.settings.credentials:
+            return anonymous(self.settings.api)
+        access = Access.read(self._directory.base / self.settings.credentials)
+        access.url = self.settings.api.rstrip("/")
+        return access
+
+    def await_outer(self, access: Access) -> None:
+        """Return when somebody listens there. Raises LabError, in words easier to understand than those from inside."""
+        refusals: list[str] = []
+
+        def listens() -> bool:
+            try:
+                socket.create_connection(access.place, timeout=5.0).close()
+            except OSError as error:
+                refusals.append(str(error.strerror or error))
+                return False
+            return True
+
+        try:
+            self.wait_until(listens, "a connection", seconds=OUTER_PATIENCE)  # it may just be starting
+        except TooLate:
+            raise LabError(f"--api {self.settings.api}: {refusals[-1]}") from None
+
+    def write_inner_kubeconfig(self, access: Access) -> None:
+        """The API server elsewhere, as the inside reaches it: through the control host."""
+        self.write_private(self._directory.inner_kubeconfig, access.moved_to(api_address(), API_PORT))
+
+    def write_outer_kubeconfig(self, port: int) -> None:
+        """The API server as programs of this machine reach it: on a port of loopback."""
+        inner = Access.read(self._directory.inner_kubeconfig)
+        self.write_private(self._directory.kubeconfig, inner.moved_to("127.0.0.1", port))
+
+    @staticmethod
+    def write_private(path: os.PathLike[str], document: Document) -> None:
+        """A file that only its owner can read."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            yaml.safe_dump(document, file, sort_keys=False)
+
+    def open_api(self) -> None:
+        """From now on `api` works."""
+        self._api = Api(Access.read(self._directory.inner_kubeconfig), self.connect_from_control)
+        self._registration = Registration(self._api, self.settings)
+        if self.settings.embedded:
+            self.wait_until(self.api_answers, API_ANSWER, of=self.api_server)
+            return
+        try:
+            self.wait_until(self.api_answers, API_ANSWER, seconds=OUTER_PATIENCE)
+        except TooLate:
+            self.api.call("GET", "/readyz")  # says why
+            raise
+
+    def connect_from_control(self, host: str, port: int) -> socket.socket:
+        """A TCP connection out of the control host. Raises OSError."""
+        return inside(self.world.namespace(CONTROL), lambda: socket.create_connection((host, port), timeout=5.0))
+
+    def api_answers(self) -> bool:
+        """Whether the API server is ready. Raises ApiRefused when it does not let us in."""
+        try:
+            self.api.call("GET", "/readyz")
+        except ApiRefused as refusal:
+            if refusal.status in (401, 403):
+                raise
+            return False
+        except LabError:
+            return False
+        return True
+
+    def start_agents(self) -> None:
+        """An agent on each node; they need not be ready."""
+        for name in self.nodes:
+            self.agents[name] = self.world.start(name, self.agent_command(name))
+
+    def agent_command(self, node: str) -> list[str]:
+        """What a node's agent is started with."""
+        cluster = ",".join(self.settings.of_families(CLUSTER_CIDRS))
+        options = ["--kubeconfig", str(self._directory.inner_kubeconfig), "--node-name", node]
+        options += ["--cluster-cidr", cluster, "--families", ",".join(families_of(self.settings))]
+        options += ["--conntrack-max-per-core", "0"]
+        return [*NODEAGENT, "run", *options, *self.settings.agent_options]
+
+    def register(self) -> None:
+        """Nodes, pods and the service as API objects."""
+        for number, node in self.nodes.values():
+            self.registration.add_node(node, number)
+        for pod, node_name in self.pods.values():
+            self.registration.add_pod(pod, self.nodes[node_name][1])
+        self.registration.add_service()
+
+    def wait_until_programmed(self) -> None:
+        """Return when every endpoint of the lab's service is in force on every node."""
+        wanted = len(self.pods) * len(families_of(self.settings))
+        service = f"{objects.NAMESPACE}/{SERVICE}"
+
+        def complete() -> bool:
+            expected = expected_endpoints(self.api)
+            if len([one for one in expected if one[0] == f"{service}:tcp"]) < wanted:
+                return False
+            return all(have == want for have, want in programmed(self.world, self.nodes, expected).values())
+
+        for name, agent in self.agents.items():
+            self.wait_for_line(agent, READY, f"the agent of {name}")
+        self.wait_until(complete, "every endpoint on every node")
+
+    def wait_until(
+        self, condition: Callable[[], bool], what: str, *, of: AgentProcess | None = None, seconds: float = PATIENCE
+    ) -> None:
+        """Return when the condition holds. Raises Interrupted, TooLate, and LabError when the program `of` ended."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if self.interrupted.is_set():
+                raise Interrupted("interrupted")
+            if of is not None and not of.running:
+                raise LabError(f"a program ended while waiting for {what}: {of.last_words()}")
+            if time.monotonic() > deadline:
+                raise TooLate(f"{what}: not within {seconds:.0f} s")
+            time.sleep(LOOK_EVERY)
+
+    def wait_for_line(
+        self, process: AgentProcess, words: str, what: str, *, after: int = 0, seconds: float = PATIENCE
+    ) -> None:
+        """Return when a program has printed a line with these words, from line number `after` on."""
+        self.wait_until(lambda: any(words in line for line in process.lines[after:]), what, of=process, seconds=seconds)
+
+    def start_until(self, member: str, argv: Sequence[str], words: str, seconds: float = PATIENCE) -> AgentProcess:
+        """A program in a member's namespace that has printed a line with these words; it is killed when it does not."""
+        process = self.world.start(member, argv)
+        try:
+            self.wait_for_line(process, words, f"{words!r}", seconds=seconds)
+        except LabError:
+            process.kill()
+            raise
+        return process
+
+    # -- pods ---------------------------------------------------------------------------------------------------
+
+    def add_pod(self, node: str) -> str:
+        """One more pod on a node, ready and registered; its name."""
+        number, home = self.nodes[node]
+        self._last_number[node] += 1
+        taken = frozenset(address for pod, _ in self.pods.values() for address in pod.addresses)
+        pod = pod_at(self.settings, number, self._last_number[node], taken)
+        self.world.add_pod(home.name, pod)
+        self.pods[pod.name] = (pod, node)
+        with self._directory.namespaces.open("a") as file:
+            file.write(f"\n{self.world.namespace(pod.name)}")
+        self._serve(pod)
+        self.registration.add_pod(pod, home)
+        return pod.name
+
+    def dismiss_pod(self, name: str, grace: int) -> None:
+        """Begin to end a pod: it is terminating, and still answers."""
+        self.api.delete(f"{objects.PODS}/{name}", {"gracePeriodSeconds": grace})
+
+    def remove_pod(self, name: str) -> None:
+        """End a pod for good."""
+        self.api.delete(f"{objects.PODS}/{name}", {"gracePeriodSeconds": 0})
+        for server in self._servers.pop(name):
+            server.stop()  # as a program that ends: its peers are told
+        self.world.remove_pod(name)
+        del self.pods[name]
+
+    def beat(self) -> None:
+        """Say that every node lives. Raises LabError when the API server cannot be told."""
+        for name in self.nodes:
+            self.registration.beat(name)
+
+    # -- breaking -----------------------------------------------------------------------------------------------
+
+    def restart_agent(self, node: str) -> float:
+        """The agent anew, ready; stopped first if it runs. How many seconds that took."""
+        began = time.monotonic()
+        agent = self.agents[node]
+        printed = len(agent.lines)
+        agent.restart()
+        self.restarts[node] += 1
+        self.wait_for_line(agent, READY, f"the agent of {node}", after=printed)
+        return time.monotonic() - began
+
+    def freeze_agent(self, node: str) -> None:
+        """It does nothing from now on."""
+        self.agents[node].signal(signal.SIGSTOP)
+        self.frozen.add(node)
+
+    def thaw_agent(self, node: str) -> None:
+        """It goes on."""
+        self.agents[node].signal(signal.SIGCONT)
+        self.frozen.discard(node)
+
+    def stop_api_server(self) -> None:
+        """The embedded one ends."""
+        if self.api_server is not None:
+            self.api_server.stop()
+
+    def restart_api_server(self) -> None:
+        """It is there again, and answers."""
+        if self.api_server is not None:
+            self.api_server.restart()
+            self.wait_until(self.api_answers, API_ANSWER, of=self.api_server)
+
+    # -- finding ------------------------------------------------------------------------------------------------
+
+    def place_of(self, member: str) -> str:
+        """The namespace of a node, a pod, `client`, `control` or `underlay`. Raises LabError for another name."""
+        try:
+            return self.world.namespace(member)
+        except KeyError:
+            known = ", ".join(sorted([*self.nodes, *self.pods, *self.callers, "client", CONTROL, UNDERLAY]))
+            raise LabError(f"there is no {member!r} in the lab; there are {known}") from None
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    def withdraw(self) -> None:
+        """Delete what is ours from an API server that goes on; as long as it can be told."""
+        if not self.settings.embedded and self._registration is not None:
+            self._registration.withdraw()
+
+    def close(self) -> None:
+        """Remove everything, whatever state it is in."""
+        if self._api is not None:
+            self._api.close()
+        for process in (*self.agents.values(), self.api_server):
+            if process is not None:
+                process.kill()
+        if self._directory.namespaces.exists():
+            end_processes_in(self._directory.namespaces.read_text().split(), but=self.world.actors)
+        self.world.close()

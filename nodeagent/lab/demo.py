@@ -22,13 +22,14 @@ from types import FrameType
 import yaml
 from rich.console import Console
 
-from nodeagent.lab.answers import evenness
-from nodeagent.lab.live.api import Access, Api
-from nodeagent.lab.live.caller import Line, ask, conversation, start, take_down
-from nodeagent.lab.live.directory import LabDirectory
-from nodeagent.lab.live.objects import SERVICES
-from nodeagent.lab.live.plan import CLIENT, PROGRAMS, Settings, caller_name, endpoint_text, node_name, plan
-from nodeagent.lab.live.requests import (
+from nodeagent.lab.api import Access, Api
+from nodeagent.lab.caller import Line, ask, conversation, start, take_down
+from nodeagent.lab.directory import LabDirectory
+from nodeagent.lab.net.answers import evenness
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.objects import SERVICES
+from nodeagent.lab.plan import CLIENT, PROGRAMS, Settings, caller_name, endpoint_text, node_name, plan
+from nodeagent.lab.requests import (
     Connect,
     Connected,
     FaultReport,
@@ -39,8 +40,7 @@ from nodeagent.lab.live.requests import (
     ServiceStatus,
     Status,
 )
-from nodeagent.lab.live.tables import fault_table, listed_counts, shortcomings, table
-from nodeagent.lab.namespaces import LabError
+from nodeagent.lab.tables import fault_table, listed_counts, shortcomings, table
 
 NODES, PODS = 3, 2
 CONNECTIONS = 240

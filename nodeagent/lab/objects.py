@@ -1,174 +1,123 @@
-"""Services, EndpointSlices and Nodes with sane defaults, and a directory that holds them as manifests."""
+"""The API objects of a lab, as a kubelet and an administrator would write them. The time comes as text."""
 
-import json
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+import platform
+from typing import Any
 
-import msgspec
-import yaml
+from nodeagent.lab.net.topology import Node, Pod
+from nodeagent.lab.plan import LABELS, SERVICE, SERVICE_PORT, TARGET_PORT, ZONES, Settings
 
-from nodeagent.model.addresses import Family, Protocol, family_of
-from nodeagent.model.objects import (
-    LABEL_SERVICE_NAME,
-    LABEL_ZONE,
-    ApiObject,
-    Endpoint,
-    EndpointConditions,
-    EndpointPort,
-    EndpointSlice,
-    LoadBalancerIngress,
-    LoadBalancerStatus,
-    Node,
-    NodeAddress,
-    NodeStatus,
-    ObjectMeta,
-    Service,
-    ServicePort,
-    ServiceSpec,
-    ServiceStatus,
-)
+Document = dict[str, Any]
 
 NAMESPACE = "default"
-API_VERSIONS = {
-    "Service": "v1",
-    "Endpoints": "v1",
-    "Node": "v1",
-    "EndpointSlice": "discovery.k8s.io/v1",
-    "ServiceCIDR": "networking.k8s.io/v1",
-}
+NODES = "/api/v1/nodes"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+"""The label that says which lab an object is of."""
+MERGE_PATCH = "application/merge-patch+json"
+LEASE_SECONDS = 40
+IMAGE = "nodeagent-lab/echo"
 
 
-def service_port(
-    port: int, protocol: Protocol = Protocol.TCP, *, name: str | None = None, node_port: int | None = None
-) -> ServicePort:
-    """A port of a service; give it a name when there are several."""
-    return ServicePort(port, name=name, protocol=protocol.name, node_port=node_port)
+def node_object(node: Node, number: int, now: str) -> Document:
+    """A node that is ready, with its addresses and pod ranges, in one of two zones."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": node.name,
+            "labels": {
+                "kubernetes.io/hostname": node.name,
+                "topology.kubernetes.io/zone": ZONES[(number - 1) % len(ZONES)],
+            },
+        },
+        "spec": {"podCIDR": node.pod_cidrs[0], "podCIDRs": list(node.pod_cidrs)},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": address} for address in node.addresses]
+            + [{"type": "Hostname", "address": node.name}],
+            "conditions": [ready_condition(now, "KubeletReady") | {"lastHeartbeatTime": now}],
+            "nodeInfo": node_info(),
+        },
+    }
 
 
-def make_service(
-    name: str,
-    *cluster_ips: str,
-    ports: Sequence[ServicePort] = (service_port(80),),
-    load_balancer_ips: Iterable[str] = (),
-    spec: ServiceSpec | None = None,
-) -> Service:
-    """A service whose type follows from what it has: a node port, load-balancer addresses, or neither.
-
-    `spec` gives all other fields (policies, affinity, external addresses, source ranges); addresses, families, ports
-    and type are set here.
-    """
-    kind = "NodePort" if any(port.node_port for port in ports) else "ClusterIP"
-    ingress = tuple(LoadBalancerIngress(address) for address in load_balancer_ips)
-    filled = msgspec.structs.replace(
-        spec or ServiceSpec(),
-        type="LoadBalancer" if ingress else kind,
-        cluster_ip=cluster_ips[0],
-        cluster_ips=cluster_ips,
-        ip_families=tuple(family_of(address).value for address in cluster_ips),
-        ports=tuple(ports),
-    )
-    status = ServiceStatus(LoadBalancerStatus(ingress)) if ingress else None
-    return Service(ObjectMeta(name, NAMESPACE), filled, status)
+def node_info() -> Document:
+    """What `kubectl get nodes -o wide` shows; the API wants every field."""
+    fields = ("machineID", "systemUUID", "bootID", "kubeletVersion", "kubeProxyVersion", "containerRuntimeVersion")
+    known = {"osImage": "network namespace", "kernelVersion": platform.release(), "operatingSystem": "linux"}
+    return dict.fromkeys(fields, "nodeagent lab") | known | {"architecture": platform.machine()}
 
 
-def make_node(name: str, addresses: Iterable[str], *, zone: str | None = None) -> Node:
-    """A Node with these internal addresses, the primary one first."""
-    labels = {LABEL_ZONE: zone} if zone else None
-    status = NodeStatus(tuple(NodeAddress("InternalIP", address) for address in addresses))
-    return Node(ObjectMeta(name, labels=labels), status=status)
+def heartbeat(since: str, now: str) -> Document:
+    """A merge patch of a node's status: ready since then, and still."""
+    return {"status": {"conditions": [ready_condition(since, "KubeletReady") | {"lastHeartbeatTime": now}]}}
 
 
-def make_endpoint(
-    address: str,
-    node: str | None = None,
-    *,
-    ready: bool | None = True,
-    serving: bool | None = None,
-    terminating: bool | None = None,
-    zone: str | None = None,
-) -> Endpoint:
-    """A ready endpoint, unless said otherwise."""
-    return Endpoint((address,), EndpointConditions(ready, serving, terminating), node, zone)
+def ready_condition(since: str, reason: str = "") -> Document:
+    """Ready."""
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+    return condition | {"reason": reason} if reason else condition
 
 
-def make_slice(
-    service: Service,
-    endpoints: Sequence[Endpoint],
-    family: Family = Family.IPV4,
-    *,
-    target_port: int | None = None,
-    suffix: str = "",
-) -> EndpointSlice:
-    """A slice of the service for all its ports, named after it, the family and `suffix`.
-
-    target_port: where the endpoints listen, for every port alike; None: at the service port.
-    """
-    ports = tuple(EndpointPort(port.name, target_port or port.port, port.protocol) for port in service.spec.ports or ())
-    name = service.metadata.name
-    metadata = ObjectMeta(
-        f"{name}-{family.value.lower()}{suffix}", service.metadata.namespace, labels={LABEL_SERVICE_NAME: name}
-    )
-    return EndpointSlice(metadata, family.value, tuple(endpoints), ports)
+def lease(node: str, now: str) -> Document:
+    """What says that a node lives; `now` with microseconds."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": node, "namespace": "kube-node-lease"},
+        "spec": {"holderIdentity": node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": now},
+    }
 
 
-def make_slices(
-    service: Service, places: Iterable[tuple[tuple[str, ...], str]], *, target_port: int | None = None
-) -> list[EndpointSlice]:
-    """One slice per family of the service (maybe an empty one), from (addresses of a pod, name of its node)."""
-    places = list(places)
-    slices = []
-    for family in map(Family, service.spec.ip_families or ()):
-        endpoints = [make_endpoint(a, node) for addresses, node in places for a in addresses if family_of(a) is family]
-        slices.append(make_slice(service, endpoints, family, target_port=target_port))
-    return slices
+def pod_object(pod: Pod, node: str) -> Document:
+    """A pod that a scheduler has put on a node."""
+    ports = [{"name": "tcp", "containerPort": TARGET_PORT}]
+    ports.append({"name": "udp", "containerPort": TARGET_PORT, "protocol": "UDP"})
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": pod.name, "namespace": NAMESPACE, "labels": dict(LABELS)},
+        "spec": {"nodeName": node, "containers": [{"name": SERVICE, "image": IMAGE, "ports": ports}]},
+    }
 
 
-def manifest(obj: ApiObject) -> str:
-    """The object as YAML, without what is not set."""
-    return yaml.safe_dump(document(obj), sort_keys=False)
+def running_status(pod: Pod, host: str, now: str) -> Document:
+    """A merge patch of a pod's status: it runs and is ready."""
+    kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+    conditions = [ready_condition(now) | {"type": kind} for kind in kinds]
+    return {
+        "status": {
+            "phase": "Running",
+            "conditions": conditions,
+            "hostIP": host,
+            "podIP": pod.addresses[0],
+            "podIPs": [{"ip": address} for address in pod.addresses],
+            "startTime": now,
+            "containerStatuses": [
+                {
+                    "name": SERVICE,
+                    "image": IMAGE,
+                    "imageID": IMAGE,
+                    "ready": True,
+                    "restartCount": 0,
+                    "state": {"running": {"startedAt": now}},
+                }
+            ],
+        }
+    }
 
 
-def manifest_list(objects: Iterable[ApiObject]) -> str:
-    """Many objects as one JSON list, which is written and read a hundred times faster than YAML."""
-    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [document(obj) for obj in objects]})
-
-
-def document(obj: ApiObject) -> dict[str, object]:
-    """The object as members of a JSON object, without what is not set."""
-    kind = type(obj).__name__
-    fields = without_nulls(msgspec.to_builtins(obj))
-    assert isinstance(fields, dict)
-    return {"apiVersion": API_VERSIONS[kind], "kind": kind, **fields}
-
-
-def without_nulls(value: object) -> object:
-    """The value without null and empty-text members, at every depth."""
-    if isinstance(value, dict):
-        return {key: without_nulls(member) for key, member in value.items() if member is not None and member != ""}
-    if isinstance(value, list | tuple):
-        return [without_nulls(member) for member in value]
-    return value
-
-
-class ManifestDirectory:
-    """One YAML file per object; a file changes in one step, so a reader never sees half of it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def _file(self, obj: ApiObject) -> Path:
-        parts = (type(obj).__name__.lower(), obj.metadata.namespace, obj.metadata.name)
-        return self.path / f"{'-'.join(part for part in parts if part)}.yaml"
-
-    def put(self, *objects: ApiObject) -> None:
-        """Write or replace."""
-        for obj in objects:
-            file = self._file(obj)
-            half = file.with_name(f".{file.name}.new")
-            half.write_text(manifest(obj))
-            half.replace(file)
-
-    def remove(self, *objects: ApiObject) -> None:
-        """Delete; one that is not there is fine."""
-        for obj in objects:
-            self._file(obj).unlink(missing_ok=True)
+def service_object(settings: Settings, name: str = SERVICE) -> Document:
+    """The lab's own service: every kind of address, TCP and UDP, all pods."""
+    spec: Document = {
+        "type": "LoadBalancer",
+        "selector": dict(LABELS),
+        "ports": [
+            {"name": "tcp", "port": SERVICE_PORT, "targetPort": TARGET_PORT, "protocol": "TCP"},
+            {"name": "udp", "port": SERVICE_PORT, "targetPort": TARGET_PORT, "protocol": "UDP"},
+        ],
+    }
+    if settings.ipv6:
+        spec |= {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}

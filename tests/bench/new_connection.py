@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
-from nodeagent.lab.namespaces import create_namespaces, namespace_name, remove_namespace, run_ip
+from nodeagent.lab.net.namespaces import create_namespaces, namespace_name, remove_namespace, run_ip
 from nodeagent.model.addresses import Family
 
 HERE = Path(__file__).parent

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.api_cluster import PODS, ApiCluster, Tenant, controlled_topology
-from nodeagent.lab.cluster import NODE, UNTHROTTLED
-from nodeagent.lab.world import World
+from nodeagent.lab.net.world import World
+from tests.harness.api_cluster import PODS, ApiCluster, Tenant, controlled_topology
+from tests.harness.cluster import NODE, UNTHROTTLED
 
 TOOLS = Path(__file__).parents[2] / ".tools"
 KUBECTLS = {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.answers import evenness
-from nodeagent.lab.api_cluster import ApiCluster, Tenant, answered_by, answering
-from nodeagent.lab.cluster import NODE
+from nodeagent.lab.net.answers import evenness
+from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
+from tests.harness.cluster import NODE
 
 PODS = ("web-0", "web-1", "web-2")
 SERVICE = """

@@ -3,8 +3,8 @@
 from itertools import pairwise
 from pathlib import Path
 
-from nodeagent.lab.api_cluster import ApiCluster, Tenant, answered_by, answering
 from nodeagent.model.addresses import Protocol
+from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
 
 GRACE_S = 30
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.lab.api_cluster import ApiCluster, Tenant, answered_by
-from nodeagent.lab.cluster import TARGET_PORT
+from tests.harness.api_cluster import ApiCluster, Tenant, answered_by
+from tests.harness.cluster import TARGET_PORT
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.api_cluster import ApiCluster, Tenant, answered_by
-from nodeagent.lab.cluster import NODE
-from nodeagent.lab.namespaces import inside
+from nodeagent.lab.net.namespaces import inside
+from tests.harness.api_cluster import ApiCluster, Tenant, answered_by
+from tests.harness.cluster import NODE
 
 HEALTHZ = 10256
 GRACE_S = 30

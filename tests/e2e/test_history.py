@@ -9,8 +9,8 @@ import pytest
 from nodeagent.controlplane.server import STORE_FILE
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.store import Store, Window
-from nodeagent.lab.api_cluster import ApiCluster, Tenant, answered_by, answering
-from nodeagent.lab.cluster import NODE
+from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
+from tests.harness.cluster import NODE
 
 BACK_S = 3.0
 """From the return of the server to packets that follow it."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.api_cluster import CONTROL_ADDRESSES, PORT, ApiCluster, Tenant, answered_by
-from nodeagent.lab.cluster import AGENT, NODE
+from tests.harness.api_cluster import CONTROL_ADDRESSES, PORT, ApiCluster, Tenant, answered_by
+from tests.harness.cluster import AGENT, NODE
 
 API_ADDRESS = "10.96.0.1"
 BACK_S = 3.0

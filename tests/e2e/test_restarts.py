@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from nodeagent.lab.api_cluster import ApiCluster, Tenant, answered_by, answering
-from nodeagent.lab.cluster import NODE
+from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
+from tests.harness.cluster import NODE
 
 CLIENTS = ("caller", "outside", NODE)
 AWAY_S = 3.0

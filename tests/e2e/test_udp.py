@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from nodeagent.lab.api_client import Document
-from nodeagent.lab.api_cluster import SOON, ApiCluster, Tenant
-from nodeagent.lab.cluster import NODE, TARGET_PORT
-from nodeagent.lab.member import Holding
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.stopwatch import Stopwatch
-from nodeagent.lab.topology import Pod
+from nodeagent.lab.net.member import Holding
+from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.topology import Pod
 from nodeagent.model.addresses import Family, Protocol
+from tests.harness.api_client import Document
+from tests.harness.api_cluster import SOON, ApiCluster, Tenant
+from tests.harness.cluster import NODE, TARGET_PORT
+from tests.harness.stopwatch import Stopwatch
 
 PORT = 53
 VIPS = ("198.51.100.53", "2001:db8:100::53")

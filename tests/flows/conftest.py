@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from nodeagent.lab.topology import Node, Outside, Pod, Topology
+from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
 from nodeagent.model.addresses import Family, Protocol, parse_address
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_ZONE, EndpointSlice, Service, key_of, service_of

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nodeagent.lab.messages import Answer, Failure
-from nodeagent.lab.world import World
+from nodeagent.lab.net.messages import Answer, Failure
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 
 pytestmark = pytest.mark.kernel

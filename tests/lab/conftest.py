@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from nodeagent.lab.live.caller import take_down
-from nodeagent.lab.live.directory import LabDirectory
-from nodeagent.lab.namespaces import our_namespaces
+from nodeagent.lab.caller import take_down
+from nodeagent.lab.directory import LabDirectory
+from nodeagent.lab.net.namespaces import our_namespaces
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 60.0

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from nodeagent.lab.live.directory import LabDirectory
-from nodeagent.lab.namespaces import is_alive, our_namespaces
+from nodeagent.lab.directory import LabDirectory
+from nodeagent.lab.net.namespaces import is_alive, our_namespaces
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.live.caller import ask, conversation
-from nodeagent.lab.live.requests import (
+from nodeagent.lab.caller import ask, conversation
+from nodeagent.lab.requests import (
     Connect,
     Connected,
     FaultProgress,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.live.caller import take_down
-from nodeagent.lab.live.directory import LabDirectory, end_processes_in
-from nodeagent.lab.namespaces import LabError, create_namespaces, is_alive, namespace_name, remove_namespace
+from nodeagent.lab.caller import take_down
+from nodeagent.lab.directory import LabDirectory, end_processes_in
+from nodeagent.lab.net.namespaces import LabError, create_namespaces, is_alive, namespace_name, remove_namespace
 
 SMALL = ("--nodes", "1", "--pods", "1")
 
@@ -125,7 +125,7 @@ def test_a_lab_belongs_to_whoever_has_the_lock_and_to_nobody_once_that_one_is_de
     directory = LabDirectory(tmp_path, "lab")
     assert directory.holder() is None
     program = (
-        "import sys; from pathlib import Path; from nodeagent.lab.live.directory import LabDirectory;"
+        "import sys; from pathlib import Path; from nodeagent.lab.directory import LabDirectory;"
         "LabDirectory(Path(sys.argv[1]), 'lab').hold(); print(flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

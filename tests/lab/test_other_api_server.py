@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.live.api import Access, Api
+from nodeagent.lab.api import Access, Api
 
 COLLECTIONS = (
     "/api/v1/nodes",

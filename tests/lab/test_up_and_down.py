@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.live.api import Access, Api
-from nodeagent.lab.namespaces import is_alive
-from nodeagent.lab.stopwatch import waited_for_processor
+from nodeagent.lab.api import Access, Api
+from nodeagent.lab.net.namespaces import is_alive
+from tests.harness.stopwatch import waited_for_processor
 
 READY_WITHIN = 15.0
 

@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from nodeagent.lab.cluster import Cluster
-from nodeagent.lab.world import World
+from nodeagent.lab.net.world import World
+from tests.harness.cluster import Cluster
 
 
 @pytest.fixture

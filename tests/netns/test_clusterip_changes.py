@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from nodeagent.lab.answers import evenness
-from nodeagent.lab.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
-from nodeagent.lab.messages import Failure, LoadReport
-from nodeagent.lab.objects import service_port
-from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.stopwatch import Stopwatch
-from nodeagent.lab.topology import SERVICE_CIDRS
-from nodeagent.lab.world import World
+from nodeagent.lab.net.answers import evenness
+from nodeagent.lab.net.messages import Failure, LoadReport
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.topology import SERVICE_CIDRS
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
+from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from tests.harness.objects import service_port
+from tests.harness.stopwatch import Stopwatch
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = (Protocol.TCP, Protocol.UDP)

@@ -15,11 +15,11 @@ from itertools import cycle
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
-from nodeagent.lab.member import Loading
-from nodeagent.lab.messages import LoadReport
-from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.stopwatch import Stopwatch
+from nodeagent.lab.net.member import Loading
+from nodeagent.lab.net.messages import LoadReport
+from nodeagent.lab.net.process import AgentProcess
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.stopwatch import Stopwatch
 
 SHOP, MEDDLED, BUSY = cluster_ips(1), cluster_ips(2), cluster_ips(3)
 PODS = ("web-0", "web-1")

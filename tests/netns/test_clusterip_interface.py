@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
-from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.net.process import AgentProcess
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 
 ADDRESSES = cluster_ips(1)
 

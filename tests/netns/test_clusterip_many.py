@@ -2,12 +2,12 @@
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.objects import make_service, make_slices, manifest_list
-from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.topology import SERVICE_CIDRS
+from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.model.addresses import Family
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from tests.harness.objects import make_service, make_slices, manifest_list
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 SERVICES = 4500

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
-from nodeagent.lab.objects import service_port
-from nodeagent.lab.world import World
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from tests.harness.objects import service_port
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
-from nodeagent.lab.namespaces import LabError
-from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.process import AgentProcess
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 
 SHOP = cluster_ips(1)
 PODS = ("web-0", "web-1")

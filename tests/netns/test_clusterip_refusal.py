@@ -2,12 +2,12 @@
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.objects import service_port
-from nodeagent.lab.topology import SERVICE_CIDRS
+from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec
+from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from tests.harness.objects import service_port
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
-from nodeagent.lab.uninterrupted import PODS, SHOP, uninterrupted
 from nodeagent.model.addresses import Protocol
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
+from tests.harness.uninterrupted import PODS, SHOP, uninterrupted
 
 OWNERSHIPS = pytest.mark.parametrize("ownership", ["owned", "plain"])
 

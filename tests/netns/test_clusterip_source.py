@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
-from nodeagent.lab.objects import make_node, service_port
-from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.topology import POD_CIDRS
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.topology import POD_CIDRS
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import NodeSpec
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from tests.harness.objects import make_node, service_port
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)

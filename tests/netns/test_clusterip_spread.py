@@ -2,10 +2,10 @@
 
 import pytest
 
-from nodeagent.lab.answers import evenness
-from nodeagent.lab.cluster import WITH_POD_CIDRS, Cluster, cluster_ips, of_family
-from nodeagent.lab.objects import service_port
+from nodeagent.lab.net.answers import evenness
 from nodeagent.model.addresses import Family, Protocol
+from tests.harness.cluster import WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from tests.harness.objects import service_port
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)

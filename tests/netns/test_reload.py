@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
-from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.uninterrupted import PODS, SHOP, uninterrupted
+from nodeagent.lab.net.process import AgentProcess
 from nodeagent.model.addresses import Protocol
+from tests.harness.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.uninterrupted import PODS, SHOP, uninterrupted
 
 IMPATIENT = Path(__file__).with_name("impatient_daemon.py")
 NEW = cluster_ips(3)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, elements_written
-from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.topology import UNDERLAY
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.topology import UNDERLAY
+from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, elements_written
 
 pytestmark = pytest.mark.slow
 

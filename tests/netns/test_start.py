@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.cluster import AGENT
-from nodeagent.lab.namespaces import create_namespaces, inside, namespace_name, remove_namespace
-from nodeagent.lab.process import AgentProcess
+from nodeagent.lab.net.namespaces import create_namespaces, inside, namespace_name, remove_namespace
+from nodeagent.lab.net.process import AgentProcess
+from tests.harness.cluster import AGENT
 
 FORBIDDING = Path(__file__).with_name("forbidding_server.py")
 SERVER = "http://127.0.0.1:8001"

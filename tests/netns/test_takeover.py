@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import pytest
 
-from nodeagent.lab.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
-from nodeagent.lab.member import Holding
-from nodeagent.lab.objects import service_port
-from nodeagent.lab.topology import POD_CIDRS, SERVICE_CIDRS
-from nodeagent.lab.world import World
+from nodeagent.lab.net.member import Holding
+from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec
+from tests.harness.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.objects import service_port
 
 CLUSTER_IPS = cluster_ips(10)
 EXTERNAL_IPS = ("198.51.100.10", "2001:db8:100::10")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.namespaces import (
+from nodeagent.lab.net.namespaces import (
     LabError,
     create_namespaces,
     enter,
@@ -20,11 +20,11 @@ from nodeagent.lab.namespaces import (
     remove_namespace,
     sweep,
 )
-from nodeagent.lab.world import World
+from nodeagent.lab.net.world import World
 
 CREATOR = """
 import time
-from nodeagent.lab.world import World
+from nodeagent.lab.net.world import World
 with World() as world:
     world["web-0"].serve(80)
     agent = world.start("node-a", ["sleep", "1000"])

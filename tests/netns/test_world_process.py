@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from nodeagent.lab.namespaces import LabError, is_alive
-from nodeagent.lab.world import World
+from nodeagent.lab.net.namespaces import LabError, is_alive
+from nodeagent.lab.net.world import World
 
 READY_THEN_WAIT = """
 import signal, sys

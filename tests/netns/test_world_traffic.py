@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.lab.answers import evenness
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.namespaces import LabError
-from nodeagent.lab.world import World
+from nodeagent.lab.net.answers import evenness
+from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.namespaces import LabError
-from nodeagent.lab.topology import Node, Outside, Pod, Topology
-from nodeagent.lab.world import World
+from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family
 
 pytestmark = pytest.mark.usefixtures("network_namespaces")

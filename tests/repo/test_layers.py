@@ -128,6 +128,17 @@ def test_imports_point_down_only(path: Path) -> None:
                 assert where.startswith(places), f"{library} belongs to {places}, not {where}"
 
 
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_package_imports_no_tests(path: Path) -> None:
+    assert not [name for name in imports(path) if name.split(".")[0] == "tests"]
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "lab" / "net").glob("*.py")), ids=lambda path: path.name)
+def test_hosts_and_links_know_nothing_of_the_lab_they_are_in(path: Path) -> None:
+    for name in imports(path):
+        assert not name.startswith("nodeagent.lab") or name.startswith("nodeagent.lab.net"), f"{path} imports {name}"
+
+
 CONTROLPLANE = sorted((PACKAGE / "controlplane").rglob("*.py"))
 
 

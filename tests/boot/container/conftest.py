@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, TARGET_PORT, Cluster
-from nodeagent.lab.namespaces import DIRECTORY
-from nodeagent.lab.topology import POD_CIDRS
-from nodeagent.lab.uninterrupted import PODS, SHOP
-from nodeagent.lab.world import World
+from nodeagent.lab.net.namespaces import DIRECTORY
+from nodeagent.lab.net.topology import POD_CIDRS
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
+from tests.harness.cluster import NODE, TARGET_PORT, Cluster
+from tests.harness.uninterrupted import PODS, SHOP
 
 from .machine import Machine
 

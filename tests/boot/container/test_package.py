@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.uninterrupted import SHOP, uninterrupted
+from tests.harness.uninterrupted import SHOP, uninterrupted
 
 from .conftest import AGENT, CONFIG, PACKAGES, TREE, Node, package
 from .machine import ALONE

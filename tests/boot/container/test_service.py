@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, cluster_ips
-from nodeagent.lab.uninterrupted import SHOP, uninterrupted
+from tests.harness.cluster import NODE, cluster_ips
+from tests.harness.uninterrupted import SHOP, uninterrupted
 
 from .conftest import AGENT, CONFIG, Node
 

@@ -80,6 +80,8 @@ def job(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("job")
     shutil.copy(wheel, directory)
     shutil.copy(HERE / "guest_story.py", directory)
+    harness = Path("tests", "harness")
+    shutil.copytree(ROOT / harness, directory / harness, ignore=shutil.ignore_patterns("__pycache__"))
     (directory / "job.sh").write_text(f"set -e\n{JOB}")
     return directory
 

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nodeagent.dataplane.nft.netlink import NetlinkSocket
-from nodeagent.lab.answers import Survey
-from nodeagent.lab.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
-from nodeagent.lab.objects import service_port
-from nodeagent.lab.world import World
+from nodeagent.lab.net.answers import Survey
+from nodeagent.lab.net.world import World
 from nodeagent.model.objects import ServiceSpec
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
+from tests.harness.objects import service_port
 
 WEB, STICKY, EMPTY = (cluster_ips(number) for number in (10, 11, 12))
 NODE_PORT = 30080

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.namespaces import create_namespaces, namespace_name, remove_namespace
+from nodeagent.lab.net.namespaces import create_namespaces, namespace_name, remove_namespace
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "docs" / "examples"

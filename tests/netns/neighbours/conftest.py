@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nodeagent.lab.cluster import Cluster
-from nodeagent.lab.world import World
+from nodeagent.lab.net.world import World
+from tests.harness.cluster import Cluster
 
 from .scene import Scene
 

@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
-from nodeagent.lab.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
-from nodeagent.lab.objects import make_service, make_slices, service_port
-from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.topology import POD_CIDRS, SERVICE_CIDRS
-from nodeagent.lab.wiring import host_prefix
-from nodeagent.lab.world import World
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
+from nodeagent.lab.net.wiring import host_prefix
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.objects import make_service, make_slices, service_port
 
 RULES = Path(__file__).parent / "rules"
 SHOP, HOSTED, OTHER = cluster_ips(1), cluster_ips(2), cluster_ips(7)

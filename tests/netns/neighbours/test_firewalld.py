@@ -6,9 +6,9 @@ Its chains come ten after the usual priorities. So services work beside it witho
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, of_family
-from nodeagent.lab.messages import Failure
+from nodeagent.lab.net.messages import Failure
 from nodeagent.model.addresses import Family, Protocol
+from tests.harness.cluster import NODE, of_family
 
 from .scene import HOSTED, NODE_PORT, SHOP, SHOP_NODE_PORT, UNSERVED, Neighbour, Scene, settings
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, TARGET_PORT, Cluster
-from nodeagent.lab.world import World
+from nodeagent.lab.net.world import World
+from tests.harness.cluster import NODE, TARGET_PORT, Cluster
 
 from .scene import AGENT_FIRST, SHOP, Neighbour, Scene, Setting, place
 

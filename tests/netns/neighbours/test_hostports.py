@@ -6,9 +6,9 @@ before theirs, whoever registered first.
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, of_family
-from nodeagent.lab.messages import Failure
+from nodeagent.lab.net.messages import Failure
 from nodeagent.model.addresses import Family
+from tests.harness.cluster import NODE, of_family
 
 from .scene import SHOP, UNSERVED, Neighbour, Scene, alone, settings
 

@@ -5,8 +5,8 @@ The way from one to the other, with connections held, is in test_takeover.py.
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, of_family
 from nodeagent.model.addresses import Family, Protocol
+from tests.harness.cluster import NODE, of_family
 
 from .scene import SHOP, Neighbour, Scene, alone, settings
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.cluster import NODE, Cluster, cluster_ips, of_family
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.objects import make_service, service_port
+from nodeagent.lab.net.messages import Failure
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import LABEL_PROXY_NAME
+from tests.harness.cluster import NODE, Cluster, cluster_ips, of_family
+from tests.harness.objects import make_service, service_port
 
 from .scene import NODE_PORT, OTHER, SHOP, UNSERVED, Neighbour, Scene, alone, settings
 

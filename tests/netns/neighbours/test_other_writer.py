@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
-from nodeagent.lab.process import PATIENCE, AgentProcess
-from nodeagent.lab.world import World
+from nodeagent.lab.net.process import PATIENCE, AgentProcess
+from nodeagent.lab.net.world import World
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 
 SHOP, CHANGING = cluster_ips(1), cluster_ips(2)
 PODS = ("web-0", "web-1")

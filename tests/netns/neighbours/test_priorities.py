@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
-from nodeagent.lab.objects import service_port
-from nodeagent.lab.world import World
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.objects import service_port
 
 SERVICE = cluster_ips(1)
 ANOTHERS, PACKETS = "192.0.2.9", 5

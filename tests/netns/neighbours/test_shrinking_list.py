@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, cluster_ips, of_family
-from nodeagent.lab.world import World
+from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family
+from tests.harness.cluster import NODE, cluster_ips, of_family
 
 HERE = Path(__file__).parent
 SERVICE = cluster_ips(1)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, Cluster, cluster_ips, of_family
-from nodeagent.lab.objects import make_endpoint, make_service, make_slice, service_port
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec
+from tests.harness.cluster import NODE, Cluster, cluster_ips, of_family
+from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
 
 from .scene import Neighbour, Scene, alone, settings
 

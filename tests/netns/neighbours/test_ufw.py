@@ -6,10 +6,10 @@ node) after their destination was rewritten, so it is the endpoint that has to b
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, of_family
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.topology import POD_CIDRS
+from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.topology import POD_CIDRS
 from nodeagent.model.addresses import Family, Protocol
+from tests.harness.cluster import NODE, of_family
 
 from .scene import HOSTED, NODE_PORT, SHOP, SHOP_NODE_PORT, UNSERVED, Neighbour, Scene, settings
 

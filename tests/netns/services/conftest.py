@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, Cluster
-from nodeagent.lab.served import ServedNode
+from tests.harness.cluster import NODE, Cluster
+from tests.harness.served import ServedNode
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, cluster_ips
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.objects import make_service, service_port
-from nodeagent.lab.served import ServedNode
+from nodeagent.lab.net.messages import Failure
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import (
     LoadBalancerIngress,
@@ -17,6 +14,9 @@ from nodeagent.model.objects import (
     ServiceSpec,
     ServiceStatus,
 )
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
+from tests.harness.objects import make_service, service_port
+from tests.harness.served import ServedNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)

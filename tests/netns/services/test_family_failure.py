@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nodeagent.lab.cluster import AGENT, NODE, WITH_POD_CIDRS, cluster_ips
-from nodeagent.lab.objects import make_service
-from nodeagent.lab.process import AgentProcess
-from nodeagent.lab.served import ServedNode
+from nodeagent.lab.net.process import AgentProcess
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.objects import Service
+from tests.harness.cluster import AGENT, NODE, WITH_POD_CIDRS, cluster_ips
+from tests.harness.objects import make_service
+from tests.harness.served import ServedNode
 
 SQUATTER = """
 import signal, struct, socket

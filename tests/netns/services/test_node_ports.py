@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.lab.answers import Survey
-from nodeagent.lab.cluster import NODE, WITH_POD_CIDRS, cluster_ips
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.objects import make_service, service_port
-from nodeagent.lab.served import ServedNode
-from nodeagent.lab.topology import UNDERLAY
-from nodeagent.lab.wiring import host_prefix
+from nodeagent.lab.net.answers import Survey
+from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.topology import UNDERLAY
+from nodeagent.lab.net.wiring import host_prefix
 from nodeagent.model.addresses import Family, Protocol, family_of
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
+from tests.harness.objects import make_service, service_port
+from tests.harness.served import ServedNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)

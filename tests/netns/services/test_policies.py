@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.lab.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, cluster_ips
-from nodeagent.lab.messages import Failure
-from nodeagent.lab.objects import make_endpoint, make_service, make_slice, service_port
-from nodeagent.lab.served import ServedNode
+from nodeagent.lab.net.messages import Failure
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import Service, ServiceSpec
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, cluster_ips
+from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
+from tests.harness.served import ServedNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)

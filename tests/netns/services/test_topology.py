@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, cluster_ips
-from nodeagent.lab.objects import make_endpoint, make_node, make_service, make_slice, service_port
-from nodeagent.lab.served import ServedNode
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.objects import Endpoint, EndpointHints, ForNode, ForZone, Service
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, cluster_ips
+from tests.harness.objects import make_endpoint, make_node, make_service, make_slice, service_port
+from tests.harness.served import ServedNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 NODE_PORT = 30080

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from nodeagent.lab.answers import Survey, chi_square, evenness
-from nodeagent.lab.messages import Answer, Failure
+from nodeagent.lab.net.answers import Survey, chi_square, evenness
+from nodeagent.lab.net.messages import Answer, Failure
 
 SERVERS = ("a", "b", "c")
 

@@ -1,8 +1,8 @@
 """The commands that build a world around a bridge, as text."""
 
-from nodeagent.lab.bridge_wiring import is_neighbour, plan
-from nodeagent.lab.topology import Node, Outside, Pod, Topology
-from nodeagent.lab.wiring import Step
+from nodeagent.lab.net.bridge_wiring import is_neighbour, plan
+from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
+from nodeagent.lab.net.wiring import Step
 from nodeagent.model.addresses import Family
 
 

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.lab.latencies import merged, percentile, to_two_digits
-from nodeagent.lab.live.api import Access, anonymous
-from nodeagent.lab.live.directory import base_directory
-from nodeagent.lab.live.load import check_rate
-from nodeagent.lab.live.plan import Settings, plan, pod_at
-from nodeagent.lab.live.requests import FaultReport, LoadSample, Verdict, Way, WayCost, WaySample
-from nodeagent.lab.live.tables import fault_table, load_text
-from nodeagent.lab.live.verdict import Course, NotDone, Open, Promise, ailing, is_well, judge
-from nodeagent.lab.live.worker import Worker
-from nodeagent.lab.namespaces import LabError
+from nodeagent.lab.api import Access, anonymous
+from nodeagent.lab.directory import base_directory
+from nodeagent.lab.load import check_rate
+from nodeagent.lab.net.latencies import merged, percentile, to_two_digits
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.plan import Settings, plan, pod_at
+from nodeagent.lab.requests import FaultReport, LoadSample, Verdict, Way, WayCost, WaySample
+from nodeagent.lab.tables import fault_table, load_text
+from nodeagent.lab.verdict import Course, NotDone, Open, Promise, ailing, is_well, judge
+from nodeagent.lab.worker import Worker
 
 SETTINGS = [
     Settings(nodes=nodes, pods=pods, ipv6=ipv6)

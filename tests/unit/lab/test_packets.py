@@ -2,9 +2,9 @@
 
 import pytest
 
-from nodeagent.lab.messages import Packet
-from nodeagent.lab.ping import echo, internet_checksum
-from nodeagent.lab.tasks import ETH_P_IP, ETH_P_IPV6, packet_of
+from nodeagent.lab.net.messages import Packet
+from nodeagent.lab.net.ping import echo, internet_checksum
+from nodeagent.lab.net.tasks import ETH_P_IP, ETH_P_IPV6, packet_of
 from nodeagent.model.addresses import Family
 
 IPV4_UDP = bytes.fromhex("450000200000400040110000" + "0af4010a" + "0a600001" + "b1e60050" + "000c0000" + "3f3f3f3f")

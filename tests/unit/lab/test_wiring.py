@@ -1,7 +1,7 @@
 """The commands that build a world, as text."""
 
-from nodeagent.lab.topology import Node, Outside, Pod, Topology, standard_topology
-from nodeagent.lab.wiring import Step, plan
+from nodeagent.lab.net.topology import Node, Outside, Pod, Topology, standard_topology
+from nodeagent.lab.net.wiring import Step, plan
 from nodeagent.model.addresses import Family
 
 SMALL = Topology(

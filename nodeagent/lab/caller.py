@@ -1,0 +1,179 @@
+"""What commands use: starting a lab, asking its supervisor, ending it."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TypeVar
+
+import msgspec
+
+from nodeagent.lab.directory import LabDirectory, labs
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.plan import Settings
+from nodeagent.lab.requests import Refused, Request, Response, TakeDown
+
+END_PATIENCE = 20.0
+
+R = TypeVar("R", bound=Response)
+
+
+class NoSuchLab(LabError):
+    """There is no lab of that name."""
+
+
+class RequestRefused(LabError):
+    """The supervisor says no; `unusable`: because of how it was asked."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.reason)
+        self.unusable = refused.unusable
+
+
+class Line(msgspec.Struct):
+    """What a supervisor prints while it builds: seconds since its start, what is done, whether that was all."""
+
+    at: float
+    text: str
+    up: bool
+
+
+def start(
+    directory: LabDirectory, settings: Settings, environment: Mapping[str, str], said: Callable[[Line], None]
+) -> None:
+    """Build a lab that goes on when this returns; interrupted or failed, it leaves nothing. Raises ValueError, LabError,
+    OSError when there cannot be files.
+    """
+    settings.check()
+    directory.check()
+    directory.sweep()
+    directory.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    inherited = {
+        name: value for name, value in environment.items() if not name.startswith(("NODEAGENT_", "NOTIFY_", "JOURNAL_"))
+    }
+    with directory.log.open("w+b") as log:
+        supervisor = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "nodeagent.lab.supervisor",
+                str(directory.base),
+                msgspec.json.encode(settings).decode(),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=inherited | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            start_new_session=True,
+            cwd="/",
+        )
+        try:
+            _await_it_up(supervisor, said, log)
+        except BaseException:
+            _end(supervisor)
+            if directory.holder() is None:
+                directory.sweep()
+            raise
+
+
+def _await_it_up(supervisor: "subprocess.Popen[bytes]", said: Callable[[Line], None], log: IO[bytes]) -> None:
+    assert supervisor.stdout
+    for text in supervisor.stdout:
+        line = msgspec.json.decode(text, type=Line)
+        if line.up:
+            return
+        said(line)
+    status = supervisor.wait()
+    log.seek(0)  # it may have been deleted by now, with everything else
+    words = log.read().decode(errors="replace").strip().splitlines()
+    raise LabError(words[-1] if words else f"the supervisor ended with {status}")
+
+
+def _end(supervisor: "subprocess.Popen[bytes]") -> None:
+    supervisor.terminate()
+    try:
+        supervisor.wait(END_PATIENCE)
+    except subprocess.TimeoutExpired:
+        supervisor.kill()
+        supervisor.wait()
+
+
+def take_down(directory: LabDirectory, *, patience: float = END_PATIENCE) -> bool:
+    """Remove a lab, and what a killed one of this name left; whether there was anything.
+
+    patience: seconds for it to end by itself when asked, and again when told to.
+    """
+    with directory.watched_holder() as holder:
+        if holder is None:
+            return bool(directory.sweep())
+        if not (_agrees_to_end(directory, patience) and holder.ends_within(patience)):
+            holder.end(patience=patience)
+    directory.sweep()
+    return True
+
+
+def _agrees_to_end(directory: LabDirectory, patience: float) -> bool:
+    try:
+        with conversation(directory, TakeDown(), timeout=patience) as answers:
+            for _ in answers:
+                pass
+    except LabError:
+        return False
+    return True
+
+
+def check_there(directory: LabDirectory) -> None:
+    """Raise NoSuchLab when it is not."""
+    if directory.holder() is None:
+        running = labs(directory.base)
+        there = f"; there is {', '.join(running)}" if running else ""
+        raise NoSuchLab(f"there is no lab {directory.name}: `nodeagent lab up` makes one{there}")
+
+
+@contextmanager
+def conversation(
+    directory: LabDirectory, request: Request, *, timeout: float | None = None
+) -> Iterator[Iterator[Response]]:
+    """Ask, and iterate over the answers; leaving ends what was asked for. Raises NoSuchLab, RequestRefused, LabError."""
+    check_there(directory)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(os.fsencode(directory.socket))
+            connection.sendall(msgspec.json.encode(request) + b"\n")
+        except OSError as error:
+            raise LabError(f"lab {directory.name} does not answer (yet): {error.strerror or error}") from error
+        with connection.makefile("rb") as lines:
+            try:
+                yield _responses(lines, directory)
+            finally:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)  # a thread that still reads lets go
+
+
+def _responses(lines: IO[bytes], directory: LabDirectory) -> Iterator[Response]:
+    try:
+        for line in lines:
+            response = msgspec.json.decode(line, type=Response)
+            if isinstance(response, Refused):
+                raise RequestRefused(response)
+            yield response
+    except OSError as error:
+        raise LabError(f"lab {directory.name} stopped answering: {error}") from error
+
+
+def ended(directory: LabDirectory) -> LabError:
+    """What is said when there are no more answers, and should be."""
+    return LabError(f"lab {directory.name} ended before it answered")
+
+
+def ask(directory: LabDirectory, request: Request, expect: type[R], *, timeout: float | None = 60.0) -> R:
+    """One answer. Raises NoSuchLab, RequestRefused, LabError."""
+    with conversation(directory, request, timeout=timeout) as answers:
+        for answer in answers:
+            if isinstance(answer, expect):
+                return answer
+    raise ended(directory)

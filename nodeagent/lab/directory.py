@@ -1,0 +1,215 @@
+"""Where a lab keeps its files, who holds it, and the end of what a killed one left.
+
+A supervisor has a POSIX record lock (fcntl(2)) on `lock` for as long as it lives. The kernel gives the lock back when
+the process ends, and says which process has it: no pid is written down, so none can be taken for another.
+"""
+
+import fcntl
+import os
+import re
+import shutil
+import signal
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from nodeagent.lab.holder import Holder
+from nodeagent.lab.net.namespaces import DIRECTORY as NAMESPACES
+from nodeagent.lab.net.namespaces import LabError, check_ours, our_namespaces, remove_namespace, sweep
+
+BASE_NAME = "nodeagent-lab"
+DEFAULT_BASE = Path("/run") / BASE_NAME
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+LONGEST_SOCKET_PATH = 107  # sun_path is 108 bytes with its final zero, unix(7)
+FLOCK = struct.Struct("@hhqqi4x")  # struct flock on 64-bit Linux: l_type, l_whence, l_start, l_len, l_pid
+REAL_NAME_ONLY = "a lab's name has up to 32 of a-z, 0-9 and '-', with no '-' at an end"
+
+
+def base_directory(environment: Mapping[str, str]) -> Path:
+    """Below which every lab has its directory: NODEAGENT_LAB_DIR, else under XDG_RUNTIME_DIR, else under /run."""
+    if given := environment.get("NODEAGENT_LAB_DIR"):
+        return Path(given).absolute()
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    return Path(runtime) / BASE_NAME if runtime and Path(runtime).is_dir() else DEFAULT_BASE
+
+
+class LabDirectory:
+    """The files of one lab. Raises ValueError for a name that cannot be one."""
+
+    def __init__(self, base: Path, name: str) -> None:
+        if not NAME.fullmatch(name):
+            raise ValueError(f"{name!r}: {REAL_NAME_ONLY}")
+        self.base = base
+        self.name = name
+        self.path = base / name
+        self._descriptor: int | None = None
+
+    def check(self) -> None:
+        """Raise ValueError when its path is too long for a socket."""
+        if len(os.fsencode(self.socket)) > LONGEST_SOCKET_PATH:
+            raise ValueError(f"{self.socket} is too long for a socket: set NODEAGENT_LAB_DIR to a shorter directory")
+
+    @property
+    def socket(self) -> Path:
+        """Where the supervisor answers."""
+        return self.path / "socket"
+
+    @property
+    def log(self) -> Path:
+        """What the supervisor itself prints."""
+        return self.path / "supervisor.log"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For programs on this machine."""
+        return self.path / "kubeconfig"
+
+    @property
+    def inner_kubeconfig(self) -> Path:
+        """For programs inside the lab."""
+        return self.path / "kubeconfig-inside"
+
+    @property
+    def api_data(self) -> Path:
+        """The embedded API server's store and keys."""
+        return self.path / "api"
+
+    @property
+    def namespaces(self) -> Path:
+        """The names of the lab's namespaces, one per line: what a sweep must look through for strayed processes."""
+        return self.path / "namespaces"
+
+    def holder(self) -> int | None:
+        """The process that holds the lab now; None when there is none."""
+        try:
+            with (self.path / "lock").open("rb+") as file:
+                answer = fcntl.fcntl(file, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        except FileNotFoundError:
+            return None
+        kind, _, _, _, pid = FLOCK.unpack(answer)
+        return None if kind == fcntl.F_UNLCK else int(pid)
+
+    def hold(self) -> None:
+        """Make the directory and hold the lab until this process ends. Raises LabError when somebody else does."""
+        while True:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except FileNotFoundError:
+                continue  # somebody removed the directory just now
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(descriptor)
+                raise LabError(f"lab {self.name} is there already: take it down first, or use another --name") from None
+            with suppress(FileNotFoundError):
+                if (self.path / "lock").stat().st_ino == os.fstat(descriptor).st_ino:
+                    self._descriptor = descriptor
+                    return
+            os.close(descriptor)  # a lock on a file that has been removed is none
+
+    def _let_go(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def remove(self) -> None:
+        """Delete all files. The lock file goes last, while it is still held; a base of ours goes with the last lab."""
+        for entry in self.path.iterdir():
+            if entry.name == "lock":
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self.base.name == BASE_NAME:
+            with suppress(OSError):
+                self.base.rmdir()
+
+    @contextmanager
+    def watched_holder(self) -> Iterator[Holder | None]:
+        """The process that holds the lab now, to wait for or to end; None when there is none.
+
+        A pidfd is taken before the lock is looked at once more, so it can only be the holder's.
+        """
+        pid = self.holder()
+        try:
+            process = None if pid is None else os.pidfd_open(pid)
+        except ProcessLookupError:
+            process = None
+        try:
+            if pid is None or process is None or self.holder() != pid:
+                yield None
+            else:
+                yield Holder(pid, process, self.name)
+        finally:
+            if process is not None:
+                os.close(process)
+
+    def sweep(self) -> list[str]:
+        """Remove what killed supervisors left: strayed processes, namespaces, files; their names.
+
+        Raises LabError when somebody holds this lab.
+        """
+        found = sweep()
+        if not self.path.is_dir():
+            return found
+        self.hold()
+        try:
+            with suppress(FileNotFoundError):
+                names = self.namespaces.read_text().split()
+                end_processes_in(names)
+                for name in names:
+                    if name in our_namespaces():
+                        remove_namespace(name)
+                        found.append(name)
+            self.remove()
+        finally:
+            self._let_go()
+        return [*found, str(self.path)]
+
+
+def labs(base: Path) -> list[str]:
+    """The names of the labs that somebody holds."""
+    if not base.is_dir():
+        return []
+    names = sorted(entry.name for entry in base.iterdir() if NAME.fullmatch(entry.name))
+    return [name for name in names if LabDirectory(base, name).holder() is not None]
+
+
+def end_processes_in(namespaces: Iterable[str], *, but: Iterable[int] = ()) -> list[int]:
+    """Kill the processes whose network namespace is one of these (names of the lab); returns their pids."""
+    numbers: set[int] = set()
+    for name in namespaces:
+        check_ours(name)
+        with suppress(OSError):
+            numbers.add((NAMESPACES / name).stat().st_ino)
+    numbers.discard(Path("/proc/self/ns/net").stat().st_ino)  # a name whose namespace has been replaced by our own
+    spared = {os.getpid(), *but}
+    ended = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) not in spared and numbers and lives_in(int(entry.name), numbers):
+            with suppress(ProcessLookupError):
+                kill_in(int(entry.name), numbers)
+                ended.append(int(entry.name))
+    return ended
+
+
+def lives_in(pid: int, namespaces: Iterable[int]) -> bool:
+    """Whether the process's network namespace has one of these inode numbers."""
+    try:
+        return Path(f"/proc/{pid}/ns/net").stat().st_ino in namespaces
+    except OSError:
+        return False
+
+
+def kill_in(pid: int, namespaces: Iterable[int]) -> None:
+    """SIGKILL, unless the pid is another process by now. Raises ProcessLookupError."""
+    process = os.pidfd_open(pid)
+    try:
+        if lives_in(pid, namespaces):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+    finally:
+        os.close(process)

@@ -1,0 +1,328 @@
+"""What can be broken in a lab, what shows that it is broken, and how it is put right again."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from msgspec import Struct
+
+from nodeagent.lab.cluster import LiveCluster
+from nodeagent.lab.net.bridge_wiring import BRIDGE
+from nodeagent.lab.net.namespaces import LabError, inside, run_ip
+from nodeagent.lab.net.topology import UNDERLAY
+from nodeagent.lab.plan import CONTROL
+from nodeagent.lab.slow_link import restore_lines
+from nodeagent.lab.verdict import Promise
+from nodeagent.lab.worker import Work
+
+GRACE = 2
+DROPS = "lab-drops"
+PROGRAM = (sys.executable, "-m")
+PING_TIMEOUT = 0.2
+CONNTRACK_STATISTICS = Path("/proc/thread-self/net/stat/nf_conntrack")
+LEAST_DROPS = 0.1
+
+
+class Broken(Struct, frozen=True):
+    """Something that is broken now.
+
+    look: what shows that it is, in words; raises LabError when it is not. right: puts it right; what that took, in words.
+    """
+
+    look: Callable[[], str]
+    right: Callable[[], str]
+
+
+class Site:
+    """Where something is broken: the node, how much, and what came of it."""
+
+    def __init__(self, cluster: LiveCluster, work: Work, node: str, amount: float) -> None:
+        self.cluster = cluster
+        self.work = work
+        self.node = node
+        self.amount = amount
+        self.began = 0.0
+        self.broken: Broken | None = None
+        """To be put right. A fault that puts itself right has none."""
+        self.seen: list[str] = []
+
+    @property
+    def underlay(self) -> list[str]:
+        """Options of `ip` for the namespace of the bridge."""
+        return ["-n", self.cluster.world.namespace(UNDERLAY)]
+
+    async def break_by(self, function: Callable[[], Broken]) -> None:
+        """Break something. What has been broken is known, and put right, also when the wait for it is cancelled."""
+
+        def carry_out() -> None:
+            self.broken = function()
+
+        await self.work(carry_out)
+
+    def ping(self, timeout: float) -> float | None:
+        """Seconds until the node answers the control host; None when it does not."""
+        address = self.cluster.nodes[self.node][1].addresses[0]
+        answer = self.cluster.world[CONTROL].ping(address, timeout=timeout).only
+        return None if answer.failure else answer.seconds
+
+
+async def cut(site: Site) -> None:
+    """The link of the node goes down."""
+
+    def look() -> str:
+        if site.ping(PING_TIMEOUT) is not None:
+            raise LabError(f"{site.node} answered while its link was to be down")
+        return f"{site.node} answered no ping"
+
+    def plug() -> str:
+        run_ip(site.underlay, [f"link set {site.node} up"])
+        return ""
+
+    def unplug() -> Broken:
+        run_ip(site.underlay, [f"link set {site.node} down"])
+        return Broken(look, plug)
+
+    await site.break_by(unplug)
+
+
+async def delay(site: Site) -> None:
+    """Each frame to and from the node takes longer."""
+    least = 2 * site.amount / 1000
+    program = [*PROGRAM, "nodeagent.lab.slow_link", site.node, BRIDGE, str(site.amount)]
+
+    def look() -> str:
+        took = site.ping(least + 2.0)
+        if took is None or took < least:
+            raise LabError(f"a ping of {site.node} was to take {least * 1000:.0f} ms, not {took}")
+        return f"a ping of {site.node} took {took * 1000:.0f} ms"
+
+    def slow_down() -> Broken:
+        wire = site.cluster.start_until(UNDERLAY, program, "in place")
+        site.began = time.monotonic()
+
+        def speed_up() -> str:
+            if wire.stop() != 0:
+                run_ip(site.underlay, restore_lines(site.node, BRIDGE))
+            return ""
+
+        return Broken(look, speed_up)
+
+    await site.break_by(slow_down)
+
+
+async def drop(site: Site) -> None:
+    """Some of the packets to and from the node are lost."""
+    some = "" if site.amount >= 100 else f"numgen random mod 1000 < {round(site.amount * 10)} "
+    commands = f"add table netdev {DROPS}\n" + "".join(
+        f"add chain netdev {DROPS} {hook} {{ type filter hook {hook} device {site.node} priority 0; }}\n"
+        f"add rule netdev {DROPS} {hook} counter\n"
+        f"add rule netdev {DROPS} {hook} {some}counter drop\n"
+        for hook in ("ingress", "egress")
+    )
+
+    def look() -> str:
+        listed = site.cluster.world.run(UNDERLAY, ["nft", "-j", "list", "table", "netdev", DROPS]).stdout
+        rules = [entry["rule"]["expr"] for entry in json.loads(listed)["nftables"] if "rule" in entry]
+        counts = {True: 0, False: 0}
+        for expressions in rules:
+            dropping = any("drop" in one for one in expressions)
+            counts[dropping] += sum(one["counter"]["packets"] for one in expressions if "counter" in one)
+        if not counts[True]:
+            raise LabError(f"none of the {counts[False]} packets to and from {site.node} was dropped")
+        return f"{counts[True]} of {counts[False]} packets dropped"
+
+    def let_pass() -> str:
+        site.cluster.world.nft(UNDERLAY, f"delete table netdev {DROPS}")
+        return ""
+
+    def lose() -> Broken:
+        site.cluster.world.nft(UNDERLAY, commands)
+        return Broken(look, let_pass)
+
+    await site.break_by(lose)
+
+
+async def restart(site: Site) -> None:
+    """The agent is stopped (SIGTERM) and started again."""
+    before = site.cluster.agents[site.node].pid
+    took = await site.work(lambda: site.cluster.restart_agent(site.node))
+    site.seen.append(f"process {before} ended, {site.cluster.agents[site.node].pid} was ready after {took:.2f} s")
+
+
+async def kill(site: Site) -> None:
+    """The agent is killed (SIGKILL), and started again later, as systemd would."""
+    agent = site.cluster.agents[site.node]
+
+    def look() -> str:
+        if agent.running:
+            raise LabError(f"the agent of {site.node} was running while it was to be dead")
+        return f"process {pid} was dead for {time.monotonic() - site.began:.1f} s"
+
+    def start() -> str:
+        took = site.cluster.restart_agent(site.node)
+        return f"{agent.pid} was ready after {took:.2f} s"
+
+    def strike() -> Broken:
+        agent.kill()
+        return Broken(look, start)
+
+    pid = agent.pid
+    await site.break_by(strike)
+
+
+async def freeze(site: Site) -> None:
+    """The agent is stopped in its tracks (SIGSTOP), and goes on later."""
+    pid = site.cluster.agents[site.node].pid
+
+    def look() -> str:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+        if state != "T":
+            raise LabError(f"the agent of {site.node} was in state {state}, not T (stopped)")
+        return f"process {pid} was in state T (stopped)"
+
+    def thaw() -> str:
+        site.cluster.thaw_agent(site.node)
+        return ""
+
+    def stop() -> Broken:
+        site.cluster.freeze_agent(site.node)
+        return Broken(look, thaw)
+
+    await site.break_by(stop)
+
+
+async def api(site: Site) -> None:
+    """The API server is stopped (SIGTERM), and started again later."""
+
+    def look() -> str:
+        if site.cluster.api_answers():
+            raise LabError("the API server answered while it was to be down")
+        return f"it did not answer {time.monotonic() - site.began:.1f} s later"
+
+    def start() -> str:
+        site.cluster.restart_api_server()
+        return "then it did"
+
+    def stop() -> Broken:
+        site.cluster.stop_api_server()
+        return Broken(look, start)
+
+    await site.break_by(stop)
+
+
+async def rollover(site: Site) -> None:
+    """Every pod is replaced by a new one: that one first, then the old one ends, two seconds after it was told to."""
+    leaving: list[tuple[float, str]] = []
+
+    def replace(name: str, node: str) -> None:
+        site.cluster.add_pod(node)
+        leaving.append((time.monotonic() + GRACE, name))
+        site.cluster.dismiss_pod(name, GRACE)
+
+    def end_first() -> None:
+        _, name = leaving.pop(0)
+        site.cluster.remove_pod(name)
+
+    olds = {name: node for name, (_, node) in site.cluster.pods.items()}
+    try:
+        for name, node in olds.items():
+            await site.work(partial(replace, name, node))
+        while leaving:
+            await asyncio.sleep(max(0.0, leaving[0][0] - time.monotonic()))
+            await site.work(end_first)
+    finally:
+        while leaving:  # interrupted: as many as there were
+            await site.work(end_first)
+    site.seen.append(
+        f"{len(olds)} {'pod' if len(olds) == 1 else 'pods'} replaced; connections open to those that left ended with them"
+    )
+
+
+async def flush(site: Site) -> None:
+    """Somebody else runs `nft flush ruleset` on the node."""
+
+    def flush_and_look() -> bool:
+        before = table_handles(site)
+        if not before:
+            raise LabError(f"there is no table of an agent on {site.node}")
+        site.cluster.world.nft(site.node, "flush ruleset")
+        return before == table_handles(site)
+
+    kept = await site.work(flush_and_look)
+    site.seen.append("the agent's tables are owned and were not flushed" if kept else "the agent's tables were flushed")
+
+
+def table_handles(site: Site) -> dict[str, int]:
+    """Of the agent's tables, by family: a table that is made anew has another one."""
+    listed = json.loads(site.cluster.world.run(site.node, ["nft", "-j", "list", "tables"]).stdout)["nftables"]
+    tables = [entry["table"] for entry in listed if "table" in entry]
+    return {table["family"]: table["handle"] for table in tables if table["name"] == "nodeagent"}
+
+
+async def conntrack(site: Site) -> None:
+    """The node's connection table is full of other connections."""
+    program = [*PROGRAM, "nodeagent.lab.full_conntrack"]
+
+    def fill() -> Broken:
+        filler = site.cluster.start_until(site.node, program, "full", seconds=60.0)
+        site.began = time.monotonic()
+        before = packets_without_room(site)
+
+        def look() -> str:
+            lost = packets_without_room(site) - before
+            if not lost:
+                raise LabError(f"no packet found the connection table of {site.node} full")
+            return f"{lost} packets of new connections found no room"
+
+        def clear() -> str:
+            filler.stop(seconds=30.0)
+            return ""
+
+        return Broken(look, clear)
+
+    await site.break_by(fill)
+
+
+def packets_without_room(site: Site) -> int:
+    """How many packets the node's connection tracker has dropped: the column `drop`, a row for each CPU, in hex."""
+    text = inside(site.cluster.world.namespace(site.node), CONNTRACK_STATISTICS.read_text)
+    heading, *rows = text.splitlines()
+    column = heading.split().index("drop")
+    return sum(int(row.split()[column], 16) for row in rows)
+
+
+class Kind(Struct, frozen=True):
+    """A fault. seconds: how long it lasts when nobody says, 0 when that is not for anybody to say; amount: how much,
+    with its unit in `what`, 0 when there is none.
+    """
+
+    what: str
+    inject: Callable[[Site], Awaitable[None]]
+    promise: Promise = Promise()
+    seconds: float = 0.0
+    amount: float = 0.0
+    on_a_node: bool = True
+
+    def text(self, site: Site) -> str:
+        """What is done, in words."""
+        return self.what.format(node=site.node, amount=site.amount)
+
+
+NOTHING = Promise(new=True, open=True)
+KINDS = {
+    "restart": Kind("agent of {node} restarted", restart, NOTHING),
+    "kill": Kind("agent of {node} killed, started again", kill, NOTHING, seconds=1.0),
+    "freeze": Kind("agent of {node} frozen", freeze, NOTHING, seconds=3.0),
+    "api": Kind("API server down", api, NOTHING, seconds=4.0, on_a_node=False),
+    "rollover": Kind("every pod replaced", rollover, Promise(new=True), on_a_node=False),
+    "flush": Kind("nft flush ruleset on {node}", flush),
+    "delay": Kind("{amount:g} ms more to and from {node}", delay, seconds=3.0, amount=20.0),
+    "drop": Kind("{amount:g}% of packets to and from {node} lost", drop, seconds=3.0, amount=5.0),
+    "conntrack": Kind("connection table of {node} full", conntrack, seconds=2.0),
+    "cut": Kind("link of {node} cut", cut, seconds=2.0),
+}
+"""In the order in which they hurt."""

@@ -1,0 +1,118 @@
+"""The process in a namespace: ``python -m nodeagent.lab.net.actor NAMESPACE DESCRIPTOR``.
+
+Reads questions from the socket DESCRIPTOR and answers each from a thread of its own. When its creator closes the
+socket or dies, it takes the namespace's name away and ends; nothing has to clean up after it.
+"""
+
+import itertools
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+
+import msgspec
+
+from nodeagent.lab.net.dial import ask_many
+from nodeagent.lab.net.messages import (
+    Answer,
+    Answers,
+    Ask,
+    Exchange,
+    Failed,
+    Hold,
+    Load,
+    Look,
+    Ping,
+    Question,
+    Reply,
+    Request,
+    Response,
+    Serve,
+    Sniff,
+    Started,
+    Stop,
+)
+from nodeagent.lab.net.namespaces import LabError, enter, remove_namespace
+from nodeagent.lab.net.ping import ping
+from nodeagent.lab.net.serve import Server
+from nodeagent.lab.net.tasks import Held, Loading, Serving, Sniffing, Task
+
+
+class Actor:
+    """Carries out requests; tasks live until they are stopped."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._tasks: dict[int, Task] = {}
+        self._numbers = itertools.count(1)
+        self._sending = threading.Lock()
+
+    def run(self) -> None:
+        """Answer until the other end is closed."""
+        with self._channel.makefile("rb") as lines:
+            for line in lines:
+                question = msgspec.json.decode(line, type=Question)
+                threading.Thread(target=self._answer, args=(question,), daemon=True).start()
+
+    def _answer(self, question: Question) -> None:
+        try:
+            reply = self.carry_out(question.request)
+        except Exception as error:  # noqa: BLE001 - every failure is the asker's to see
+            reply = Failed(f"{type(error).__name__}: {error}")
+        data = msgspec.json.encode(Response(question.number, reply)) + b"\n"
+        with self._sending:
+            self._channel.sendall(data)
+
+    def carry_out(self, request: Request) -> Reply:  # noqa: PLR0911 - one return per request
+        """The reply. Raises OSError, and KeyError for a task that does not exist."""
+        match request:
+            case Ask(dial, count, workers):
+                return Answers(tuple(ask_many(dial, count, workers)))
+            case Ping(address, count, timeout):
+                return Answers(tuple(ping(address, count, timeout)))
+            case Exchange(number) | Look(number):
+                match self._tasks[number]:
+                    case Held() as held:
+                        return held.exchange()
+                    case Serving():
+                        return Failed(f"task {number} is a server: nothing to report")
+                    case seeing:
+                        return seeing.report()
+            case Stop(number):
+                return self._tasks.pop(number).stop()
+            case Hold(dial, count):
+                conversations = Held(dial, count)
+                return self._start(conversations, tuple(conversations.first))
+            case Serve():
+                return self._start(Serving(Server(request)))
+            case Load():
+                return self._start(Loading(request))
+            case Sniff():
+                return self._start(Sniffing(request))
+
+    def _start(self, task: Task, answers: tuple[Answer, ...] = ()) -> Started:
+        number = next(self._numbers)
+        self._tasks[number] = task
+        return Started(number, answers)
+
+
+def main(namespace: str, descriptor: str) -> None:
+    """Live in the namespace until the socket ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    channel = socket.socket(fileno=int(descriptor))
+    try:
+        enter(namespace)
+        Actor(channel).run()
+    except LabError:
+        pass  # the world was gone before its actor was there
+    finally:
+        remove_namespace(namespace)
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,184 @@
+"""Clients of an actor: open a conversation with whoever is behind an address, and ask."""
+
+import errno
+import random
+import socket
+import struct
+import threading
+import time
+from typing import Protocol as Interface
+
+from nodeagent.lab.net import sctp
+from nodeagent.lab.net.messages import Answer, Dial, Failure
+from nodeagent.lab.net.serve import kernel_has_sctp
+from nodeagent.model.addresses import Protocol, family_of
+
+FAILURES = {
+    errno.ECONNREFUSED: Failure.REFUSED,
+    errno.EHOSTUNREACH: Failure.UNREACHABLE,
+    errno.ENETUNREACH: Failure.UNREACHABLE,
+    errno.EADDRNOTAVAIL: Failure.OTHER,
+    errno.ETIMEDOUT: Failure.TIMEOUT,
+    errno.ECONNRESET: Failure.RESET,
+    errno.EPIPE: Failure.RESET,
+    errno.EPERM: Failure.DENIED,
+    errno.EACCES: Failure.DENIED,
+}
+
+
+class Conversation(Interface):
+    """A flow that can be asked again and again."""
+
+    def ask(self, timeout: float) -> bytes:
+        """The answer's bytes; empty when the other side closed. Raises OSError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SocketConversation:
+    """TCP, UDP, and SCTP where the kernel has it. Raises OSError when it cannot connect."""
+
+    def __init__(self, dial: Dial) -> None:
+        kind = socket.SOCK_DGRAM if dial.protocol is Protocol.UDP else socket.SOCK_STREAM
+        self._socket = socket.socket(family_of(dial.address).socket_family, kind, dial.protocol)
+        try:
+            prepare(self._socket, dial)
+            if dial.source_port and kind == socket.SOCK_STREAM:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self._socket.connect((dial.address, dial.port))
+        except OSError:
+            self._socket.close()
+            raise
+
+    def ask(self, timeout: float) -> bytes:
+        self._socket.settimeout(timeout)
+        self._socket.send(b"?")
+        return self._socket.recv(4096)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class RawSctpConversation:
+    """An INIT from one source port; asked again, the same INIT once more. ICMP errors arrive as with UDP."""
+
+    def __init__(self, dial: Dial) -> None:
+        self._port = dial.port
+        self._source_port = dial.source_port or random.randint(32768, 60999)  # noqa: S311 - no secret
+        self._tag = random.randint(1, 0xFFFFFFFF)  # noqa: S311
+        self._socket = socket.socket(family_of(dial.address).socket_family, socket.SOCK_RAW, Protocol.SCTP)
+        try:
+            prepare(self._socket, dial)
+            self._socket.connect((dial.address, 0))
+        except OSError:
+            self._socket.close()
+            raise
+
+    def ask(self, timeout: float) -> bytes:
+        deadline = time.monotonic() + timeout
+        self._socket.send(sctp.encode(sctp.Chunk(self._source_port, self._port, 0, sctp.INIT, self._tag)))
+        while (left := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left)
+            packet = self._socket.recv(65535)
+            if self._socket.family == socket.AF_INET:
+                packet = packet[(packet[0] & 15) * 4 :]
+            chunk = sctp.decode(packet)
+            if chunk and chunk.kind == sctp.INIT_ACK and chunk.verification_tag == self._tag:
+                return chunk.cookie
+        raise TimeoutError
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def prepare(client: socket.socket, dial: Dial) -> None:
+    """Everything a client socket needs before it connects."""
+    client.settimeout(dial.timeout)
+    if dial.source_port:
+        # Only then: of UDP sockets that may share a port, the kernel gives two the same one now and then.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if dial.mark is not None:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, dial.mark)
+    if dial.priority is not None:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, dial.priority)
+    raw = client.type == socket.SOCK_RAW
+    if dial.source_address or (dial.source_port and not raw):
+        anywhere = "::" if client.family == socket.AF_INET6 else ""
+        client.bind((dial.source_address or anywhere, 0 if raw else dial.source_port))
+
+
+def open_conversation(dial: Dial) -> Conversation:
+    """Connect. Raises OSError."""
+    if dial.protocol is Protocol.SCTP and not kernel_has_sctp():
+        return RawSctpConversation(dial)
+    return SocketConversation(dial)
+
+
+def ask(dial: Dial) -> Answer:
+    """Open, ask once, close."""
+    conversation, answer = begin(dial)
+    if conversation:
+        conversation.close()
+    return answer
+
+
+def begin(dial: Dial) -> tuple[Conversation | None, Answer]:
+    """Open and ask once; the conversation is None unless it answered."""
+    started = time.monotonic()
+    try:
+        conversation = open_conversation(dial)
+    except OSError as error:
+        return None, failed(error, started)
+    answer = continue_asking(conversation, max(0.001, dial.timeout - (time.monotonic() - started)), started)
+    if answer.failure:
+        conversation.close()
+        return None, answer
+    return conversation, answer
+
+
+def continue_asking(conversation: Conversation, timeout: float, started: float | None = None) -> Answer:
+    """Ask on an open conversation."""
+    started = time.monotonic() if started is None else started
+    try:
+        text = conversation.ask(timeout)
+    except OSError as error:
+        return failed(error, started)
+    seconds = time.monotonic() - started
+    if not text:
+        return Answer(started=started, seconds=seconds, failure=Failure.CLOSED)
+    name, peer, peer_port, local, local_port = text.decode().split()
+    return Answer(name, peer, int(peer_port), local, int(local_port), started, seconds)
+
+
+def failed(error: OSError, started: float) -> Answer:
+    """The answer that says why there is none."""
+    kind = Failure.TIMEOUT if isinstance(error, TimeoutError) else FAILURES.get(error.errno or 0, Failure.OTHER)
+    return Answer(started=started, seconds=time.monotonic() - started, failure=kind, detail=str(error))
+
+
+def ask_many(dial: Dial, count: int, workers: int) -> list[Answer]:
+    """`count` conversations, `workers` at a time, in the order in which they were begun."""
+    if workers == 1:
+        return [ask(dial) for _ in range(count)]
+    answers: list[Answer] = []
+    lock = threading.Lock()
+    left = count
+
+    def work() -> None:
+        nonlocal left
+        while True:
+            with lock:
+                if left == 0:
+                    return
+                left -= 1
+            answer = ask(dial)
+            with lock:
+                answers.append(answer)
+
+    threads = [threading.Thread(target=work) for _ in range(min(workers, count))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(answers, key=lambda answer: answer.started)

@@ -1,0 +1,274 @@
+"""What a test holds of one host: its addresses, and what to do from there."""
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Self, TypeVar
+
+import msgspec
+
+from nodeagent.lab.net.answers import Survey
+from nodeagent.lab.net.messages import (
+    Answers,
+    Ask,
+    Dial,
+    Exchange,
+    Failed,
+    Hold,
+    Load,
+    LoadReport,
+    Look,
+    Packet,
+    Packets,
+    Ping,
+    Question,
+    Reply,
+    Request,
+    Response,
+    Serve,
+    Sniff,
+    Started,
+    Stop,
+    Stopped,
+)
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.topology import first_of
+from nodeagent.model.addresses import Family, Protocol
+
+REPLY_DEADLINE = 120.0
+END_DEADLINE = 5.0
+
+R = TypeVar("R", bound=Reply)
+
+
+class ActorChannel:
+    """Starts the actor of a namespace and talks to it, one request at a time. One thread may use it."""
+
+    def __init__(self, namespace: str) -> None:
+        self._socket, theirs = socket.socketpair()
+        root = str(Path(__file__).parents[3])
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "nodeagent.lab.net.actor", namespace, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env=os.environ | {"PYTHONPATH": root},
+                start_new_session=True,  # Ctrl-C is for the creator, which then ends the actors
+            )
+        self._socket.settimeout(REPLY_DEADLINE)
+        self._lines = self._socket.makefile("rb")
+        self._numbers = itertools.count(1)
+
+    def request(self, request: Request, expect: type[R]) -> R:
+        """The reply. Raises LabError when the actor failed, died or took longer than two minutes."""
+        number = next(self._numbers)
+        try:
+            self._socket.sendall(msgspec.json.encode(Question(number, request)) + b"\n")
+            while line := self._lines.readline():
+                response = msgspec.json.decode(line, type=Response)
+                if response.number == number:
+                    return self._expected(response.reply, request, expect)
+        except OSError as error:
+            raise LabError(f"no reply to {request}: {error}") from error
+        raise LabError(f"the actor died during {request}")
+
+    @staticmethod
+    def _expected(reply: Reply, request: Request, expect: type[R]) -> R:
+        if isinstance(reply, expect):
+            return reply
+        reason = reply.reason if isinstance(reply, Failed) else f"unexpected {reply}"
+        raise LabError(f"{request}: {reason}")
+
+    @property
+    def pid(self) -> int:
+        """The actor's."""
+        return self._process.pid
+
+    def close(self) -> None:
+        """Tell the actor to end; `wait` for it."""
+        self._lines.close()
+        self._socket.close()
+
+    def wait(self) -> None:
+        """Return when the actor has ended, by force after five seconds."""
+        try:
+            self._process.wait(END_DEADLINE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class RunningTask(ABC):
+    """Something an actor does in the background; leaving the context stops it. It can be stopped once."""
+
+    def __init__(self, channel: ActorChannel, started: Started) -> None:
+        self._channel = channel
+        self._number = started.task
+        self._running = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._running:
+            self.stop()
+
+    @abstractmethod
+    def stop(self) -> object:
+        """End it; what it has to report."""
+
+    def _end(self, expect: type[R]) -> R:
+        self._running = False
+        return self._channel.request(Stop(self._number), expect)
+
+
+class Listening(RunningTask):
+    """A server."""
+
+    def stop(self) -> None:
+        """Close its sockets, the open connections too."""
+        self._end(Stopped)
+
+
+class Holding(RunningTask):
+    """Open connections. `opened`: the first answer of each, failures included."""
+
+    def __init__(self, channel: ActorChannel, started: Started) -> None:
+        super().__init__(channel, started)
+        self.opened = Survey(started.answers)
+
+    def ask(self) -> Survey:
+        """Ask on every connection that answered when it was opened."""
+        return Survey(self._channel.request(Exchange(self._number), Answers).answers)
+
+    def stop(self) -> None:
+        """Close them."""
+        self._end(Stopped)
+
+
+class Loading(RunningTask):
+    """Connections being made all the time."""
+
+    def report(self) -> LoadReport:
+        """What has happened so far."""
+        return self._channel.request(Look(self._number), LoadReport)
+
+    def stop(self) -> LoadReport:
+        """End it, and what has happened."""
+        return self._end(LoadReport)
+
+
+class Sniffing(RunningTask):
+    """Packets being recorded."""
+
+    def packets(self) -> tuple[Packet, ...]:
+        """Those seen so far; one that has just arrived may be missing."""
+        return self._channel.request(Look(self._number), Packets).packets
+
+    def stop(self) -> tuple[Packet, ...]:
+        """End it, and all packets."""
+        return self._end(Packets).packets
+
+
+class Member:
+    """One host of a world. Methods that connect return what happened; they raise LabError only if the lab fails."""
+
+    def __init__(self, name: str, namespace: str, addresses: tuple[str, ...]) -> None:
+        self.name = name
+        self.namespace = namespace
+        self.addresses = addresses
+        self._channel = ActorChannel(namespace)
+
+    def __repr__(self) -> str:
+        return f"Member({self.name!r}, {self.addresses})"
+
+    @property
+    def actor(self) -> int:
+        """The pid of the process that acts for it."""
+        return self._channel.pid
+
+    def address(self, family: Family = Family.IPV4) -> str:
+        """Its first address of the family. Raises LabError when it has none."""
+        found = first_of(family, self.addresses)
+        if found is None:
+            raise LabError(f"{self.name} has no {family.value} address")
+        return found
+
+    def serve(
+        self,
+        port: int,
+        protocol: Protocol = Protocol.TCP,
+        *,
+        addresses: tuple[str, ...] | None = None,
+        name: str | None = None,
+    ) -> Listening:
+        """Answer on `port` of its own addresses (or of those given, ``0.0.0.0`` and ``::`` too), by its name."""
+        serve = Serve(name or self.name, protocol, port, self.addresses if addresses is None else addresses)
+        return Listening(self._channel, self._channel.request(serve, Started))
+
+    def ask(
+        self,
+        address: str,
+        port: int,
+        protocol: Protocol = Protocol.TCP,
+        *,
+        count: int = 1,
+        workers: int = 1,
+        timeout: float = 3.0,
+        source_address: str | None = None,
+        source_port: int = 0,
+        mark: int | None = None,
+        priority: int | None = None,
+    ) -> Survey:
+        """`count` connections of one question each, `workers` at a time. See messages.Dial for the rest."""
+        dial = Dial(protocol, address, port, timeout, source_address, source_port, mark, priority)
+        return Survey(self._channel.request(Ask(dial, count, workers), Answers).answers)
+
+    def hold(
+        self,
+        address: str,
+        port: int,
+        protocol: Protocol = Protocol.TCP,
+        *,
+        count: int = 1,
+        timeout: float = 3.0,
+        source_address: str | None = None,
+        source_port: int = 0,
+    ) -> Holding:
+        """`count` connections that stay open; with UDP, a socket that keeps its source port."""
+        dial = Dial(protocol, address, port, timeout, source_address, source_port)
+        return Holding(self._channel, self._channel.request(Hold(dial, count), Started))
+
+    def load(
+        self,
+        address: str,
+        port: int,
+        protocol: Protocol = Protocol.TCP,
+        *,
+        interval: float = 0.01,
+        workers: int = 1,
+        timeout: float = 3.0,
+        delay: float = 0.0,
+    ) -> Loading:
+        """A new connection every `interval` seconds and worker until stopped, the first one after `delay` seconds."""
+        load = Load(Dial(protocol, address, port, timeout), interval, workers, delay)
+        return Loading(self._channel, self._channel.request(load, Started))
+
+    def ping(self, address: str, *, count: int = 1, timeout: float = 1.0) -> Survey:
+        """ICMP echo; an answer's `local` is the address that replied."""
+        return Survey(self._channel.request(Ping(address, count, timeout), Answers).answers)
+
+    def sniff(self, interface: str | None = None) -> Sniffing:
+        """Record packets from now on."""
+        return Sniffing(self._channel, self._channel.request(Sniff(interface), Started))
+
+    def close(self) -> None:
+        """Let the actor end; `wait` for it."""
+        self._channel.close()
+
+    def wait(self) -> None:
+        """Return when the actor has ended."""
+        self._channel.wait()

@@ -1,0 +1,135 @@
+"""A program in a namespace: the agent, whatever its command line."""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from nodeagent.lab.net.namespaces import LabError, check_ours
+
+SHOWN_LINES = 40
+LOOK_EVERY = 0.005
+PATIENCE = 30.0
+"""Seconds until something that takes one on an idle machine is given up. Who cares how long it takes measures it."""
+
+
+class AgentProcess:
+    """`argv` running in the namespace, with a /sys of its own, in a session of its own; what it prints is collected.
+
+    It is killed when the *thread* that started it ends (PR_SET_PDEATHSIG), so start it from one that outlives it.
+    """
+
+    def __init__(self, namespace: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+        check_ours(namespace)
+        self._namespace = namespace
+        self._argv = list(argv)
+        self._environment = _without_proxies(os.environ) | dict(environment or {})
+        self._lines: list[str] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self._namespace, *self._argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=self._environment,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True, name=self._argv[0])
+        self._reader.start()
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout
+        with process.stdout:
+            for line in process.stdout:
+                self._lines.append(line.rstrip("\n"))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All it has printed (both streams), over restarts too."""
+        return tuple(self._lines)
+
+    def last_words(self) -> str:
+        """The last line it printed; when it has ended, the last one there will be."""
+        if not self.running:
+            self._reader.join()
+        return self._lines[-1] if self._lines else ""
+
+    def wait_for_line(self, pattern: str, *, seconds: float = PATIENCE, after: int = 0) -> str:
+        """The first line from number `after` on in which the regular expression is found. Raises LabError."""
+        found: list[str] = []
+
+        def look() -> bool:
+            found.extend(line for line in self._lines[after:] if re.search(pattern, line))
+            return bool(found)
+
+        self.wait_until(look, f"a line with {pattern!r}", seconds=seconds)
+        return found[0]
+
+    def wait_until(self, condition: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
+        """Return when the condition holds. Raises LabError when it does not in time or the process ended."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if not self.running:
+                self._reader.join()
+                if condition():
+                    return
+                raise LabError(f"{self._describe()} ended with {self._process.returncode} before {what}")
+            if time.monotonic() > deadline:
+                raise LabError(f"{self._describe()} did not show {what} within {seconds} s")
+            time.sleep(LOOK_EVERY)
+
+    def _describe(self) -> str:
+        shown = "".join(f"\n  | {line}" for line in self._lines[-SHOWN_LINES:])
+        return f"{' '.join(self._argv)} printed:{shown}\n"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal; one that ended already is fine."""
+        self._process.send_signal(number)
+
+    def stop(self, *, seconds: float = PATIENCE) -> int:
+        """SIGTERM, and its exit status. Raises LabError when it does not end in time, with where it hung: it is ended
+        by SIGABRT, at which the agent prints that, and killed when that does not help."""
+        self.signal(signal.SIGTERM)
+        try:
+            status = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGABRT)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(seconds)
+            self.kill()
+            raise LabError(f"{self._describe()} was still there {seconds} s after SIGTERM") from None
+        self._reader.join()
+        return status
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+
+    def restart(self) -> None:
+        """The same command once more; a running one is stopped first. Raises LabError."""
+        if self.running:
+            self.stop()
+        self._start()
+
+
+def _without_proxies(environment: Mapping[str, str]) -> dict[str, str]:
+    """A namespace has no way to the machine's proxies, and what is asked from there is inside the lab."""
+    return {name: value for name, value in environment.items() if name.upper() not in {"HTTP_PROXY", "HTTPS_PROXY"}}

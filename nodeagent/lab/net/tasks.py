@@ -1,0 +1,178 @@
+"""What an actor keeps doing until it is told to stop: held conversations, load, recording of packets."""
+
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+
+from nodeagent.lab.net.dial import Conversation, ask, begin, continue_asking
+from nodeagent.lab.net.latencies import to_two_digits
+from nodeagent.lab.net.messages import Answer, Answers, Dial, Failure, Load, LoadReport, Packet, Packets, Sniff, Stopped
+from nodeagent.lab.net.serve import Server
+from nodeagent.model.addresses import unpack_address
+
+KEPT_FAILURES = 100
+ETH_P_ALL = 3
+ETH_P_IP = 0x0800
+ETH_P_IPV6 = 0x86DD
+PORT_PROTOCOLS = (6, 17, 132)
+TICK = 0.05
+
+
+class Serving:
+    """A server as a task."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def stop(self) -> Stopped:
+        self._server.stop()
+        return Stopped()
+
+
+class Held:
+    """Conversations that stay open."""
+
+    def __init__(self, dial: Dial, count: int) -> None:
+        self._timeout = dial.timeout
+        self._conversations: list[Conversation] = []
+        self.first: list[Answer] = []
+        for _ in range(count):
+            conversation, answer = begin(dial)
+            self.first.append(answer)
+            if conversation:
+                self._conversations.append(conversation)
+
+    def exchange(self) -> Answers:
+        return Answers(tuple(continue_asking(c, self._timeout) for c in self._conversations))
+
+    def stop(self) -> Stopped:
+        for conversation in self._conversations:
+            conversation.close()
+        return Stopped()
+
+
+class Loading:
+    """New conversations without end, counted. The pace does not slip: a late one is not made up for.
+
+    Workers take turns, so that connections come evenly, and go on coming while some wait for their answers.
+    """
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._names: Counter[str] = Counter()
+        self._failures: Counter[Failure] = Counter()
+        self._first: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+        self._failed: list[Answer] = []
+        self._slowest = 0.0
+        self._latencies: Counter[int] = Counter()
+        self._last_failure = 0.0
+        self._open: dict[int, float] = {}
+        self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(load.workers)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, number: int) -> None:
+        self._stopping.wait(self._load.delay + number * self._load.interval / self._load.workers)
+        while not self._stopping.is_set():
+            with self._lock:
+                began = self._open[number] = time.monotonic()
+            answer = ask(self._load.dial)
+            with self._lock:
+                del self._open[number]
+                self._count(answer)
+            self._stopping.wait(max(0.0, began + self._load.interval - time.monotonic()))
+
+    def _count(self, answer: Answer) -> None:
+        if answer.failure:
+            self._failures[answer.failure] += 1
+            self._last_failure = max(self._last_failure, answer.started)
+            if len(self._failed) < KEPT_FAILURES:
+                self._failed.append(answer)
+            return
+        self._names[answer.name] += 1
+        self._first.setdefault(answer.name, answer.started)
+        self._last[answer.name] = max(answer.started, self._last.get(answer.name, 0.0))
+        self._slowest = max(self._slowest, answer.seconds)
+        self._latencies[to_two_digits(answer.seconds)] += 1
+
+    def report(self) -> LoadReport:
+        with self._lock:
+            return LoadReport(
+                dict(self._names),
+                dict(self._failures),
+                dict(self._first),
+                dict(self._last),
+                tuple(self._failed),
+                self._slowest,
+                dict(self._latencies),
+                self._last_failure,
+                min(self._open.values(), default=time.monotonic()),
+            )
+
+    def stop(self) -> LoadReport:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join()
+        return self.report()
+
+
+class Sniffing:
+    """Packets as the kernel shows them to AF_PACKET: on the way in before, on the way out after netfilter."""
+
+    def __init__(self, sniff: Sniff) -> None:
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ETH_P_ALL))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        if sniff.interface:
+            self._socket.bind((sniff.interface, ETH_P_ALL))
+        self._socket.settimeout(TICK)
+        self._stopping = threading.Event()
+        self._packets: list[Packet] = []
+        self._thread = threading.Thread(target=self._run, daemon=True, name="sniff")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                data, origin = self._socket.recvfrom(65535)
+            except TimeoutError:
+                if self._stopping.is_set():
+                    return
+                continue
+            packet = packet_of(data, origin[0], origin[1], outgoing=origin[2] == socket.PACKET_OUTGOING)
+            if packet:
+                self._packets.append(packet)
+
+    def report(self) -> Packets:
+        return Packets(tuple(self._packets))
+
+    def stop(self) -> Packets:
+        self._stopping.set()
+        self._thread.join()
+        self._socket.close()
+        return self.report()
+
+
+def packet_of(data: bytes, interface: str, ethertype: int, *, outgoing: bool) -> Packet | None:
+    """What an IP header says (no extension headers); None for other traffic."""
+    if ethertype == ETH_P_IP and len(data) >= 20:
+        start, protocol = (data[0] & 15) * 4, data[9]
+        source, destination = data[12:16], data[16:20]
+    elif ethertype == ETH_P_IPV6 and len(data) >= 40:
+        start, protocol = 40, data[6]
+        source, destination = data[8:24], data[24:40]
+    else:
+        return None
+    ports = (0, 0)
+    if protocol in PORT_PROTOCOLS and len(data) >= start + 4:
+        ports = struct.unpack_from("!HH", data, start)
+    return Packet(
+        interface, outgoing, unpack_address(source), unpack_address(destination), protocol, *ports, length=len(data)
+    )
+
+
+Task = Serving | Held | Loading | Sniffing

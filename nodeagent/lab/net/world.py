@@ -1,0 +1,161 @@
+"""Builds a topology out of network namespaces and takes it away again."""
+
+import atexit
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol, Self
+
+from nodeagent.lab.net import wiring
+from nodeagent.lab.net.member import Member
+from nodeagent.lab.net.namespaces import (
+    LabError,
+    create_namespaces,
+    namespace_name,
+    remove_namespace,
+    run_ip,
+    sweep,
+    write_sysctls,
+)
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.topology import UNDERLAY, Node, Pod, Topology, check_name, check_pod, standard_topology
+from nodeagent.model.addresses import Family
+
+
+class Wiring(Protocol):
+    """How hosts are joined: the modules `wiring` (a router with host routes) and `bridge_wiring`."""
+
+    def plan(self, topology: Topology, namespace_of: wiring.NamespaceOf, /) -> list[wiring.Step]:
+        """The steps in the order in which they have to be done."""
+        ...
+
+    def underlay_route(self, node: Node, pod: Pod, /) -> Iterator[str]:
+        """What the underlay needs to know of a new pod."""
+        ...
+
+    def forget_pod(self, pod: Pod, /) -> Iterator[str]:
+        """What it needs to do when a pod has gone."""
+        ...
+
+
+class World:
+    """A cluster on this machine, from entering the context to leaving it; any number may exist side by side.
+
+    Members are found by name: ``world["web-0"].serve(8080)``; `underlay` is what joins them. Raises LabError where
+    the machine does not play along (not root, no `ip`) and ValueError for a topology that cannot be.
+    """
+
+    def __init__(self, topology: Topology | None = None, joined_by: Wiring = wiring) -> None:
+        self.topology = topology or standard_topology()
+        self._joined_by = joined_by
+        self.topology.check()
+        self._nodes = {node.name: node for node in self.topology.nodes}
+        self._token = secrets.token_hex(3)
+        self._namespaces: dict[str, str] = {}
+        self._members: dict[str, Member] = {}
+        self._processes: list[AgentProcess] = []
+
+    def __enter__(self) -> Self:
+        sweep()
+        atexit.register(self.close)
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getitem__(self, member: str) -> Member:
+        return self._members[member]
+
+    def namespace(self, member: str) -> str:
+        """The name of the member's namespace, for ``ip netns exec``."""
+        return self._namespaces[member]
+
+    @property
+    def actors(self) -> tuple[int, ...]:
+        """The pids of the processes that act for the members."""
+        return tuple(member.actor for member in self._members.values())
+
+    def _build(self) -> None:
+        forwarding = {UNDERLAY, *self._nodes}
+        addresses: dict[str, tuple[str, ...]] = {UNDERLAY: (), **self.topology.addresses}
+        self._create(list(addresses))
+        for name, host in addresses.items():
+            self._members[name] = Member(name, self._namespaces[name], host)
+        for name, namespace in self._namespaces.items():
+            write_sysctls(namespace, wiring.QUIET | (wiring.FORWARDING if name in forwarding else {}))
+        for step in self._joined_by.plan(self.topology, self._namespaces.__getitem__):
+            options = ["-6"] if step.family is Family.IPV6 else []
+            run_ip([*options, "-n", self._namespaces[step.member]], step.lines)
+
+    def _create(self, members: Sequence[str]) -> None:
+        names = {member: namespace_name(os.getpid(), self._token, member) for member in members}
+        self._namespaces |= names
+        create_namespaces(names.values())
+
+    def add_pod(self, node: str, pod: Pod) -> Member:
+        """A new pod behind a node, reachable when this returns. Raises ValueError, LabError."""
+        check_name(pod.name)
+        check_pod(self._nodes[node], pod)
+        if pod.name in self._namespaces:
+            raise ValueError(f"{pod.name} exists")
+        self._create([pod.name])
+        namespace = self._namespaces[pod.name]
+        self._members[pod.name] = Member(pod.name, namespace, pod.addresses)
+        write_sysctls(namespace, wiring.QUIET)
+        home = self._nodes[node]
+        run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.underlay_route(home, pod)))
+        run_ip(["-n", self._namespaces[node]], tuple(wiring.node_side(home, pod, namespace)))
+        run_ip(["-n", namespace], tuple(wiring.pod_side(home, pod)))
+        return self._members[pod.name]
+
+    def remove_pod(self, name: str) -> None:
+        """End a pod as if its machine's power were cut: link, routes and processes go, nobody says goodbye."""
+        member = self._members.pop(name)
+        run_ip(["-n", member.namespace], ["link del eth0"])
+        remove_namespace(self._namespaces.pop(name))
+        member.close()
+        member.wait()
+        run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.forget_pod(Pod(name, member.addresses))))
+
+    def run(
+        self, member: str, argv: Sequence[str], *, stdin: str = "", check: bool = True, timeout: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command in a member's namespace to its end. Raises LabError when it fails, unless `check` is off."""
+        command = ["ip", "netns", "exec", self._namespaces[member], *argv]
+        result = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout)
+        if check and result.returncode:
+            raise LabError(f"{' '.join(argv)} in {member} ended with {result.returncode}: {result.stderr.strip()}")
+        return result
+
+    def nft(self, member: str, text: str) -> str:
+        """Apply nft commands in a member's namespace; what they print. Raises LabError."""
+        return self.run(member, ["nft", "-f", "-"], stdin=text).stdout
+
+    def write_sysctls(self, member: str, values: Mapping[str, str]) -> None:
+        """Set sysctls (``net/ipv4/icmp_ratelimit``) in a member's namespace only. Raises OSError."""
+        write_sysctls(self._namespaces[member], values)
+
+    def start(self, member: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> AgentProcess:
+        """Start a program in a member's namespace; it ends with the world at the latest."""
+        process = AgentProcess(self._namespaces[member], argv, environment=environment)
+        self._processes.append(process)
+        return process
+
+    def close(self) -> None:
+        """Kill what was started, remove every namespace. Doing it twice is fine."""
+        for process in self._processes:
+            process.kill()
+        for member in self._members.values():
+            member.close()
+        for namespace in self._namespaces.values():
+            remove_namespace(namespace)
+        for member in self._members.values():
+            member.wait()
+        self._processes, self._members, self._namespaces = [], {}, {}
+        atexit.unregister(self.close)

@@ -1,0 +1,144 @@
+"""What a lab consists of: names, addresses and ranges, from a few numbers. Pure."""
+
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
+from nodeagent.model.addresses import family_of
+
+PROGRAMS = ("ip", "nft", "setpriv", "openssl")
+"""What a machine must have for a lab."""
+MOST_NODES = 50
+MOST_PODS = 100
+EMBEDDED = "embedded"
+
+CONTROL = "control"
+CLIENT = "client"
+CONTROL_ADDRESSES = ("192.168.0.2", "2001:db8::a2")
+CLIENT_ADDRESSES = ("203.0.113.2", "2001:db8:ffff::2")
+API_PORT = 6443
+HEALTH_PORT = 10256
+
+CLUSTER_CIDRS = ("10.244.0.0/16", "fd00:244::/32")
+SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
+LOAD_BALANCER_CIDRS = ("198.51.100.0/24", "2001:db8:100::/112")
+ZONES = ("zone-a", "zone-b")
+
+SERVICE = "echo"
+SERVICE_PORT = 80
+TARGET_PORT = 8080
+LABELS = {"app": "echo"}
+"""Of every pod, and what the lab's own service selects."""
+
+FIRST_POD_HOST = 10
+LAST_POD_HOST = 249
+CALLER_HOST = 250
+
+
+class Settings(Struct, frozen=True):
+    """How a lab is to be. `check` says what is wrong with it.
+
+    api: ``embedded``, or the URL of a running server; then credentials may name a kubeconfig to take them from.
+    agent_options: further options of every node's `nodeagent run`.
+    """
+
+    name: str = "lab"
+    nodes: int = 3
+    pods: int = 2
+    ipv6: bool = False
+    api: str = EMBEDDED
+    credentials: str = ""
+    agent_options: tuple[str, ...] = ()
+
+    @property
+    def embedded(self) -> bool:
+        return self.api == EMBEDDED
+
+    def check(self) -> None:
+        """Raise ValueError naming the first thing that cannot be."""
+        if not 1 <= self.nodes <= MOST_NODES:
+            raise ValueError(f"--nodes {self.nodes}: from 1 to {MOST_NODES}")
+        if not 0 <= self.pods <= MOST_PODS:
+            raise ValueError(f"--pods {self.pods}: from 0 to {MOST_PODS}, on each node")
+        if not self.embedded and not is_server(self.api):
+            raise ValueError(f"--api {self.api!r} is neither 'embedded' nor an http:// or https:// URL of a server")
+        if self.credentials and self.embedded:
+            raise ValueError("--api-kubeconfig is for a server given with --api; the embedded one makes its own")
+
+    def of_families(self, pair: tuple[str, str]) -> tuple[str, ...]:
+        """The IPv4 one of a pair, and the IPv6 one in a lab that has both families."""
+        return pair if self.ipv6 else pair[:1]
+
+
+def is_server(url: str) -> bool:
+    """Whether it names a host and, if any, a port."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def node_name(number: int) -> str:
+    """Nodes are counted from 1."""
+    return f"node-{number}"
+
+
+def pod_name(node: int, number: int) -> str:
+    """Pods of a node are counted from 1; a number is not used again."""
+    return f"{SERVICE}-{node}-{number}"
+
+
+def caller_name(node: int) -> str:
+    """The pod of a node that only asks."""
+    return f"caller-{node}"
+
+
+def pod_at(settings: Settings, node: int, number: int, taken: frozenset[str] = frozenset()) -> Pod:
+    """Pod `number` of a node, at the first free address. Raises ValueError when there is none."""
+    for host in range(FIRST_POD_HOST, LAST_POD_HOST):
+        addresses = settings.of_families((f"10.244.{node}.{host}", f"fd00:244:{node:x}::{host:x}"))
+        if not taken.intersection(addresses):
+            return Pod(pod_name(node, number), addresses)
+    raise ValueError(f"no address is left on {node_name(node)}")
+
+
+def node_at(settings: Settings, number: int) -> Node:
+    """Node `number` with its first pods, and one that is no endpoint and only asks."""
+    pods: list[Pod] = []
+    for each in range(1, settings.pods + 1):
+        taken = frozenset(address for pod in pods for address in pod.addresses)
+        pods.append(pod_at(settings, number, each, taken))
+    caller = (f"10.244.{number}.{CALLER_HOST}", f"fd00:244:{number:x}::{CALLER_HOST:x}")
+    pods.append(Pod(caller_name(number), settings.of_families(caller)))
+    return Node(
+        node_name(number),
+        settings.of_families((f"192.168.0.{10 + number}", f"2001:db8::{10 + number:x}")),
+        settings.of_families((f"10.244.{number}.1", f"fd00:244:{number:x}::1")),
+        tuple(pods),
+        settings.of_families(LOAD_BALANCER_CIDRS),
+        settings.of_families((f"10.244.{number}.0/24", f"fd00:244:{number:x}::/64")),
+    )
+
+
+def plan(settings: Settings) -> Topology:
+    """All of it: nodes with pods, the control host, the client outside."""
+    nodes = tuple(node_at(settings, number) for number in range(1, settings.nodes + 1))
+    control = Outside(CONTROL, settings.of_families(CONTROL_ADDRESSES))
+    return Topology(nodes, (control, Outside(CLIENT, settings.of_families(CLIENT_ADDRESSES))))
+
+
+def api_address() -> str:
+    """Where the API server listens inside the lab."""
+    return CONTROL_ADDRESSES[0]
+
+
+def endpoint_text(address: str, port: int) -> str:
+    """``1.2.3.4:80`` or ``[::1]:80``."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
+def families_of(settings: Settings) -> tuple[str, ...]:
+    """The families' names."""
+    return tuple(family_of(address).value for address in settings.of_families(CLIENT_ADDRESSES))

@@ -1,0 +1,43 @@
+"""Which endpoints there should be, and which are in a node's kernel: the API server is asked, and `nodeagent show`."""
+
+import json
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+from nodeagent.lab.api import Api
+from nodeagent.lab.net.world import World
+from nodeagent.lab.plan import endpoint_text
+
+NODEAGENT = (sys.executable, "-m", "nodeagent")
+AT_A_TIME = 4
+
+ServiceEndpoint = tuple[str, str]
+"""NAMESPACE/NAME:PORT of a service port, and an address:port behind it."""
+
+
+def expected_endpoints(api: Api) -> set[ServiceEndpoint]:
+    """Every ready endpoint the API server knows. Raises LabError."""
+    found = set()
+    for one in api.call("GET", "/apis/discovery.k8s.io/v1/endpointslices")["items"]:
+        meta = one["metadata"]
+        service = f"{meta['namespace']}/{(meta.get('labels') or {}).get('kubernetes.io/service-name', '')}"
+        for port in one.get("ports") or []:
+            name = f"{service}:{port['name']}" if port.get("name") else service
+            for endpoint in one.get("endpoints") or []:
+                if (endpoint.get("conditions") or {}).get("ready", True):
+                    found |= {(name, endpoint_text(address, port["port"])) for address in endpoint["addresses"]}
+    return found
+
+
+def programmed(world: World, nodes: Iterable[str], expected: set[ServiceEndpoint]) -> dict[str, tuple[int, int]]:
+    """For each node: how many of these are in its kernel, and how many they are."""
+
+    def count(node: str) -> tuple[int, int]:
+        shown = world.run(node, [*NODEAGENT, "show", "backends", "-o", "json"], check=False)
+        rows = json.loads(shown.stdout) if not shown.returncode else []
+        return len(expected & {(row["service"], row["backend"]) for row in rows}), len(expected)
+
+    nodes = list(nodes)
+    with ThreadPoolExecutor(max_workers=AT_A_TIME) as pool:
+        return dict(zip(nodes, pool.map(count, nodes), strict=True))

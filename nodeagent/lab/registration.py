@@ -1,0 +1,69 @@
+"""The lab's objects at its API server, whoever's that is: made, kept alive, and taken away."""
+
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from nodeagent.lab import objects
+from nodeagent.lab.api import Api, ApiRefused, Document
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.topology import Node, Pod
+from nodeagent.lab.plan import Settings
+
+
+class Registration:
+    """Objects that are marked as one lab's. Methods raise LabError when the server does not do as told."""
+
+    def __init__(self, api: Api, settings: Settings) -> None:
+        self._api = api
+        self._settings = settings
+        self._since = now()
+        self._paths: list[str] = []
+
+    def add_node(self, node: Node, number: int) -> None:
+        """A node that is ready, and its lease."""
+        self._create(objects.NODES, objects.node_object(node, number, self._since))
+        self._create(objects.LEASES, objects.lease(node.name, now(micro=True)))
+
+    def add_pod(self, pod: Pod, node: Node) -> None:
+        """A pod that runs on this node."""
+        self._create(objects.PODS, objects.pod_object(pod, node.name))
+        status = objects.running_status(pod, node.addresses[0], now())
+        self._api.call("PATCH", f"{objects.PODS}/{pod.name}/status", status, content_type=objects.MERGE_PATCH)
+
+    def add_service(self) -> None:
+        """The lab's own service."""
+        self._create(objects.SERVICES, objects.service_object(self._settings))
+
+    def beat(self, node: str) -> None:
+        """Say that a node lives."""
+        lease = {"spec": objects.lease(node, now(micro=True))["spec"]}
+        self._api.call("PATCH", f"{objects.LEASES}/{node}", lease, content_type=objects.MERGE_PATCH)
+        beat = objects.heartbeat(self._since, now())
+        self._api.call("PATCH", f"{objects.NODES}/{node}/status", beat, content_type=objects.MERGE_PATCH)
+
+    def withdraw(self) -> None:
+        """Delete all of them, as long as the server can be told."""
+        with suppress(LabError):
+            for path in reversed(self._paths):
+                self._api.delete(path, {"gracePeriodSeconds": 0})
+
+    def _create(self, path: str, document: Document) -> None:
+        """One object, marked. What a killed lab of this name left is replaced; what is others' is left alone."""
+        name, mark = document["metadata"]["name"], f"nodeagent-lab-{self._settings.name}"
+        document["metadata"].setdefault("labels", {})[objects.MANAGED_BY] = mark
+        try:
+            self._api.call("POST", path, document)
+        except ApiRefused as refusal:
+            if refusal.status != 409:
+                raise
+            there = self._api.call("GET", f"{path}/{name}")["metadata"].get("labels") or {}
+            if there.get(objects.MANAGED_BY) != mark:
+                raise LabError(f"{path}/{name} is there already, and not of this lab") from None
+            self._api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0})
+            self._api.call("POST", path, document)
+        self._paths.append(f"{path}/{name}")
+
+
+def now(*, micro: bool = False) -> str:
+    """The time as the API writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")

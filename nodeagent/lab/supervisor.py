@@ -1,0 +1,221 @@
+"""The one process of a lab: ``python -m nodeagent.lab.supervisor BASE SETTINGS``, as root.
+
+It builds the lab, prints what it does (one JSON line each, on standard output, until the lab is up), keeps it, answers
+on a socket, and takes it down on SIGTERM, SIGINT or when asked to. Whoever started it may go once the lab is up; if that
+one goes before, the lab is not wanted and is taken down.
+
+All that blocks happens in one worker thread, in order. Programs are started by it, so they end with it (PR_SET_PDEATHSIG).
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack, aclosing, suppress
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from nodeagent.lab.cluster import Interrupted, LiveCluster
+from nodeagent.lab.directory import LabDirectory
+from nodeagent.lab.forward import Forwarder
+from nodeagent.lab.net.namespaces import LabError, inside
+from nodeagent.lab.plan import API_PORT, CONTROL, SERVICE, Settings, api_address
+from nodeagent.lab.replies import Replies
+from nodeagent.lab.requests import Done, Refused, Request, Response, TakeDown
+from nodeagent.lab.worker import Worker
+
+BEAT_EVERY = 5.0
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+T = TypeVar("T")
+
+
+class Supervisor:
+    """One lab. `run` returns when it is gone."""
+
+    def __init__(self, directory: LabDirectory, settings: Settings) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._started = time.monotonic()
+        self._work = Worker()
+        self._stop = asyncio.Event()
+        self._cluster = LiveCluster(settings, directory, self._say)
+        self._requests: set[asyncio.Task[None]] = set()
+        self._replies = Replies(self._cluster, self._work, directory)
+        self._waiting_for_the_end: list[asyncio.StreamWriter] = []
+
+    async def run(self) -> None:
+        """Raises LabError when it cannot be built; nothing is left then, either."""
+        loop = asyncio.get_running_loop()
+        for number in ENDING:
+            loop.add_signal_handler(number, self.stop)
+        try:
+            async with AsyncExitStack() as stack:
+                try:
+                    await self._build(stack)
+                    await self._keep(stack)
+                finally:
+                    await self._work(self._cluster.withdraw)
+        finally:
+            await self._work(self._cluster.close)
+            self._directory.remove()
+            for writer in self._waiting_for_the_end:
+                await _send(writer, Done())
+            self._work.close()
+
+    def stop(self) -> None:
+        """Take the lab down."""
+        self._cluster.interrupted.set()
+        self._stop.set()
+
+    def _say(self, text: str, *, up: bool = False) -> None:
+        """Tell whoever started this. Once nobody listens, the lab is not wanted."""
+        try:
+            line = {"at": time.monotonic() - self._started, "text": text, "up": up}
+            os.write(sys.stdout.fileno(), msgspec.json.encode(line) + b"\n")
+        except BrokenPipeError:
+            self._cluster.interrupted.set()
+
+    async def _build(self, stack: AsyncExitStack) -> None:
+        cluster = self._cluster
+        if self._settings.embedded:
+            await self._step(cluster.build_world)
+            await self._step(cluster.start_api_server)
+        else:
+            outer = await self._step(cluster.outer_access)
+            await self._step(lambda: cluster.await_outer(outer))
+            await self._step(cluster.build_world)
+            listener = await self._step(self._listen_inside)
+            await stack.enter_async_context(
+                Forwarder(listener, lambda: socket.create_connection(outer.place, timeout=5.0))
+            )
+            await self._step(lambda: cluster.write_inner_kubeconfig(outer))
+        await self._step(cluster.start_agents)
+        await self._step(cluster.open_api)
+        self._say("the API server answers" if self._settings.embedded else f"{self._settings.api} answers")
+        await self._step(cluster.register)
+        self._say(f"registered: nodes {', '.join(cluster.nodes)}, {len(cluster.pods)} pods, Service default/{SERVICE}")
+        outward = socket.create_server(("127.0.0.1", 0))
+        there = (api_address(), API_PORT)
+        await stack.enter_async_context(Forwarder(outward, lambda: cluster.connect_from_control(*there)))
+        await self._step(lambda: cluster.write_outer_kubeconfig(outward.getsockname()[1]))
+        await self._step(cluster.wait_until_programmed)
+        self._say("every endpoint is programmed on every node")
+
+    async def _keep(self, stack: AsyncExitStack) -> None:
+        """Answer, and keep it alive, until it is to go."""
+        server = await asyncio.start_unix_server(self._accept, str(self._directory.socket))
+        stack.callback(server.close)
+        self._say("", up=True)
+        if self._cluster.interrupted.is_set():
+            return
+        async with asyncio.TaskGroup() as group:
+            beating = group.create_task(self._beat())
+            await self._stop.wait()
+            server.close()
+            await self._end_requests()
+            beating.cancel()
+
+    async def _step(self, function: Callable[[], T]) -> T:
+        if self._cluster.interrupted.is_set():
+            raise Interrupted("interrupted")
+        return await self._work(function)
+
+    def _listen_inside(self) -> socket.socket:
+        namespace = self._cluster.world.namespace(CONTROL)
+        return inside(namespace, lambda: socket.create_server((api_address(), API_PORT)))
+
+    async def _beat(self) -> None:
+        """The nodes' heartbeat. An API server that is away is told when it is back."""
+        while True:
+            await asyncio.sleep(BEAT_EVERY)
+            with suppress(LabError):
+                await self._work(self._cluster.beat)
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._stop.is_set():
+            writer.close()  # those that are there are being ended; this one would not be
+            return
+        task = asyncio.current_task()
+        assert task is not None, "a connection is a task"
+        self._requests.add(task)
+        closing = False
+        try:
+            request = msgspec.json.decode(await reader.readline(), type=Request)
+            if isinstance(request, TakeDown):
+                self._waiting_for_the_end.append(writer)
+                closing = True
+                self.stop()
+                return
+            await self._answer(request, reader, writer)
+        except (ValueError, msgspec.MsgspecError) as error:
+            await _send(writer, Refused(str(error), unusable=True))
+        except (ConnectionError, asyncio.CancelledError):
+            pass  # the asker has gone, or the lab goes
+        finally:
+            self._requests.discard(task)
+            if not closing:
+                writer.close()
+
+    async def _end_requests(self) -> None:
+        for task in self._requests:
+            task.cancel()
+        await asyncio.gather(*self._requests, return_exceptions=True)
+
+    async def _answer(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Send the answers until there are no more, or the asker has gone."""
+        async with asyncio.TaskGroup() as group:
+            answering = group.create_task(self._send_answers(request, writer))
+            gone = group.create_task(_await_end(reader))
+            await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
+            answering.cancel()
+            gone.cancel()
+
+    async def _send_answers(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        """All of them, or why there are none."""
+        try:
+            async with aclosing(self._replies.to(request)) as responses:
+                async for response in responses:
+                    await _send(writer, response)
+        except ValueError as error:
+            await _send(writer, Refused(str(error), unusable=True))
+        except (LabError, OSError) as error:
+            await _send(writer, Refused(str(error)))
+
+
+async def _await_end(reader: asyncio.StreamReader) -> None:
+    """Return when the asker has gone."""
+    with suppress(ConnectionError):
+        while await reader.read(4096):
+            pass
+
+
+async def _send(writer: asyncio.StreamWriter, response: Response) -> None:
+    """One answer; an asker that has gone does not want it."""
+    with suppress(ConnectionError):
+        writer.write(msgspec.json.encode(response) + b"\n")
+        await writer.drain()
+
+
+def main(base: str, settings: str) -> int:
+    """The exit status: 0 taken down, 1 it could not be built (one line on standard error says why)."""
+    wanted = msgspec.json.decode(settings, type=Settings)
+    directory = LabDirectory(Path(base), wanted.name)
+    try:
+        directory.hold()
+        asyncio.run(Supervisor(directory, wanted).run())
+    except (LabError, OSError) as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

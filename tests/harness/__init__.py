@@ -1,0 +1,11 @@
+"""What tests of several rooms hold: clusters whose agents and API servers they start, and objects to give them.
+
+    objects       Services, EndpointSlices and Nodes with sane defaults, and manifests of them
+    cluster       a world whose `node-a` runs the agent on a directory of manifests
+    served        as cluster; what is applied is in force when the call returns
+    uninterrupted traffic to one service of a cluster, of which nothing may be lost
+    api_cluster   a world whose `node-a` follows an API server on a host of its own; api_client: requests to that
+    stopwatch     time without that in which others had the processor
+
+Worlds and their members come from nodeagent/lab/net/.
+"""

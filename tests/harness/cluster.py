@@ -1,0 +1,99 @@
+"""A world whose `node-a` runs the agent on a directory of manifests: what most tests with packets begin with."""
+
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.process import PATIENCE, AgentProcess
+from nodeagent.lab.net.topology import POD_CIDRS, first_of
+from nodeagent.lab.net.world import World
+from nodeagent.model.addresses import Family
+from nodeagent.model.objects import Service, ServicePort, ServiceSpec
+from tests.harness.objects import ManifestDirectory, make_node, make_service, make_slices, service_port
+
+NODE = "node-a"
+TARGET_PORT = 8080
+AGENT = (sys.executable, "-m", "nodeagent")
+WITH_POD_CIDRS = ("--cluster-cidr", ",".join(POD_CIDRS))
+HTTP = (service_port(80, name="http"),)
+
+UNTHROTTLED = {
+    "net/ipv4/icmp_ratelimit": "0",
+    "net/ipv4/icmp_msgs_per_sec": "100000",
+    "net/ipv4/icmp_msgs_burst": "100000",
+    "net/ipv6/icmp/ratelimit": "0",
+}
+"""Sysctls for tests that see many refusals: a kernel sends a host only about one ICMP error a second."""
+
+
+def cluster_ips(number: int) -> tuple[str, str]:
+    """The IPv4 and the IPv6 ClusterIP of this number (1 to 9999), in the service CIDRs of the standard topology."""
+    return f"10.96.{number >> 8}.{number & 255}", f"fd00:10:96::{number:x}"
+
+
+def of_family(family: Family, addresses: Sequence[str]) -> str:
+    """The first address of a family. Raises LabError when there is none."""
+    found = first_of(family, tuple(addresses))
+    if found is None:
+        raise LabError(f"no {family.value} address among {addresses}")
+    return found
+
+
+class Cluster:
+    """Puts objects on disk and runs the agent, which reads them. Raises LabError when the agent does not play along."""
+
+    def __init__(self, world: World, manifests: Path) -> None:
+        self.world = world
+        self.manifests = ManifestDirectory(manifests)
+        self.manifests.put(make_node(NODE, world[NODE].addresses))
+        self._homes = {pod.name: node.name for node in world.topology.nodes for pod in node.pods}
+
+    def expose(
+        self,
+        name: str,
+        *addresses: str,
+        pods: Iterable[str] = (),
+        ports: Sequence[ServicePort] = HTTP,
+        target_port: int = TARGET_PORT,
+        spec: ServiceSpec | None = None,
+    ) -> Service:
+        """Write a Service with these ClusterIPs, and its slices with these pods, in place of what it was before.
+
+        A service without pods has empty slices.
+        """
+        service = make_service(name, *addresses, ports=ports, spec=spec)
+        places = [(self.world[pod].addresses, self._homes[pod]) for pod in pods]
+        self.manifests.put(*make_slices(service, places, target_port=target_port), service)
+        return service
+
+    def withdraw(self, service: Service) -> None:
+        """Delete a Service and its slices from disk."""
+        self.manifests.remove(service, *make_slices(service, []))
+
+    def start_agent(self, *flags: str, seconds: float = PATIENCE) -> AgentProcess:
+        """The agent on `node-a`, ready within so many seconds."""
+        agent = self.world.start(NODE, [*AGENT, "run", *self._sources(), *flags])
+        agent.wait_for_line(" ready: ", seconds=seconds)
+        return agent
+
+    def program_once(self, *flags: str) -> None:
+        """Run the agent with ``--once`` to its end."""
+        self.world.run(NODE, [*AGENT, "run", "--once", "--allow-problems", *self._sources(), *flags])
+
+    def call(self, *arguments: str) -> str:
+        """What another command of the agent prints on `node-a`."""
+        return self.world.run(NODE, [*AGENT, *arguments]).stdout
+
+    def _sources(self) -> list[str]:
+        return ["--manifests", str(self.manifests.path), "--node-name", NODE]
+
+
+def elements_written(agent: AgentProcess, *, after: int = 0) -> int:
+    """The elements touched in the kernel, as the first summary from line `after` on says."""
+    line = agent.wait_for_line(r"sync done .* elements=\d+", after=after)
+    found = re.search(r"elements=(\d+)", line)
+    if found is None:
+        raise LabError(f"no element count in {line!r}")
+    return int(found[1])
