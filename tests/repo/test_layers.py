@@ -49,6 +49,8 @@ PURE = (
     "kube/manifests.py",
     "kube/manifest_defaults.py",
     "kube/manifest_world.py",
+    "dns/wire/*.py",
+    "dns/zone/*.py",
     "dataplane/conntrack_stale.py",
     "dataplane/interface_claim.py",
     "dataplane/interface_drift.py",

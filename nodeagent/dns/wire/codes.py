@@ -1,0 +1,65 @@
+"""Numbers of the DNS, from the registries of IANA."""
+
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """Types of records that are treated in a way of their own."""
+
+    A = 1
+    NS = 2
+    CNAME = 5
+    SOA = 6
+    PTR = 12
+    MX = 15
+    TXT = 16
+    AAAA = 28
+    SRV = 33
+    DNAME = 39
+    OPT = 41
+    IXFR = 251
+    AXFR = 252
+    ANY = 255
+
+
+class Rcode(IntEnum):
+    NOERROR = 0
+    FORMERR = 1
+    SERVFAIL = 2
+    NXDOMAIN = 3
+    NOTIMP = 4
+    REFUSED = 5
+    BADVERS = 16
+
+
+CLASS_IN = 1
+HEADER_SIZE = 12
+SMALLEST_UDP_LIMIT = 512
+"""What every client takes by UDP without EDNS, and with an EDNS size below it (RFC 6891, 6.2.3)."""
+TCP_LIMIT = 65535
+
+QR = 0x80
+AA = 0x04
+TC = 0x02
+RD = 0x01
+RA = 0x80
+CD = 0x10
+"""Bits of the third (QR to RD) and the fourth byte (RA, CD) of a header."""
+
+
+def kind_text(kind: int) -> str:
+    """``A``, or ``TYPE65280`` for what has no name here (RFC 3597)."""
+    try:
+        return Kind(kind).name
+    except ValueError:
+        return f"TYPE{kind}"
+
+
+def kind_number(text: str) -> int:
+    """The number of a type by its name. Raises ValueError."""
+    word = text.upper()
+    if word in Kind.__members__:
+        return Kind[word]
+    if word.startswith("TYPE") and word[4:].isascii() and word[4:].isdigit() and int(word[4:]) <= 0xFFFF:
+        return int(word[4:])
+    raise ValueError(f"unknown type {text!r}")

@@ -1,0 +1,93 @@
+"""Names: text, labels and wire form."""
+
+from collections.abc import Sequence
+
+LONGEST_NAME = 255
+LONGEST_LABEL = 63
+LONGEST_POINTER_CHAIN = 126
+PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_*")
+
+
+class BadName(ValueError):
+    """Bytes that are no name, or text that cannot be one."""
+
+
+def encode(labels: Sequence[bytes]) -> bytes:
+    """The wire form. Raises BadName."""
+    if any(not 0 < len(label) <= LONGEST_LABEL for label in labels):
+        raise BadName("a label has 1 to 63 bytes")
+    wire = b"".join(bytes((len(label),)) + label for label in labels) + b"\0"
+    if len(wire) > LONGEST_NAME:
+        raise BadName(f"a name has at most {LONGEST_NAME} bytes")
+    return wire
+
+
+def from_text(text: str) -> bytes:
+    """The wire form of a name as people and objects write it; a last dot may be missing. Raises BadName."""
+    stripped = text.removesuffix(".")
+    try:
+        return encode([part.encode("ascii") for part in stripped.split(".")]) if stripped else b"\0"
+    except UnicodeEncodeError as error:
+        raise BadName(f"{text!r} is not ASCII") from error
+
+
+def to_text(name: bytes) -> str:
+    """The name with a last dot; bytes that are no letters, digits, ``-``, ``_`` or ``*`` as ``\\DDD``."""
+    return ".".join(map(_label_text, labels_of(name))) + "."
+
+
+def _label_text(label: bytes) -> str:
+    return "".join(chr(c) if c in PLAIN else f"\\{c:03d}" for c in label)
+
+
+def labels_of(name: bytes) -> list[bytes]:
+    """The labels of a wire form that is known to be right."""
+    labels = []
+    at = 0
+    while size := name[at]:
+        labels.append(name[at + 1 : at + 1 + size])
+        at += 1 + size
+    return labels
+
+
+def is_below(name: bytes, zone: bytes) -> bool:
+    """Whether a name (lower case) is the zone's apex or below it, at a border of labels."""
+    if not name.endswith(zone):
+        return False
+    border = len(name) - len(zone)
+    at = 0
+    while at < border:
+        at += 1 + name[at]
+    return at == border
+
+
+def read(packet: bytes, at: int) -> tuple[bytes, int]:
+    """The name at an offset, pointers followed, and the offset after it. Raises BadName."""
+    parts: list[bytes] = []
+    length = 1
+    end = -1
+    jumps = 0
+    while True:
+        if at >= len(packet):
+            raise BadName("a name runs past the end")
+        size = packet[at]
+        if size >= 0xC0:
+            if at + 1 >= len(packet):
+                raise BadName("a pointer runs past the end")
+            if end < 0:
+                end = at + 2
+            target = (size & 0x3F) << 8 | packet[at + 1]
+            jumps += 1
+            if target >= at or jumps > LONGEST_POINTER_CHAIN:
+                raise BadName("a pointer does not point back")
+            at = target
+        elif size > LONGEST_LABEL:
+            raise BadName("unknown label type")
+        elif size == 0:
+            return b"".join(parts) + b"\0", at + 1 if end < 0 else end
+        else:
+            length += size + 1
+            if length > LONGEST_NAME or at + 1 + size > len(packet):
+                raise BadName("a name is too long")
+            parts.append(packet[at : at + 1 + size])
+            at += 1 + size
