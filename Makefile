@@ -19,7 +19,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test test-boot lint unit kernel bench bench-connections wheel deb clean
+.PHONY: help setup system-packages demo test test-boot lint unit kernel bench bench-connections wheel deb lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -32,8 +32,10 @@ help:
 	@echo "make kernel  the tests against the kernel of this machine (root)"
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
-	@echo "make wheel   dist/nodeagent-*.whl"
+	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
+	@echo "make lock    requirements/*.txt anew, with the newest releases that pyproject.toml admits"
+	@echo "make audit   ask PyPI whether a hole is known in a locked release"
 	@echo "make clean   remove what these commands made in this directory"
 
 setup: system-packages $(VENV)/.installed
@@ -49,10 +51,10 @@ system-packages:
 	fi
 
 # A stamp of its own, so that a half-made environment is completed.
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml requirements/development.txt
 	/usr/bin/python3 -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet --editable . --group dev
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/development.txt
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
 # A second nft, only unpacked, to check listings with both.
@@ -93,6 +95,19 @@ bench-connections: setup
 
 wheel: $(VENV)/.installed
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(BIN)/python systemd/packaging/sbom.py >dist/nodeagent.cdx.json
+
+# The locked releases, newer ones; and whether a hole is known in one of them.
+lock:
+	requirements/compile.sh
+
+audit: .tools/audit/.installed
+	.tools/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements/development.txt
+
+.tools/audit/.installed:
+	/usr/bin/python3 -m venv $(@D)
+	$(@D)/bin/pip install --quiet 'pip-audit>=2.9,<3'
+	touch $@
 
 deb: $(VENV)/.installed
 	systemd/packaging/build_deb.sh dist
@@ -109,7 +124,7 @@ test-boot: setup .tools/boot/debian-12 $(VM_IMAGES) .tools/boot/vagrant/bookworm
 	$(SUDO) tests/boot/container/build_root.sh $@
 
 # Virtual machines: one disk, and the kernels of two releases of Debian.
-.tools/boot/vm/root.img: tests/boot/vm/build_root.sh tests/boot/vm/guest_init.sh pyproject.toml | system-packages
+.tools/boot/vm/root.img: tests/boot/vm/build_root.sh tests/boot/vm/guest_init.sh requirements/development.txt | system-packages
 	$(SUDO) tests/boot/vm/build_root.sh $(@D)
 
 .tools/boot/vm/%/vmlinuz: tests/boot/vm/build_kernel.sh tests/boot/vm/first_init.sh | system-packages

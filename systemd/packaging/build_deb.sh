@@ -21,15 +21,16 @@ if [ "$minor" != "$system_minor" ]; then
     exit 1
 fi
 
-# Libraries come from the network, so they are kept until what is asked for changes.
-libraries=build/libraries-3.$minor-$(sha256sum pyproject.toml | cut -c1-16)
+# Libraries come from the network, so they are kept until other releases are locked.
+libraries=build/libraries-3.$minor-$(sha256sum requirements/runtime.txt | cut -c1-16)
 build=$(mktemp -d)
 trap 'rm -rf "$build"' EXIT
 "$python" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$build/wheel" .
 if [ ! -d "$libraries" ]; then
     mkdir -p build
-    "$python" -m pip install --quiet --no-compile --target "$build/libraries" "$build"/wheel/nodeagent-*.whl
-    rm -rf "$build"/libraries/{bin,nodeagent,nodeagent-*.dist-info}
+    "$python" -m pip install --quiet --no-compile --no-deps --require-hashes --target "$build/libraries" \
+        --requirement requirements/runtime.txt
+    rm -rf "$build/libraries/bin"
     mv "$build/libraries" "$libraries"
 fi
 
@@ -66,6 +67,7 @@ install -m 644 docs/*.md README.md "$documents"
 install -m 644 docs/examples/* "$documents/examples"
 install -m 644 systemd/packaging/debian/copyright "$documents/copyright"
 gzip -9 -n <CHANGELOG.md >"$documents/changelog.gz"
+"$python" systemd/packaging/sbom.py >"$documents/nodeagent.cdx.json"
 
 control=$root/DEBIAN
 install -d "$control"

@@ -30,8 +30,10 @@ with open(sys.argv[1], "rb") as file:
 tools = [tool for tool in declared["dependency-groups"]["dev"] if tool.startswith(("pytest", "hypothesis"))]
 print(*declared["project"]["dependencies"], *tools, sep="\n")
 PYTHON
+grep -o '^[a-z].*==[^ ]*' "$project/requirements/development.txt" >"$work/locked"
 mkdir "$work/root/wheels"
-"$work/venv/bin/pip" download --quiet --only-binary=:all: --dest "$work/root/wheels" -r "$work/requirements"
+"$work/venv/bin/pip" download --quiet --only-binary=:all: --dest "$work/root/wheels" \
+    --constraint "$work/locked" --requirement "$work/requirements"
 chroot "$work/root" /usr/bin/env -i PATH=/usr/bin:/usr/sbin:/bin:/sbin sh -ec '
     python3 -m venv /opt/nodeagent
     /opt/nodeagent/bin/pip install --quiet --no-index --find-links /wheels /wheels/*.whl
