@@ -24,8 +24,8 @@ from nodeagent.dataplane.interface_watch import InterfaceWatch
 from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.ownership import probe_ownership
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.node_addresses import LocalAddress, NodeAddresses
 from nodeagent.dataplane.surroundings import Surroundings
 from nodeagent.dataplane.sysctl import (
@@ -104,7 +104,7 @@ class Agent:
         config: AgentConfig,
         environment: dict[str, str],
         *,
-        netlink: NetlinkSocket,
+        netlink: Ruleset,
         notifier: SystemdNotifier,
         take_over: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -398,7 +398,7 @@ def _look_after(
         tasks.create_task(watch.run(), name="interface watch")
 
 
-def choose_ownership(netlink: NetlinkSocket, wanted: TableOwnership) -> Ownership:
+def choose_ownership(netlink: Ruleset, wanted: TableOwnership) -> Ownership:
     """What the configuration asks for; `auto` is owned where the kernel can. Raises NotPermitted."""
     if wanted is TableOwnership.PLAIN:
         netlink.generation()  # a probe would change the ruleset's generation; a look tells whether we may

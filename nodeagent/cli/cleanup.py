@@ -8,8 +8,8 @@ from nodeagent.cli.cleanup_kube_proxy import clean_up_kube_proxy
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.dataplane.interface import ServiceInterface
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.removal import remove_tables, require_removable
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.problem import Retryable
 
 
@@ -35,7 +35,7 @@ def cleanup_command(interface: str, other: str | None, *, dry_run: bool, force: 
         return
     if dry_run or force:
         raise click.UsageError(f"{'--dry-run' if dry_run else '--force'} needs --of")
-    netlink = NetlinkSocket()
+    netlink = Ruleset()
     try:
         require_removable(netlink)
         # The interface goes first: a ClusterIP that is local without rules would lead to the host's own daemons.

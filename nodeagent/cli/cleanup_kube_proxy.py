@@ -16,7 +16,7 @@ from nodeagent.dataplane.kube_proxy.leftovers import Failed, Place, sweep
 from nodeagent.dataplane.kube_proxy.own_tables import OwnTable
 from nodeagent.dataplane.kube_proxy.process import running_kube_proxy
 from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
 
 _SYSTEM_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin")
@@ -34,7 +34,7 @@ def clean_up_kube_proxy(*, dry_run: bool, force: bool) -> None:
     process = running_kube_proxy()
     if process is not None and not dry_run:
         raise Failure(f"kube-proxy runs here (process {process}) and would write its rules again: stop it", FAILED)
-    netlink = NetlinkSocket()
+    netlink = Ruleset()
     try:
         if process is not None:
             _note(f"kube-proxy still runs here (process {process}); stop it before")
@@ -58,7 +58,7 @@ def clean_up_kube_proxy(*, dry_run: bool, force: bool) -> None:
         click.echo("nothing of kube-proxy was here")
 
 
-def places(netlink: NetlinkSocket) -> tuple[Place, ...]:
+def places(netlink: Ruleset) -> tuple[Place, ...]:
     """Everywhere kube-proxy leaves something, rules before the sets they use."""
     path = os.environ.get("PATH", "").split(os.pathsep)
     tools = InstalledTools([Path(place) for place in (*path, *_SYSTEM_PATH) if place])

@@ -14,7 +14,7 @@ from contextlib import closing
 
 from nodeagent.agent import Agent
 from nodeagent.config import ConfigError, LoadedConfig, LogFormat
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.observe.logging_setup import set_up_logging
 from nodeagent.observe.systemd import SystemdNotifier
 
@@ -50,7 +50,7 @@ class Daemon:
     async def run(self, loaded: LoadedConfig, *, once: bool, within_s: float | None = None) -> None:
         """Until cancelled, or, with `once`, until the present state is programmed, for `within_s` seconds at most. Raises
         what `Agent.run` raises."""
-        with closing(NetlinkSocket()) as netlink:
+        with closing(Ruleset()) as netlink:
             hangup: asyncio.Task[bool] | None = None
             try:
                 serving = self._start(self._agent(loaded, netlink), once=once, within_s=within_s)
@@ -65,7 +65,7 @@ class Daemon:
             finally:
                 await _end(*self._agents, *(() if hangup is None else (hangup,)))
 
-    async def _replace(self, serving: asyncio.Task[None], netlink: NetlinkSocket) -> asyncio.Task[None]:
+    async def _replace(self, serving: asyncio.Task[None], netlink: Ruleset) -> asyncio.Task[None]:
         """The agent that serves after a reload: a new one, or still the old one."""
         self.notifier.reloading()
         try:
@@ -102,7 +102,7 @@ class Daemon:
         self.notifier.still_ready()
 
     def _agent(
-        self, loaded: LoadedConfig, netlink: NetlinkSocket, take_over: Callable[[], Awaitable[None]] | None = None
+        self, loaded: LoadedConfig, netlink: Ruleset, take_over: Callable[[], Awaitable[None]] | None = None
     ) -> Agent:
         return Agent(loaded.config, self._environment, netlink=netlink, notifier=self.notifier, take_over=take_over)
 

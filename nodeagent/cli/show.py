@@ -17,7 +17,7 @@ from nodeagent.dataplane.errors import DataplaneError, KernelUnclear, NotPermitt
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
 
 Row = dict[str, Any]
@@ -101,7 +101,7 @@ def _read_family(family: Family) -> list[ProgrammedFrontend] | None:
 
     Each attempt has a socket of its own: what the kernel still had to say on the last one is not waited for.
     """
-    netlink = NetlinkSocket()
+    netlink = Ruleset()
     try:
         # Counters are part of a set's shape; a table made without them is as good.
         for counters in (True, False):

@@ -15,13 +15,14 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from nodeagent.dataplane.conntrack_messages import delete_flow, dump_udp, read_flows
 from nodeagent.dataplane.conntrack_stale import Targets, UdpLedger, packed_serving, targets_for
-from nodeagent.dataplane.netlink import NetlinkSocket, Request
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ServicePortName
+from nodeagent.netlink.conntrack import delete_flow, dump_udp, read_flows
+from nodeagent.netlink.framing import Request
+from nodeagent.netlink.socket import NetlinkSocket
 
 log = logging.getLogger(__name__)
 

@@ -12,24 +12,10 @@ from typing import NamedTuple
 from nodeagent.model.addresses import Family, pack_address
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ServicePortName
+from nodeagent.netlink.conntrack import Flow
 
 Serving = frozenset[tuple[bytes, int]]
 """(packed address, port) of endpoints."""
-
-
-class Flow(NamedTuple):
-    """A tracked UDP flow of one family.
-
-    destination, port: where the client sent to. reply_source, reply_port: where answers come from, which is the
-    endpoint, or the destination itself when nothing was translated. Addresses are packed.
-    message: the attributes the kernel described it with; by them it is deleted.
-    """
-
-    destination: bytes
-    port: int
-    reply_source: bytes
-    reply_port: int
-    message: memoryview
 
 
 class Place(NamedTuple):

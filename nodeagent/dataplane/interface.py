@@ -17,14 +17,15 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import NamedTuple
 
-from nodeagent.dataplane import rtnetlink
 from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK, objection
 from nodeagent.dataplane.interface_drift import Programmed, Told, as_programmed
 from nodeagent.dataplane.interface_plan import ADDRESS_LIMITS, Plan, Present, Stray, apply_plan, plan, plan_change
-from nodeagent.dataplane.netlink import Failure, NetlinkSocket, Request, read_consistently
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.problem import Problem, Retryable
+from nodeagent.netlink import rtnetlink
+from nodeagent.netlink.framing import Request
+from nodeagent.netlink.socket import Failure, NetlinkSocket, read_consistently
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ one that an earlier version made.
 
 from collections.abc import Collection, Sequence
 
-from nodeagent.dataplane.rtnetlink import InterfaceAddress, Link
+from nodeagent.netlink.rtnetlink import InterfaceAddress, Link
 
 KINDS = ("dummy", "bridge")
 """What the interface is: the first of them that the kernel knows."""

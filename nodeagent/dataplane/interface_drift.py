@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from nodeagent.dataplane.interface_claim import MARK
 from nodeagent.dataplane.interface_plan import Present
-from nodeagent.dataplane.rtnetlink import InterfaceAddress, Link
 from nodeagent.model.addresses import family_of
+from nodeagent.netlink.rtnetlink import InterfaceAddress, Link
 
 
 class Programmed(NamedTuple):

@@ -9,10 +9,18 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from nodeagent.dataplane import rtnetlink
-from nodeagent.dataplane.framing import messages
 from nodeagent.dataplane.interface_drift import Told
-from nodeagent.dataplane.notifications import Group, following
+from nodeagent.netlink import rtnetlink
+from nodeagent.netlink.framing import messages
+from nodeagent.netlink.notifications import Group, following
+from nodeagent.netlink.uapi.rtnetlink import (
+    RTM_DELADDR,
+    RTM_DELLINK,
+    RTM_DELROUTE,
+    RTM_NEWADDR,
+    RTM_NEWLINK,
+    RTM_NEWROUTE,
+)
 
 log = logging.getLogger(__name__)
 
@@ -122,19 +130,19 @@ class InterfaceWatch:
 
     def _concerns_ours(self, kind: int, body: memoryview) -> bool:
         told = self._told
-        if kind in {rtnetlink.RTM_NEWROUTE, rtnetlink.RTM_DELROUTE}:
+        if kind in {RTM_NEWROUTE, RTM_DELROUTE}:
             if told.ifindex is None or not rtnetlink.may_be_local_route(body):
                 return False
             route = rtnetlink.read_local_route(body, told.ifindex)
             if route is None:
                 return False
-            told.route(route, gone=kind == rtnetlink.RTM_DELROUTE)
+            told.route(route, gone=kind == RTM_DELROUTE)
             return True
-        if kind in {rtnetlink.RTM_NEWADDR, rtnetlink.RTM_DELADDR}:
+        if kind in {RTM_NEWADDR, RTM_DELADDR}:
             address = rtnetlink.read_address(body)
-            return address is not None and told.address(address, gone=kind == rtnetlink.RTM_DELADDR)
-        if kind in {rtnetlink.RTM_NEWLINK, rtnetlink.RTM_DELLINK}:
-            return told.link(rtnetlink.read_link(body), gone=kind == rtnetlink.RTM_DELLINK)
+            return address is not None and told.address(address, gone=kind == RTM_DELADDR)
+        if kind in {RTM_NEWLINK, RTM_DELLINK}:
+            return told.link(rtnetlink.read_link(body), gone=kind == RTM_DELLINK)
         return False
 
 

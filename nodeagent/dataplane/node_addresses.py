@@ -5,11 +5,12 @@ import logging
 import socket
 from typing import NamedTuple, Protocol
 
-from nodeagent.dataplane import rtnetlink
-from nodeagent.dataplane.framing import messages
-from nodeagent.dataplane.netlink import DumpInterruptedError, NetlinkSocket, read_consistently
-from nodeagent.dataplane.notifications import Group, following
 from nodeagent.dataplane.worker_thread import in_thread
+from nodeagent.netlink import rtnetlink
+from nodeagent.netlink.framing import messages
+from nodeagent.netlink.notifications import Group, following
+from nodeagent.netlink.socket import DumpInterruptedError, NetlinkSocket, read_consistently
+from nodeagent.netlink.uapi.rtnetlink import RTM_DELADDR, RTM_NEWADDR
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +104,7 @@ class NodeAddresses:
 
     def _concerns_us(self, datagram: memoryview) -> bool:
         for kind, _, _, body in messages(datagram):
-            if kind in {rtnetlink.RTM_NEWADDR, rtnetlink.RTM_DELADDR}:
+            if kind in {RTM_NEWADDR, RTM_DELADDR}:
                 address = rtnetlink.read_address(body)
                 if address is not None and _interface_name(address.ifindex) not in self._excluding:
                     return True

@@ -9,29 +9,16 @@ import asyncio
 import errno
 import logging
 import socket
-import struct
 from collections.abc import Callable, Iterable, Iterator
 
-from nodeagent.dataplane import rtnetlink
-from nodeagent.dataplane.framing import attributes
-from nodeagent.dataplane.netlink import NetlinkSocket, Request, read_consistently
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family, parse_address, unpack_address
 from nodeagent.model.in_use import InUse, host
+from nodeagent.netlink import rtnetlink
+from nodeagent.netlink.socket import NetlinkSocket, read_consistently
 
 LOOK_SECONDS = 30.0
 """Between looks when nothing is heard of a change; routes change without a word."""
-
-_ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, interface index
-_ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
-_NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, hops, interface index
-_SCOPE_HOST = 254
-_IFA_F_DEPRECATED = 0x20
-_RTN_UNICAST = 1
-_RTM_F_CLONED = 0x200
-_RTA_GATEWAY = 5
-_RTA_MULTIPATH = 9
-_RTA_VIA = 18
 
 logger = logging.getLogger(__name__)
 
@@ -113,46 +100,25 @@ def in_use_here(excluding: str) -> frozenset[InUse]:
 
 
 def _addresses(netlink: NetlinkSocket, excluding: str) -> Iterator[InUse]:
-    asked = netlink.dump(Request(rtnetlink.RTM_GETLINK, 0, bytes(16)))
-    links = {link.ifindex: link for link in map(rtnetlink.read_link, asked)}
+    links = {link.ifindex: link for link in map(rtnetlink.read_link, netlink.dump(rtnetlink.get_links()))}
     for body in netlink.dump(rtnetlink.get_addresses()):
-        _, _, flags, scope, index = _ADDRESS.unpack_from(body)
-        address, link = rtnetlink.read_address(body), links.get(index)
+        address = rtnetlink.read_address(body)
+        link = None if address is None else links.get(address.ifindex)
         if address is None or link is None or link.name == excluding or link.kind == "dummy":
             continue
-        if scope != _SCOPE_HOST and not flags & _IFA_F_DEPRECATED:
+        if rtnetlink.reaches_others(body):
             yield host(address.address, f"an address of this node, {link.name}")
 
 
 def _gateways(netlink: NetlinkSocket) -> Iterator[InUse]:
     for family in Family:
-        request = Request(rtnetlink.RTM_GETROUTE, 0, _ROUTE.pack(family.socket_family, 0, 0, 0, 0, 0, 0, 0, 0))
         try:
-            for body in netlink.dump(request):
-                yield from (host(unpack_address(packed), "a gateway of this node") for packed in gateways_of(body))
+            for body in netlink.dump(rtnetlink.get_routes(family)):
+                gateways = rtnetlink.gateways_of(body)
+                yield from (host(unpack_address(packed), "a gateway of this node") for packed in gateways)
         except OSError as error:
             if error.errno not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.ENOENT}:
                 raise
-
-
-def gateways_of(body: memoryview) -> Iterator[bytes]:
-    """The packed addresses that an RTM_NEWROUTE message sends packets through: its own, via another family, or several."""
-    _, _, _, _, _, _, _, kind, flags = _ROUTE.unpack_from(body)
-    if kind == _RTN_UNICAST and not flags & _RTM_F_CLONED:
-        yield from _hops(body[_ROUTE.size :])
-
-
-def _hops(message: memoryview) -> Iterator[bytes]:
-    for kind, value in attributes(message):
-        if kind == _RTA_GATEWAY:
-            yield bytes(value)
-        elif kind == _RTA_VIA:
-            yield bytes(value[2:])
-        elif kind == _RTA_MULTIPATH:
-            rest = value
-            while len(rest) >= _NEXTHOP.size and (length := _NEXTHOP.unpack_from(rest)[0]) >= _NEXTHOP.size:
-                yield from _hops(rest[_NEXTHOP.size : length])
-                rest = rest[(length + 3) & ~3 :]
 
 
 async def _resolved(name: str) -> set[str]:

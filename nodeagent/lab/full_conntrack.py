@@ -9,96 +9,49 @@ import errno
 import itertools
 import signal
 import socket
-import struct
 import sys
 import time
 from collections.abc import Iterator
 
-NETLINK_NETFILTER = 12
-CREATE, DELETE = 0x0100, 0x0102  # NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_NEW / IPCTNL_MSG_CT_DELETE
-NLM_F_REQUEST, NLM_F_ACK, NLM_F_EXCL, NLM_F_CREATE = 0x1, 0x4, 0x200, 0x400
-NLA_F_NESTED = 0x8000
-TUPLE_ORIG, TUPLE_REPLY, STATUS, TIMEOUT, MARK, MARK_MASK = 1, 2, 3, 7, 8, 21  # enum ctattr_type
-TUPLE_IP, TUPLE_PROTO = 1, 2
-SEEN_REPLY_ASSURED_CONFIRMED = 0x2 | 0x4 | 0x8  # enum ip_conntrack_status
-OURS = 0x6C6162
-LIFETIME = 120
+from nodeagent.netlink.conntrack import create_flow, delete_marked
+from nodeagent.netlink.framing import Request
+from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
+
+MARK = 0x6C6162
+LIFETIME_SECONDS = 120
 BATCH = 400
-TOP_UP_EVERY = 0.02
-NLMSG_ERROR = 2
+TOP_UP_EVERY_SECONDS = 0.02
+SERVER = (socket.inet_aton("192.0.2.254"), 9)
+CLIENTS = 253
 
 
-def attribute(kind: int, value: bytes) -> bytes:
-    """One netlink attribute, padded."""
-    return struct.pack("=HH", len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
-
-
-def flow(source: str, destination: str, ports: tuple[int, int]) -> bytes:
-    """A UDP tuple (nfnetlink_conntrack.h: CTA_IP_V4_SRC, CTA_PROTO_NUM and the like)."""
-    addresses = attribute(1, socket.inet_aton(source)) + attribute(2, socket.inet_aton(destination))
-    numbers = attribute(1, bytes([socket.IPPROTO_UDP]))
-    numbers += attribute(2, struct.pack("!H", ports[0])) + attribute(3, struct.pack("!H", ports[1]))
-    return attribute(TUPLE_IP | NLA_F_NESTED, addresses) + attribute(TUPLE_PROTO | NLA_F_NESTED, numbers)
-
-
-def message(kind: int, flags: int, attributes: bytes) -> bytes:
-    """A message of ctnetlink for IPv4."""
-    body = struct.pack("=BBH", socket.AF_INET, 0, 0) + attributes
-    return struct.pack("=IHHII", len(body) + 16, kind, flags | NLM_F_REQUEST, 0, 0) + body
-
-
-def fillers() -> Iterator[bytes]:
-    """Messages that make one flow each, between addresses that nobody has (RFC 5737)."""
-    rest = attribute(STATUS, struct.pack("!I", SEEN_REPLY_ASSURED_CONFIRMED))
-    rest += attribute(TIMEOUT, struct.pack("!I", LIFETIME)) + attribute(MARK, struct.pack("!I", OURS))
-    for number in itertools.cycle(range(254 << 16)):
-        here, there, port = f"192.0.2.{1 + (number >> 16)}", "192.0.2.254", number & 0xFFFF
-        there_and_back = attribute(TUPLE_ORIG | NLA_F_NESTED, flow(here, there, (port, 9)))
-        there_and_back += attribute(TUPLE_REPLY | NLA_F_NESTED, flow(there, here, (9, port)))
-        yield message(CREATE, NLM_F_CREATE | NLM_F_EXCL, there_and_back + rest)
-
-
-def errors(answers: bytes) -> Iterator[int]:
-    """The errno of each answer that has one."""
-    while len(answers) >= 20:
-        length, kind = struct.unpack_from("=IH", answers)
-        if kind == NLMSG_ERROR:
-            yield -struct.unpack_from("=i", answers, 16)[0]
-        answers = answers[(length + 3) & ~3 :]
+def fillers() -> Iterator[Request]:
+    """Requests that make one flow each, between addresses that nobody has (RFC 5737)."""
+    for number in itertools.cycle(range(CLIENTS << 16)):
+        client = (bytes((192, 0, 2, 1 + (number >> 16))), number & 0xFFFF)
+        yield create_flow(client, SERVER, mark=MARK, seconds=LIFETIME_SECONDS)
 
 
 class Table:
     """The connection table of this namespace."""
 
     def __init__(self) -> None:
-        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self._socket.bind((0, 0))
+        self._socket = NetlinkSocket(NETLINK_NETFILTER)
         self._fillers = fillers()
 
     def fill(self) -> None:
         """Add flows until there is no room. Raises OSError for another reason than that."""
         while True:
-            self._socket.send(b"".join(itertools.islice(self._fillers, BATCH)))
-            found = set(self._answers())
-            if found - {errno.ENOMEM, errno.EEXIST, 0}:
+            found = {failure.errno for failure in self._socket.perform(itertools.islice(self._fillers, BATCH))}
+            if found - {errno.ENOMEM, errno.EEXIST}:
                 raise OSError(found.pop(), "ctnetlink")
             if errno.ENOMEM in found:
                 return
 
-    def _answers(self) -> Iterator[int]:
-        while True:
-            try:
-                yield from errors(self._socket.recv(1 << 20, socket.MSG_DONTWAIT))
-            except BlockingIOError:
-                return
-
     def clear(self) -> None:
         """Remove the flows of this program, and no other."""
-        mark = attribute(MARK, struct.pack("!I", OURS)) + attribute(MARK_MASK, struct.pack("!I", 0xFFFFFFFF))
-        self._socket.send(message(DELETE, NLM_F_ACK, mark))
-        self._socket.settimeout(10.0)
-        self._socket.recv(1 << 16)
+        self._socket.perform([delete_marked(MARK)])
 
 
 def main() -> None:
@@ -109,7 +62,7 @@ def main() -> None:
         table.fill()
         print("full", flush=True)
         while True:
-            time.sleep(TOP_UP_EVERY)
+            time.sleep(TOP_UP_EVERY_SECONDS)
             table.fill()
     finally:
         table.clear()

@@ -26,7 +26,7 @@ from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, PassReport, Timing
 from nodeagent.kube.store import ClusterStore
@@ -99,7 +99,7 @@ def slice_json(index: int, endpoints: int) -> dict[str, object]:
     }
 
 
-def engine_of(store: ClusterStore, changes: ChangeQueue, passes: Passes, netlink: NetlinkSocket) -> Engine:
+def engine_of(store: ClusterStore, changes: ChangeQueue, passes: Passes, netlink: Ruleset) -> Engine:
     return Engine(
         snapshot=store,
         changes=changes,
@@ -128,7 +128,7 @@ async def measure(services: int, endpoints: int) -> dict[str, float]:
     changes = ChangeQueue(loop.time)
     store = ClusterStore(changes)
     passes = Passes()
-    with_netlink = NetlinkSocket()
+    with_netlink = Ruleset()
     engine = engine_of(store, changes, passes, with_netlink)
     started = time.perf_counter()
     store.replace(Service, decoded_services)
@@ -164,7 +164,7 @@ async def measure(services: int, endpoints: int) -> dict[str, float]:
     with_netlink.close()
     result["peak RSS MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
-    again = NetlinkSocket()
+    again = Ruleset()
     generation = again.generation()
     changes = ChangeQueue(loop.time)
     store = ClusterStore(changes)

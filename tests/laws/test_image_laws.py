@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.attributes import attribute_map
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.classes import pick_class
 from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
@@ -29,6 +28,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import Frontend, NodeState, Route, Verdict
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_SERVICE_NAME, EndpointSlice, Service, ServiceCIDR
+from nodeagent.netlink.framing import attribute_map
 from nodeagent.translate.context import Context
 from nodeagent.translate.translator import Translator
 

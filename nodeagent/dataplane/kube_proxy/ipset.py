@@ -8,11 +8,11 @@ import errno
 import os
 from collections.abc import Iterable, Sequence
 
-from nodeagent.dataplane.framing import attribute
 from nodeagent.dataplane.kube_proxy import names
 from nodeagent.dataplane.kube_proxy.leftovers import Finding, LeftoverError
-from nodeagent.dataplane.netlink import NetlinkSocket, Request
-from nodeagent.dataplane.nft import attributes as nl
+from nodeagent.netlink.framing import Request, attribute, attribute_map, string, text_of
+from nodeagent.netlink.netfilter import u32
+from nodeagent.netlink.socket import NetlinkSocket
 
 NETLINK_NETFILTER = 12
 _SUBSYSTEM = 6
@@ -27,13 +27,13 @@ _GENMSG = b"\0\0\0\0"
 
 def list_request() -> Request:
     """Asks for the names of all sets, without their members."""
-    flags = nl.u32(_FLAGS, _LIST_SET_NAME)
+    flags = u32(_FLAGS, _LIST_SET_NAME)
     return Request(_SUBSYSTEM << 8 | _LIST, 0, _GENMSG + attribute(_PROTOCOL, _PROTOCOL_VERSION) + flags)
 
 
 def destroy_request(name: str) -> Request:
     """Destroys a set."""
-    body = _GENMSG + attribute(_PROTOCOL, _PROTOCOL_VERSION) + nl.string(_SET_NAME, name)
+    body = _GENMSG + attribute(_PROTOCOL, _PROTOCOL_VERSION) + string(_SET_NAME, name)
     return Request(_SUBSYSTEM << 8 | _DESTROY, 0, body)
 
 
@@ -41,9 +41,9 @@ def set_names(replies: Iterable[memoryview]) -> list[str]:
     """Of the replies to `list_request`."""
     found = []
     for reply in replies:
-        attributes = nl.attribute_map(reply[len(_GENMSG) :])
+        attributes = attribute_map(reply[len(_GENMSG) :])
         if _SET_NAME in attributes:
-            found.append(nl.text_of(attributes[_SET_NAME]))
+            found.append(text_of(attributes[_SET_NAME]))
     return found
 
 

@@ -7,12 +7,10 @@ nf_tables_compat.h, xt_comment.h.
 
 from collections.abc import Iterable, Iterator
 
-from nodeagent.dataplane.framing import attributes
 from nodeagent.dataplane.kube_proxy import names
 from nodeagent.dataplane.kube_proxy.leftovers import Finding
 from nodeagent.dataplane.kube_proxy.rules import IptablesTable, Removal, TableRule, plan_removal
-from nodeagent.dataplane.nft import attributes as nl
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import (
     DELCHAIN,
     DELRULE,
@@ -20,9 +18,10 @@ from nodeagent.dataplane.nft.transaction import (
     GETRULE,
     Message,
     Transaction,
-    nfproto,
 )
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.framing import attribute_map, attributes, string, text_of
+from nodeagent.netlink.netfilter import nfproto, u64
 
 _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_POLICY = 3, 4, 5
 _RULE_CHAIN, _RULE_HANDLE, _RULE_EXPRESSIONS, _RULE_USER_DATA = 2, 3, 4, 7
@@ -35,42 +34,42 @@ _POLICIES = {0: "DROP", 1: "ACCEPT"}
 
 def parse_chain(reply: memoryview) -> tuple[str, str | None]:
     """Name, and policy of a base chain (None: no base chain), of a GETCHAIN reply."""
-    found = nl.attribute_map(reply)
+    found = attribute_map(reply)
     policy = None
     if _CHAIN_HOOK in found:
         policy = _POLICIES.get(int.from_bytes(found.get(_CHAIN_POLICY, b""), "big"), "ACCEPT")
-    return nl.text_of(found[_CHAIN_NAME]), policy
+    return text_of(found[_CHAIN_NAME]), policy
 
 
 def parse_rule(reply: memoryview) -> TableRule:
     """Of a GETRULE reply."""
-    found = nl.attribute_map(reply)
+    found = attribute_map(reply)
     target = ""
     comment = _user_comment(found.get(_RULE_USER_DATA, memoryview(b"")))
     for _, expression in attributes(found.get(_RULE_EXPRESSIONS, memoryview(b""))):
-        parts = nl.attribute_map(expression)
-        kind, data = nl.text_of(parts[_EXPRESSION_NAME]), parts.get(_EXPRESSION_DATA, memoryview(b""))
+        parts = attribute_map(expression)
+        kind, data = text_of(parts[_EXPRESSION_NAME]), parts.get(_EXPRESSION_DATA, memoryview(b""))
         if kind == "immediate":
             target = _verdict_chain(data) or target
         elif kind == "match":
             comment = _match_comment(data) or comment
-    return TableRule(nl.text_of(found[_RULE_CHAIN]), target, comment, handle=int.from_bytes(found[_RULE_HANDLE], "big"))
+    return TableRule(text_of(found[_RULE_CHAIN]), target, comment, handle=int.from_bytes(found[_RULE_HANDLE], "big"))
 
 
 def _verdict_chain(immediate: memoryview) -> str:
     """Where a jump or goto leads; empty for other verdicts and values."""
-    found = nl.attribute_map(immediate)
+    found = attribute_map(immediate)
     for kind, data in attributes(found.get(_IMMEDIATE_DATA, memoryview(b""))):
         if kind == _DATA_VERDICT:
-            verdict = nl.attribute_map(data)
-            return nl.text_of(verdict[_VERDICT_CHAIN]) if _VERDICT_CHAIN in verdict else ""
+            verdict = attribute_map(data)
+            return text_of(verdict[_VERDICT_CHAIN]) if _VERDICT_CHAIN in verdict else ""
     return ""
 
 
 def _match_comment(match: memoryview) -> str:
     """The text of ``-m comment``: struct xt_comment_info, 256 bytes up to the first NUL."""
-    found = nl.attribute_map(match)
-    if nl.text_of(found[_MATCH_NAME]) != "comment":
+    found = attribute_map(match)
+    if text_of(found[_MATCH_NAME]) != "comment":
         return ""
     return bytes(found[_MATCH_INFO]).split(b"\0", 1)[0].decode(errors="replace")
 
@@ -81,27 +80,27 @@ def _user_comment(data: memoryview) -> str:
     while offset + 2 <= len(data):
         kind, length = data[offset], data[offset + 1]
         if kind == _COMMENT_OF_RULE:
-            return nl.text_of(data[offset + 2 : offset + 2 + length])
+            return text_of(data[offset + 2 : offset + 2 + length])
         offset += 2 + length
     return ""
 
 
 def removal_messages(removal: Removal) -> Iterator[Message]:
     """Empty the chains, take the rules out of other chains, then delete the chains."""
-    table = nl.string(1, removal.table)
+    table = string(1, removal.table)
     for chain in removal.chains:
-        yield Message(DELRULE, 0, table + nl.string(2, chain), f"rules of chain {chain}")
+        yield Message(DELRULE, 0, table + string(2, chain), f"rules of chain {chain}")
     for rule in removal.rules:
-        body = table + nl.string(2, rule.chain) + nl.u64(3, rule.handle)
+        body = table + string(2, rule.chain) + u64(3, rule.handle)
         yield Message(DELRULE, 0, body, f"rule {rule}")
     for chain in removal.chains:
-        yield Message(DELCHAIN, 0, table + nl.string(3, chain), f"chain {chain}")
+        yield Message(DELCHAIN, 0, table + string(3, chain), f"chain {chain}")
 
 
 class NftTables:
     """The tables nat, filter and mangle of iptables-nft (IPv4) or ip6tables-nft (IPv6)."""
 
-    def __init__(self, socket: NetlinkSocket, family: Family) -> None:
+    def __init__(self, socket: Ruleset, family: Family) -> None:
         self._socket = socket
         self._family = family
 
@@ -127,8 +126,8 @@ class NftTables:
     def _dump(self, kind: int, table: str) -> Iterator[memoryview]:
         """Objects of one table; the kernel filters only some dumps by table."""
         try:
-            for _, data in self._socket.dump(kind, nfproto(self._family), nl.string(1, table)):
-                if nl.text_of(nl.attribute_map(data)[1]) == table:
+            for data in self._socket.dump(kind, nfproto(self._family), string(1, table)):
+                if text_of(attribute_map(data)[1]) == table:
                     yield data
         except FileNotFoundError:
             return

@@ -5,7 +5,6 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from nodeagent.dataplane import rtnetlink
 from nodeagent.dataplane.kube_proxy import names
 from nodeagent.dataplane.kube_proxy.ipvs_messages import (
     GENL_FAMILY,
@@ -17,7 +16,8 @@ from nodeagent.dataplane.kube_proxy.ipvs_messages import (
     servers_request,
 )
 from nodeagent.dataplane.kube_proxy.leftovers import Finding, LeftoverError
-from nodeagent.dataplane.netlink import NetlinkSocket, read_consistently
+from nodeagent.netlink import rtnetlink
+from nodeagent.netlink.socket import NetlinkSocket, read_consistently
 
 NETLINK_GENERIC = 16
 _SHOWN = 3

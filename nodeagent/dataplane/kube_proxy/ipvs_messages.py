@@ -7,10 +7,9 @@ import socket
 import struct
 from typing import NamedTuple
 
-from nodeagent.dataplane.framing import NLM_F_DUMP, attribute, nested
-from nodeagent.dataplane.netlink import Request
-from nodeagent.dataplane.nft.attributes import attribute_map, string
 from nodeagent.model.addresses import Protocol, unpack_address
+from nodeagent.netlink.framing import Request, attribute, attribute_map, nested, string
+from nodeagent.netlink.uapi.netlink import NLM_F_DUMP
 
 GENL_FAMILY = "IPVS"
 _GENL_CONTROL = 0x10

@@ -2,18 +2,19 @@
 
 from nodeagent.dataplane.kube_proxy import names
 from nodeagent.dataplane.kube_proxy.leftovers import Finding
-from nodeagent.dataplane.nft import attributes as nl
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
-from nodeagent.dataplane.nft.transaction import DELTABLE, GETTABLE, Message, Transaction, nfproto
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dataplane.nft.transaction import DELTABLE, GETTABLE, Message, Transaction
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.framing import string
+from nodeagent.netlink.netfilter import nfproto
 
-_TABLE = nl.string(1, names.TABLE)
+_TABLE = string(1, names.TABLE)
 
 
 class OwnTable:
     """``table ip kube-proxy`` or ``table ip6 kube-proxy``."""
 
-    def __init__(self, socket: NetlinkSocket, family: Family) -> None:
+    def __init__(self, socket: Ruleset, family: Family) -> None:
         self._socket = socket
         self._family = family
 

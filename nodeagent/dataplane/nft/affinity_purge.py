@@ -18,7 +18,7 @@ from nodeagent.dataplane.errors import CommitRejected, DataplaneError, StaleGene
 from nodeagent.dataplane.nft.affinity import ValidEndpoints, is_stale, stale_entries
 from nodeagent.dataplane.nft.image import Elements
 from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.dataplane.worker_thread import in_thread
@@ -63,11 +63,11 @@ class AffinityPurge:
         self,
         family: Family,
         specs: Mapping[str, SetSpec],
-        writer: NetlinkSocket,
+        writer: Ruleset,
         listener: PurgeListener,
         known: Callable[[], int | None],
         *,
-        open_reader: Callable[[], NetlinkSocket] = NetlinkSocket,
+        open_reader: Callable[[], Ruleset] = Ruleset,
     ) -> None:
         self._family = family
         self._specs = specs
@@ -129,7 +129,7 @@ class AffinityPurge:
             await in_thread(lambda batch=batch: self._delete(batch))  # type: ignore[misc]
         return len(stale), met_all
 
-    def _look(self, reader: NetlinkSocket, enough: int) -> tuple[Elements, bool]:
+    def _look(self, reader: Ruleset, enough: int) -> tuple[Elements, bool]:
         stale: Elements = {}
         met: set[bytes] = set()
         count = 0

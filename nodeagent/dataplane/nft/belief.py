@@ -7,7 +7,6 @@ from enum import Enum
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Hook, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
-from nodeagent.dataplane.nft.expressions import Code
 from nodeagent.dataplane.nft.image import TableImage, class_of, empty_image
 from nodeagent.dataplane.nft.program import build_program, verdict_elements
 from nodeagent.dataplane.nft.readback import (
@@ -21,6 +20,7 @@ from nodeagent.dataplane.nft.readback import (
 )
 from nodeagent.dataplane.nft.schema import DATA_SETS, SetSpec
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.nf_tables.expressions import Code
 
 
 class Ownership(Enum):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-from nodeagent.dataplane.nft.expressions import Rule
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.nf_tables.expressions import Rule
 
 
 class PodDetection(Enum):

@@ -25,9 +25,9 @@ from nodeagent.dataplane.nft.desired import DesiredImage, slots_of
 from nodeagent.dataplane.nft.diff import apply_delta
 from nodeagent.dataplane.nft.element_walk import ElementWalk
 from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.plan import Plan, Planner
 from nodeagent.dataplane.nft.render import too_many_backends
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
@@ -69,7 +69,7 @@ class TableDriver:
     def __init__(
         self,
         family: Family,
-        socket: NetlinkSocket,
+        socket: Ruleset,
         options: ProgramOptions,
         ownership: Ownership,
         listener: PurgeListener,

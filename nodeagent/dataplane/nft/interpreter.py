@@ -9,13 +9,13 @@ expressions; here are hooks, chains and verdicts (net/netfilter/nf_tables_core.c
 from collections.abc import Collection, Iterator, Mapping
 
 from nodeagent.dataplane.nft.chain import Chain, ChainType, HookNumber, Program
-from nodeagent.dataplane.nft.expressions import Code, Rule, Verdict
 from nodeagent.dataplane.nft.image import TableImage
 from nodeagent.dataplane.nft.machine import ChoiceNeeded, Machine, RuleEnds, Sets
 from nodeagent.dataplane.nft.packet import RST, TCP, Fate, Outcome, Packet
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.spelling import Step
 from nodeagent.model.addresses import pack_address
+from nodeagent.netlink.nf_tables.expressions import Code, Rule, Verdict
 
 MOST_JUMPS = 16
 """NFT_JUMP_STACK_SIZE."""

@@ -9,12 +9,9 @@ from itertools import islice
 from typing import TypeVar
 
 from nodeagent.dataplane.errors import DumpInterrupted, KernelUnclear
-from nodeagent.dataplane.framing import nested
-from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
 from nodeagent.dataplane.nft.image import Elements, TableImage
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
 from nodeagent.dataplane.nft.readback import (
     AnswerShape,
     ElementDump,
@@ -28,6 +25,7 @@ from nodeagent.dataplane.nft.readback import (
     parse_table,
 )
 from nodeagent.dataplane.nft.render import programmed_keys
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.transaction import (
     GETCHAIN,
@@ -36,9 +34,10 @@ from nodeagent.dataplane.nft.transaction import (
     GETSETELEM,
     GETTABLE,
     encode_keys,
-    nfproto,
 )
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.framing import nested, string
+from nodeagent.netlink.netfilter import nfproto
 
 T = TypeVar("T")
 
@@ -60,13 +59,13 @@ class KernelTable:
     """Reads the table `nodeagent` of one family. fetch_above: elements from which on endpoints are not dumped."""
 
     def __init__(
-        self, socket: NetlinkSocket, family: Family, specs: Mapping[str, SetSpec], *, fetch_above: int = FETCH_ABOVE
+        self, socket: Ruleset, family: Family, specs: Mapping[str, SetSpec], *, fetch_above: int = FETCH_ABOVE
     ) -> None:
         self._socket = socket
         self._family = family
         self._specs = specs
         self._fetch_above = fetch_above
-        self._table = nl.string(1, schema.TABLE)
+        self._table = string(1, schema.TABLE)
 
     def header(self) -> TableHeader | None:
         """The table object; None when there is none."""
@@ -134,20 +133,20 @@ class KernelTable:
         try:
             return self._read_once(GETRULE, parse_rule)
         except DumpInterrupted:
-            return [rule for name in chains for rule in self._read(GETRULE, parse_rule, nl.string(2, name))]
+            return [rule for name in chains for rule in self._read(GETRULE, parse_rule, string(2, name))]
 
     def _read(self, kind: int, parse: Callable[[memoryview], T], where: bytes = b"") -> list[T]:
         return self._undisturbed(lambda: self._read_once(kind, parse, where))
 
     def _read_once(self, kind: int, parse: Callable[[memoryview], T], where: bytes = b"") -> list[T]:
         dump = self._socket.dump(kind, nfproto(self._family), self._table + where)
-        return [parse(data) for _, data in dump]
+        return [parse(data) for data in dump]
 
     def holds(self, name: str, elements: Elements) -> bool:
         """Whether the set has these elements, with these values: asked for by key, whatever else is in it."""
         spec = self._specs[name]
         shape = AnswerShape(spec, self._family)
-        where = self._table + nl.string(2, name)
+        where = self._table + string(2, name)
         remaining = list(elements)
         while remaining:
             keys = remaining[:FETCH_KEYS]
@@ -179,7 +178,7 @@ class KernelTable:
     def affinity(self) -> ElementDump | None:
         """What clients learned; None where there is no such set, or one of another type."""
         spec = self._specs[schema.AFFINITY]
-        where = self._table + nl.string(2, schema.AFFINITY)
+        where = self._table + string(2, schema.AFFINITY)
         try:
             found = parse_set(self._socket.get(GETSET, nfproto(self._family), where))
             return self.elements(schema.AFFINITY) if found.matches(spec, self._family) else None
@@ -190,8 +189,8 @@ class KernelTable:
         """Of what clients learned only which endpoint, a datagram at a time: some twice and others not at all while the
         set grows. Raises FileNotFoundError when there is no such set."""
         spec = self._specs[schema.AFFINITY]
-        where = self._table + nl.string(2, schema.AFFINITY)
-        for _, data in self._socket.dump(GETSETELEM, nfproto(self._family), where):
+        where = self._table + string(2, schema.AFFINITY)
+        for data in self._socket.dump(GETSETELEM, nfproto(self._family), where):
             yield collect_pairs(spec, self._family, data)
 
     def _add_elements(self, contents: Contents, name: str) -> None:
@@ -213,7 +212,7 @@ class KernelTable:
         return fetched if not fetched.duplicates and len(fetched.elements) == self._count(name) else None
 
     def _fetch(self, name: str, keys: Iterator[bytes]) -> Iterator[memoryview]:
-        where = self._table + nl.string(2, name)
+        where = self._table + string(2, name)
         while wanted := list(islice(keys, FETCH_KEYS)):
             body = where + nested(3, *encode_keys(self._specs[name], wanted))
             yield from self._socket.fetch(GETSETELEM, nfproto(self._family), body)
@@ -228,11 +227,11 @@ class KernelTable:
         later it is whole again. A dynamic set's count includes expired elements, so only duplicates count there.
         """
         spec = self._specs[name]
-        where = self._table + nl.string(2, name)
+        where = self._table + string(2, name)
 
         def read() -> ElementDump:
             dump = self._socket.dump(GETSETELEM, nfproto(self._family), where)
-            return collect_elements(spec, (data for _, data in dump))
+            return collect_elements(spec, dump)
 
         for _ in range(DUMP_ATTEMPTS):
             dump = self._undisturbed(read)
@@ -254,5 +253,5 @@ class KernelTable:
         return read()
 
     def _count(self, name: str) -> int | None:
-        where = self._table + nl.string(2, name)
+        where = self._table + string(2, name)
         return parse_set(self._socket.get(GETSET, nfproto(self._family), where)).count

@@ -7,9 +7,10 @@ it. They see every packet, so their one rule asks the cheapest first: the scratc
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ProgramOptions
 from nodeagent.dataplane.nft.classes import STICKY_OFFSET
-from nodeagent.dataplane.nft.expressions import (
-    IPS_CONFIRMED,
-    IPS_DST_NAT,
+from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, port, scratch
+from nodeagent.dataplane.nft.picking import sticky_ids
+from nodeagent.model.addresses import Family
+from nodeagent.netlink.nf_tables.expressions import (
     Cmp,
     Code,
     Ct,
@@ -23,9 +24,7 @@ from nodeagent.dataplane.nft.expressions import (
     Verdict,
     native_u32,
 )
-from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, port, scratch
-from nodeagent.dataplane.nft.picking import sticky_ids
-from nodeagent.model.addresses import Family
+from nodeagent.netlink.uapi.nfnetlink_conntrack import IPS_CONFIRMED, IPS_DST_NAT
 
 TRANSLATED_CHAIN = "translated"
 _LEARN_CHAIN = "learn-affinity"

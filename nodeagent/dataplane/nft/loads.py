@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.expressions import (
-    IPS_DST_NAT,
-    RTN_LOCAL,
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.netlink.netfilter import nfproto
+from nodeagent.netlink.nf_tables.expressions import (
     Cmp,
     Ct,
     CtKey,
@@ -28,10 +28,9 @@ from nodeagent.dataplane.nft.expressions import (
     Rule,
     native_u32,
 )
-from nodeagent.model.addresses import Family, Protocol
+from nodeagent.netlink.uapi.nfnetlink_conntrack import IPS_DST_NAT
+from nodeagent.netlink.uapi.rtnetlink import RTN_LOCAL
 
-NFPROTO_IPV4 = 2
-NFPROTO_IPV6 = 10
 _TRANSPORTS = tuple(bytes((protocol,)) for protocol in Protocol)
 
 
@@ -49,7 +48,7 @@ class Loader:
     @property
     def nfproto(self) -> int:
         """The family's number in netfilter."""
-        return NFPROTO_IPV4 if self.family is Family.IPV4 else NFPROTO_IPV6
+        return nfproto(self.family)
 
     def source(self, reg: int) -> Payload:
         """saddr"""

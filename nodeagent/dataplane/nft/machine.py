@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from nodeagent.dataplane.nft.expressions import (
-    IPS_DST_NAT,
-    RTN_LOCAL,
+from nodeagent.dataplane.nft.image import TableImage
+from nodeagent.dataplane.nft.packet import Packet, network_header, transport_header
+from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.dataplane.nft.spelling import UNKNOWN, Field, Form, loaded_field, spell, spell_fields
+from nodeagent.model.addresses import pack_address, unpack_address
+from nodeagent.netlink.nf_tables.expressions import (
     Cmp,
     Code,
     Ct,
@@ -35,14 +38,10 @@ from nodeagent.dataplane.nft.expressions import (
     Verdict,
     native_u32,
 )
-from nodeagent.dataplane.nft.image import TableImage
-from nodeagent.dataplane.nft.packet import Packet, network_header, transport_header
-from nodeagent.dataplane.nft.schema import SetSpec
-from nodeagent.dataplane.nft.spelling import UNKNOWN, Field, Form, loaded_field, spell, spell_fields
-from nodeagent.model.addresses import pack_address, unpack_address
+from nodeagent.netlink.uapi.nfnetlink_conntrack import IPS_DST_NAT
+from nodeagent.netlink.uapi.rtnetlink import RTN_LOCAL, RTN_UNICAST
 
 _REGISTER_BYTES = 16 * 4
-_RTN_UNICAST = 1
 _SOME_INTERFACE = 2
 _IFNAMSIZ = 16
 
@@ -123,7 +122,7 @@ class Machine:
                 data = self._connection(key)
             case FibType(_, source):
                 address = self.packet.source if source else self.destination
-                data = native_u32(RTN_LOCAL if self.is_local(address) else _RTN_UNICAST)
+                data = native_u32(RTN_LOCAL if self.is_local(address) else RTN_UNICAST)
             case Immediate(_, data):
                 pass
             case Random(_, modulus, offset):

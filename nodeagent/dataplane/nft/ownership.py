@@ -2,14 +2,14 @@
 
 from nodeagent.dataplane.errors import CommitRejected
 from nodeagent.dataplane.nft.belief import Ownership
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
 
 PROBE_TABLE = "nodeagent-probe"
 
 
-def probe_ownership(socket: NetlinkSocket) -> Ownership:
+def probe_ownership(socket: Ruleset) -> Ownership:
     """Owned where the kernel takes the owner and persist flags (Linux 6.9), else plain. Leaves nothing behind.
 
     Raises NotPermitted without CAP_NET_ADMIN in this network namespace's user namespace.

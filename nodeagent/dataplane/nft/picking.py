@@ -17,8 +17,9 @@ from nodeagent.dataplane.nft.classes import (
     REFUSE_CHAIN,
     PickClass,
 )
-from nodeagent.dataplane.nft.expressions import (
-    RTN_LOCAL,
+from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, scratch
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.netlink.nf_tables.expressions import (
     Cmp,
     Code,
     Dnat,
@@ -37,8 +38,7 @@ from nodeagent.dataplane.nft.expressions import (
     Verdict,
     native_u32,
 )
-from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, scratch
-from nodeagent.model.addresses import Family, Protocol
+from nodeagent.netlink.uapi.rtnetlink import RTN_LOCAL
 
 TO_NODE_CHAIN = "to-node"
 _PORT_UNREACHABLE = {Family.IPV4: 3, Family.IPV6: 4}

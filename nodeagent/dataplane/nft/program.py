@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ChainType, Hook, HookNumber, Program, ProgramOptions
 from nodeagent.dataplane.nft.classes import END_CHAINS, REFUSE_CHAIN, SCOPE_CHAINS, SPECIAL_CHAINS, PickClass
-from nodeagent.dataplane.nft.expressions import Cmp, Code, Lookup, Meta, MetaKey, Rule, Verdict, native_u32
 from nodeagent.dataplane.nft.learning import JUST_TRANSLATED, learn_chain, learn_chain_name, learning_chains
 from nodeagent.dataplane.nft.loads import Loader, follow
 from nodeagent.dataplane.nft.picking import TO_NODE_CHAIN, pick_chain, special_chains
 from nodeagent.dataplane.nft.source import source_chains, source_rules
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.nf_tables.expressions import Cmp, Code, Lookup, Meta, MetaKey, Rule, Verdict, native_u32
 
 BEFORE_DSTNAT = -105
 """Before dstnat (-100), where other programs translate: a ClusterIP is a local address, so rules that take whatever is

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nodeagent.dataplane.framing import HEADER, attribute, attributes
-from nodeagent.dataplane.nft import attributes as nl
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ChainType, Hook
-from nodeagent.dataplane.nft.expressions import Code, OneOf, Rule
 from nodeagent.dataplane.nft.image import Elements
 from nodeagent.dataplane.nft.schema import AFFINITY_DEFAULT_TIMEOUT_SECONDS, SetSpec
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.framing import HEADER, attribute, attribute_map, attributes, string, text_of
+from nodeagent.netlink.netfilter import GENMSG_LENGTH
+from nodeagent.netlink.nf_tables.expressions import Code, OneOf, Rule
 
 TABLE_DORMANT = 0x1
 TABLE_OWNER = 0x2
@@ -36,7 +36,7 @@ class TableHeader:
 
 def parse_table(data: memoryview) -> TableHeader:
     """Of a GETTABLE reply."""
-    fields = nl.attribute_map(data)
+    fields = attribute_map(data)
     comment = ""
     user_data = bytes(fields.get(6, b""))
     if len(user_data) > 2 and user_data[0] == 0:
@@ -75,13 +75,13 @@ class SetHeader:
 
 def parse_set(data: memoryview) -> SetHeader:
     """Of a GETSET reply."""
-    fields = nl.attribute_map(data)
+    fields = attribute_map(data)
 
     def number(kind: int) -> int:
         return int.from_bytes(fields.get(kind, b"\0"), "big")
 
     count = number(20) if 20 in fields else None
-    return SetHeader(nl.text_of(fields[2]), number(3), number(4), number(5), number(6), number(7), 17 in fields, count)
+    return SetHeader(text_of(fields[2]), number(3), number(4), number(5), number(6), number(7), 17 in fields, count)
 
 
 @dataclass(slots=True)
@@ -108,11 +108,11 @@ def collect_elements(spec: SetSpec, messages: Iterable[memoryview]) -> ElementDu
     ends: list[bytes] = []
     lone_interval = spec.interval and len(spec.key) == 1
     for message in messages:
-        body = nl.attribute_map(message).get(3)
+        body = attribute_map(message).get(3)
         if body is None:
             continue
         for _, element in attributes(body):
-            parts = nl.attribute_map(element)
+            parts = attribute_map(element)
             key = bytes(parts[1][4:]) if 1 in parts else b""
             if lone_interval:
                 is_end = 3 in parts and int.from_bytes(parts[3], "big") & _INTERVAL_END
@@ -139,10 +139,10 @@ def _value(parts: Mapping[int, memoryview]) -> bytes:
     data = parts.get(2)
     if data is None:
         return b""
-    inner = nl.attribute_map(data)
+    inner = attribute_map(data)
     if 1 in inner:
         return bytes(inner[1])
-    verdict = nl.attribute_map(inner[2])
+    verdict = attribute_map(inner[2])
     return bytes(verdict.get(2, b"")).rstrip(b"\0")
 
 
@@ -152,10 +152,10 @@ def _comment(parts: Mapping[int, memoryview]) -> bytes:
 
 
 def _counter(expression: memoryview) -> tuple[int, int]:
-    data = nl.attribute_map(expression).get(2)
+    data = attribute_map(expression).get(2)
     if data is None:
         return (0, 0)
-    fields = nl.attribute_map(data)
+    fields = attribute_map(data)
     return int.from_bytes(fields.get(2, b"\0"), "big"), int.from_bytes(fields.get(1, b"\0"), "big")
 
 
@@ -168,7 +168,7 @@ def collect_pairs(spec: SetSpec, family: Family, message: memoryview) -> Element
     key_length, value_length = spec.key_length(family), spec.data_length(family)
     key_at = 4 + len(_heads(1, key_length))
     value_at = key_at + key_length + -key_length % 4 + len(_heads(2, value_length))
-    body = nl.attribute_map(message).get(3, memoryview(b""))
+    body = attribute_map(message).get(3, memoryview(b""))
     offset = 0
     while offset < len(body):
         key, value = offset + key_at, offset + value_at
@@ -187,7 +187,7 @@ class AnswerShape:
         self._value_length = spec.data_length(family)
         key_length = spec.key_length(family)
         # Behind the message's two headers: table, set, the heads of list and element (nf_tables_fill_setelem_info).
-        self.start = HEADER.size + nl.GENMSG_LENGTH + len(nl.string(1, schema.TABLE) + nl.string(2, spec.name)) + 8
+        self.start = HEADER.size + GENMSG_LENGTH + len(string(1, schema.TABLE) + string(2, spec.name)) + 8
         self.commented = spec.commented
         self.exact = not (spec.commented or spec.counter)
         self._before = _heads(1, key_length)
@@ -231,13 +231,13 @@ def _join_intervals(starts: list[bytes], ends: list[bytes]) -> Elements:
 
 def parse_chain(data: memoryview) -> tuple[str, str, Hook | None, int]:
     """Table, name, hook and policy (a verdict's number), of a GETCHAIN reply."""
-    fields = nl.attribute_map(data)
-    table, name = nl.text_of(fields[1]), nl.text_of(fields[3])
+    fields = attribute_map(data)
+    table, name = text_of(fields[1]), text_of(fields[3])
     if 4 not in fields:
         return table, name, None, Code.ACCEPT
-    hook = nl.attribute_map(fields[4])
+    hook = attribute_map(fields[4])
     priority = int.from_bytes(hook[2], "big", signed=True)
-    number, kind = int.from_bytes(hook[1], "big"), nl.text_of(fields[7])
+    number, kind = int.from_bytes(hook[1], "big"), text_of(fields[7])
     policy = int.from_bytes(fields[5], "big") if 5 in fields else Code.ACCEPT
     if kind not in _CHAIN_TYPES:
         return table, name, None, policy  # somebody else's: none of ours has such a type
@@ -254,12 +254,12 @@ class KernelRule:
 
 def parse_rule(data: memoryview) -> KernelRule:
     """Of a GETRULE reply."""
-    fields = nl.attribute_map(data)
+    fields = attribute_map(data)
     expressions = []
     for _, item in attributes(fields.get(4, memoryview(b""))):
-        parts = nl.attribute_map(item)
-        expressions.append((nl.text_of(parts[1]), bytes(parts.get(2, b""))))
-    return KernelRule(nl.text_of(fields[2]), tuple(expressions))
+        parts = attribute_map(item)
+        expressions.append((text_of(parts[1]), bytes(parts.get(2, b""))))
+    return KernelRule(text_of(fields[2]), tuple(expressions))
 
 
 def same_chains(
@@ -284,7 +284,7 @@ def _same_rule(wanted: Rule, held: KernelRule) -> bool:
     for expression, (_, data) in zip(wanted, held.expressions, strict=True):
         # An anonymous set has a name of the kernel's making; its constants never differ between programs.
         if isinstance(expression, OneOf):
-            if not nl.text_of(nl.attribute_map(memoryview(data))[1]).startswith("__set"):
+            if not text_of(attribute_map(memoryview(data))[1]).startswith("__set"):
                 return False
             continue
         if not _covers(data, expression.encode(), top=True):

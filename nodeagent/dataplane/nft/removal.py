@@ -2,12 +2,12 @@
 
 from nodeagent.dataplane.errors import NotPermitted
 from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
 
 
-def require_removable(socket: NetlinkSocket) -> None:
+def require_removable(socket: Ruleset) -> None:
     """Raises NotPermitted when a living process owns one of the tables."""
     for family in Family:
         header = KernelTable(socket, family, {}).header()
@@ -15,7 +15,7 @@ def require_removable(socket: NetlinkSocket) -> None:
             raise NotPermitted(f"table nodeagent ({family.value}) is owned by a running nodeagent: stop it first")
 
 
-def remove_tables(socket: NetlinkSocket) -> tuple[Family, ...]:
+def remove_tables(socket: Ruleset) -> tuple[Family, ...]:
     """Delete the table of each family, as one transaction a family; the families that had one.
 
     Raises NotPermitted when a living process owns a table, or without CAP_NET_ADMIN.

@@ -8,9 +8,19 @@ program may have translated a connection to the same port of some other address.
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ProgramOptions
-from nodeagent.dataplane.nft.expressions import Cmp, Code, Lookup, Masquerade, Meta, MetaKey, Rule, Verdict, native_u32
 from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, NOT_TRANSLATED, Loader, from_pod, scratch
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.nf_tables.expressions import (
+    Cmp,
+    Code,
+    Lookup,
+    Masquerade,
+    Meta,
+    MetaKey,
+    Rule,
+    Verdict,
+    native_u32,
+)
 
 _FROM_CLUSTER_IP = "from-cluster-ip"
 _FROM_LOCAL_POLICY = "from-local-policy"

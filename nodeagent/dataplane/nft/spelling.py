@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from nodeagent.dataplane.nft.expressions import Ct, CtKey, FibType, Meta, MetaKey, Payload, PayloadBase
 from nodeagent.dataplane.nft.schema import Kind
 from nodeagent.model.addresses import Family, unpack_address
+from nodeagent.netlink.nf_tables.expressions import Ct, CtKey, FibType, Meta, MetaKey, Payload, PayloadBase
 
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp", 132: "sctp"}
 _ROUTE_TYPES = {1: "unicast", 2: "local"}

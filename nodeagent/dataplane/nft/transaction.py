@@ -8,30 +8,31 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nodeagent.dataplane.framing import (
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.chain import Chain, Program
+from nodeagent.dataplane.nft.diff import Delta
+from nodeagent.dataplane.nft.image import Elements
+from nodeagent.dataplane.nft.readback import TABLE_OWNER, TABLE_PERSIST
+from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.model.addresses import Family
+from nodeagent.netlink.framing import attribute, nested, packed_message, string
+from nodeagent.netlink.netfilter import genmsg, message_type, nfproto, u32, u64
+from nodeagent.netlink.nf_tables.expressions import Code, OneOf, Rule, verdict_value
+from nodeagent.netlink.uapi.netlink import (
     NLA_F_NESTED,
     NLM_F_ACK,
     NLM_F_APPEND,
     NLM_F_CREATE,
     NLM_F_EXCL,
     NLM_F_REQUEST,
-    attribute,
-    nested,
 )
-from nodeagent.dataplane.nft import attributes as nl
-from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.chain import Chain, Program
-from nodeagent.dataplane.nft.diff import Delta
-from nodeagent.dataplane.nft.expressions import Code, OneOf, Rule, verdict_value
-from nodeagent.dataplane.nft.image import Elements
-from nodeagent.dataplane.nft.loads import NFPROTO_IPV4, NFPROTO_IPV6
-from nodeagent.dataplane.nft.readback import TABLE_OWNER, TABLE_PERSIST
-from nodeagent.dataplane.nft.schema import SetSpec
-from nodeagent.model.addresses import Family
+from nodeagent.netlink.uapi.nfnetlink import (
+    NFNL_BATCH_GENID,
+    NFNL_MSG_BATCH_BEGIN,
+    NFNL_MSG_BATCH_END,
+    NFNL_SUBSYS_NFTABLES,
+)
 
-SUBSYSTEM = 10
-BATCH_BEGIN = 0x10
-BATCH_END = 0x11
 NEWTABLE, GETTABLE, DELTABLE = 0, 1, 2
 NEWCHAIN, GETCHAIN, DELCHAIN = 3, 4, 5
 NEWRULE, GETRULE, DELRULE = 6, 7, 8
@@ -39,7 +40,6 @@ NEWSET, GETSET = 9, 10
 NEWSETELEM, GETSETELEM, DELSETELEM = 12, 13, 14
 GETGEN = 16
 
-_BATCH_GENERATION = 1
 MAX_NEST = 65000
 """Bytes of elements in one message: an attribute's length field has 16 bits."""
 
@@ -51,11 +51,6 @@ _BYTE_ORDER_NONE = 0
 _UDATA_KEY_ORDER = 0
 _UDATA_DATA_ORDER = 1
 _INTERVAL_END = 1
-
-
-def nfproto(family: Family) -> int:
-    """The family number of a message."""
-    return NFPROTO_IPV4 if family is Family.IPV4 else NFPROTO_IPV6
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +89,17 @@ class Transaction:
         generation: the kernel takes the batch only while the ruleset is of this one (nfnetlink.h, NFNL_BATCH_GENID).
         """
         family = nfproto(self.family)
-        met = b"" if generation is None else nl.u32(_BATCH_GENERATION, generation)
-        parts = [nl.message(BATCH_BEGIN, NLM_F_REQUEST, first_seq, 0, SUBSYSTEM, met)]
+        met = b"" if generation is None else u32(NFNL_BATCH_GENID, generation)
+        parts = [packed_message(NFNL_MSG_BATCH_BEGIN, NLM_F_REQUEST, first_seq, genmsg(0, NFNL_SUBSYS_NFTABLES) + met)]
+        header = genmsg(family)
         last = len(self.messages) - 1
         for index, item in enumerate(self.messages):
             flags = item.flags | NLM_F_REQUEST | (NLM_F_ACK if index == last else 0)
-            parts.append(nl.message(SUBSYSTEM << 8 | item.kind, flags, first_seq + 1 + index, family, 0, item.body))
-        parts.append(nl.message(BATCH_END, NLM_F_REQUEST, first_seq + 2 + last, 0, SUBSYSTEM, b""))
+            kind = message_type(NFNL_SUBSYS_NFTABLES, item.kind)
+            parts.append(packed_message(kind, flags, first_seq + 1 + index, header + item.body))
+        parts.append(
+            packed_message(NFNL_MSG_BATCH_END, NLM_F_REQUEST, first_seq + 2 + last, genmsg(0, NFNL_SUBSYS_NFTABLES))
+        )
         return b"".join(parts)
 
     def claim_table(self, *, owned: bool) -> None:
@@ -108,18 +107,18 @@ class Transaction:
         flags = TABLE_OWNER | TABLE_PERSIST if owned else 0
         comment = f"{schema.COMMENT_PREFIX} services are map elements, see docs/dataplane.md".encode() + b"\0"
         user_data = bytes((_COMMENT_OF_TABLE, len(comment))) + comment
-        body = nl.string(1, schema.TABLE) + nl.u32(2, flags) + attribute(6, user_data)
+        body = string(1, schema.TABLE) + u32(2, flags) + attribute(6, user_data)
         self._add(NEWTABLE, NLM_F_CREATE, body, "table")
 
     def probe_owned_table(self, name: str) -> None:
         """Make an owned, persistent table and delete it again: accepted only where the kernel knows such tables."""
-        flags = nl.u32(2, TABLE_OWNER | TABLE_PERSIST)
-        self._add(NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, nl.string(1, name) + flags, "probe table")
-        self._add(DELTABLE, 0, nl.string(1, name), "probe table")
+        flags = u32(2, TABLE_OWNER | TABLE_PERSIST)
+        self._add(NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, string(1, name) + flags, "probe table")
+        self._add(DELTABLE, 0, string(1, name), "probe table")
 
     def delete_table(self) -> None:
         """Remove the table with everything in it."""
-        self._add(DELTABLE, 0, nl.string(1, schema.TABLE), "table")
+        self._add(DELTABLE, 0, string(1, schema.TABLE), "table")
 
     def create_sets(self) -> None:
         """Create every set and map."""
@@ -135,10 +134,10 @@ class Transaction:
         """Create chains, then fill them: rules may jump to any of them."""
         chains = tuple(chains)
         for chain in chains:
-            body = nl.string(1, schema.TABLE) + nl.string(3, chain.name)
+            body = string(1, schema.TABLE) + string(3, chain.name)
             if chain.hook is not None:
-                hook = nested(4, nl.u32(1, chain.hook.number), nl.u32(2, chain.hook.priority))
-                body += hook + nl.u32(5, Code.ACCEPT) + nl.string(7, chain.hook.type.value)
+                hook = nested(4, u32(1, chain.hook.number), u32(2, chain.hook.priority))
+                body += hook + u32(5, Code.ACCEPT) + string(7, chain.hook.type.value)
             self._add(NEWCHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
         for chain in chains:
             for number, rule in enumerate(chain.rules, 1):
@@ -146,11 +145,11 @@ class Transaction:
 
     def flush_rules(self) -> None:
         """Remove every rule of the table."""
-        self._add(DELRULE, 0, nl.string(1, schema.TABLE), "all rules")
+        self._add(DELRULE, 0, string(1, schema.TABLE), "all rules")
 
     def delete_chain(self, name: str) -> None:
         """Remove a chain; nothing may lead to it any more."""
-        self._add(DELCHAIN, 0, nl.string(1, schema.TABLE) + nl.string(3, name), f"chain {name}")
+        self._add(DELCHAIN, 0, string(1, schema.TABLE) + string(3, name), f"chain {name}")
 
     def add_verdicts(self, verdicts: Mapping[str, Mapping[bytes, str]]) -> None:
         """Add `goto chain` elements to verdict maps."""
@@ -178,7 +177,7 @@ class Transaction:
 
     def forget_affinity(self, keys: Iterable[bytes]) -> None:
         """Remove learned entries, a message each: then the kernel names all that have expired meanwhile, not the first."""
-        where = nl.string(1, schema.TABLE) + nl.string(2, schema.AFFINITY)
+        where = string(1, schema.TABLE) + string(2, schema.AFFINITY)
         about = f"elements of {schema.AFFINITY}"
         wanted = tuple(keys)
         for key, encoded in zip(wanted, encode_keys(self._specs[schema.AFFINITY], wanted), strict=True):
@@ -191,8 +190,8 @@ class Transaction:
                 1,
                 nested(1, attribute(1, key)),
                 nested(2, attribute(1, endpoint)),
-                nl.u64(4, timeout),
-                nl.u64(5, remaining),
+                u64(4, timeout),
+                u64(5, remaining),
             )
             for key, (endpoint, timeout, remaining) in learned.items()
         ]
@@ -205,30 +204,30 @@ class Transaction:
         family = self.family
         flags = spec.flags
         body = (
-            nl.string(1, schema.TABLE)
-            + nl.string(2, spec.name)
-            + nl.u32(3, flags)
-            + nl.u32(4, spec.key_type(family))
-            + nl.u32(5, spec.key_length(family))
+            string(1, schema.TABLE)
+            + string(2, spec.name)
+            + u32(3, flags)
+            + u32(4, spec.key_type(family))
+            + u32(5, spec.key_length(family))
         )
         if spec.is_map:
-            body += nl.u32(6, spec.data_type(family)) + nl.u32(7, spec.data_length(family))
+            body += u32(6, spec.data_type(family)) + u32(7, spec.data_length(family))
         description = b""
         if spec.size is not None:
-            description += nl.u32(1, spec.size)
+            description += u32(1, spec.size)
         if schema.Flag.CONCAT in flags:
-            lengths = [nested(1, nl.u32(1, length)) for length in spec.field_lengths(family)]
+            lengths = [nested(1, u32(1, length)) for length in spec.field_lengths(family)]
             description += nested(2, *lengths)
         if description:
             body += nested(9, description)
-        body += nl.u32(10, self._take_set_id())
+        body += u32(10, self._take_set_id())
         if spec.dynamic:
-            body += nl.u64(11, schema.AFFINITY_DEFAULT_TIMEOUT_SECONDS * 1000)
+            body += u64(11, schema.AFFINITY_DEFAULT_TIMEOUT_SECONDS * 1000)
         user_data = _set_user_data(spec)
         if user_data:
             body += attribute(13, user_data)
         if spec.counter:
-            body += nested(17, nl.string(1, "counter"), nested(2))
+            body += nested(17, string(1, "counter"), nested(2))
         self._add(NEWSET, NLM_F_CREATE, body, f"set {spec.name}")
 
     def _take_set_id(self) -> int:
@@ -243,25 +242,25 @@ class Transaction:
                 data = expression.encode_with(set_id)
             else:
                 data = expression.encode()
-            encoded.append(nested(1, nl.string(1, expression.name), nested(2, data)))
-        body = nl.string(1, schema.TABLE) + nl.string(2, chain) + nested(4, *encoded)
+            encoded.append(nested(1, string(1, expression.name), nested(2, data)))
+        body = string(1, schema.TABLE) + string(2, chain) + nested(4, *encoded)
         names = tuple(expression.name for expression in rule)
         self.messages.append(Message(NEWRULE, NLM_F_CREATE | NLM_F_APPEND, body, about, expressions=names))
 
     def _add_anonymous_set(self, expression: OneOf) -> int:
         set_id = self._take_set_id()
         flags = schema.Flag.ANONYMOUS | schema.Flag.CONSTANT
-        where = nl.string(1, schema.TABLE) + nl.string(2, "__set%d")
+        where = string(1, schema.TABLE) + string(2, "__set%d")
         length = len(expression.values[0])
-        body = where + nl.u32(3, flags) + nl.u32(4, expression.key_type) + nl.u32(5, length) + nl.u32(10, set_id)
+        body = where + u32(3, flags) + u32(4, expression.key_type) + u32(5, length) + u32(10, set_id)
         self._add(NEWSET, NLM_F_CREATE, body, "set of a rule")
         elements = [nested(1, nested(1, attribute(1, value))) for value in expression.values]
-        body = where + nl.u32(4, set_id) + nested(3, *elements)
+        body = where + u32(4, set_id) + nested(3, *elements)
         self._add(NEWSETELEM, NLM_F_CREATE, body, "set of a rule")
         return set_id
 
     def _add_elements(self, kind: int, flags: int, name: str, keys: tuple[bytes, ...], encoded: list[bytes]) -> None:
-        where = nl.string(1, schema.TABLE) + nl.string(2, name)
+        where = string(1, schema.TABLE) + string(2, name)
         start = 0
         while start < len(encoded):
             stop, size = start, 0
@@ -350,4 +349,4 @@ def _interval(key: bytes) -> bytes:
     if behind >> (8 * half):
         return first
     end = behind.to_bytes(half, "big")
-    return first + nested(1, nested(1, attribute(1, end)), nl.u32(3, _INTERVAL_END))
+    return first + nested(1, nested(1, attribute(1, end)), u32(3, _INTERVAL_END))

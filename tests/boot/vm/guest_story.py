@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.lab.net.answers import Survey
 from nodeagent.lab.net.world import World
 from nodeagent.model.objects import ServiceSpec
@@ -134,7 +134,7 @@ class Story:
 
     def _generation(self) -> int:
         """Counts the changes to the node's ruleset; asked for from inside its namespace."""
-        look = f"from {NetlinkSocket.__module__} import NetlinkSocket; print(NetlinkSocket().generation())"
+        look = f"from {Ruleset.__module__} import Ruleset; print(Ruleset().generation())"
         return int(self._on_node(sys.executable, "-W", "ignore", "-c", look))
 
 

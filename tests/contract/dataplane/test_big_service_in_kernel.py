@@ -17,7 +17,7 @@ from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, PassReport, Timing
 from nodeagent.kube.store import ClusterStore
@@ -128,9 +128,7 @@ def test_nothing_holds_the_loop(namespace: Namespace, family: Family, protocol: 
             snapshot=store,
             changes=changes,
             settings=NodeSettings(node_name="node", families=(family,), bind_address="192.0.2.1"),
-            tables=[
-                TableDriver(family, NetlinkSocket(), ProgramOptions(PodDetection.CIDR), Ownership.PLAIN, observers)
-            ],
+            tables=[TableDriver(family, Ruleset(), ProgramOptions(PodDetection.CIDR), Ownership.PLAIN, observers)],
             interface=ServiceInterface(),
             flows=observers,
             observer=observers,

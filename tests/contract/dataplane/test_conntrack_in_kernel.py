@@ -12,12 +12,13 @@ from typing import Protocol, TypeVar
 import pytest
 
 from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
-from nodeagent.dataplane.framing import NLM_F_CREATE, NLM_F_EXCL, attribute, nested
-from nodeagent.dataplane.netlink import NetlinkSocket, Request
 from nodeagent.model.addresses import Family, pack_address
 from nodeagent.model.addresses import Protocol as Transport
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.netlink.framing import Request, attribute, nested
+from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.netlink.uapi.netlink import NLM_F_CREATE, NLM_F_EXCL
 
 pytestmark = pytest.mark.kernel
 

@@ -9,17 +9,17 @@ from typing import Protocol, TypeVar
 import pytest
 
 from nodeagent.dataplane.errors import NotPermitted
-from nodeagent.dataplane.framing import NLM_F_CREATE, NLM_F_EXCL, attribute, nested
 from nodeagent.dataplane.kube_proxy.ipset import NETLINK_NETFILTER, Sets
 from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables, legacy_tables
 from nodeagent.dataplane.kube_proxy.iptables_nft import NftTables
 from nodeagent.dataplane.kube_proxy.ipvs import VirtualServers
 from nodeagent.dataplane.kube_proxy.leftovers import LeftoverError, Place
 from nodeagent.dataplane.kube_proxy.own_tables import OwnTable
-from nodeagent.dataplane.netlink import NetlinkSocket, Request
-from nodeagent.dataplane.nft.attributes import string
-from nodeagent.dataplane.nft.netlink import NetlinkSocket as NftSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.framing import Request, attribute, nested, string
+from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.netlink.uapi.netlink import NLM_F_CREATE, NLM_F_EXCL
 
 pytestmark = pytest.mark.kernel
 
@@ -66,7 +66,7 @@ class Namespace(Protocol):
 
 @contextmanager
 def place_of(kind: str, family: Family) -> Iterator[Place]:
-    with closing(NftSocket()) as socket:
+    with closing(Ruleset()) as socket:
         yield LegacyTables(TOOLS, family) if kind == "legacy" else NftTables(socket, family)
 
 
@@ -164,7 +164,7 @@ def test_its_own_table_goes(namespace: Namespace, family: Family) -> None:
     )
 
     def work() -> tuple[str, ...]:
-        with closing(NftSocket()) as socket:
+        with closing(Ruleset()) as socket:
             found = OwnTable(socket, family).look()
             found.remove()
             assert OwnTable(socket, family).look().leftovers == ()
@@ -218,7 +218,7 @@ def test_its_interface_goes_with_its_addresses(namespace: Namespace) -> None:
 
 def test_without_capability_it_is_said_and_nothing_happens(namespace: Namespace) -> None:
     def work() -> None:
-        with closing(NftSocket()) as socket:
+        with closing(Ruleset()) as socket:
             with pytest.raises(NotPermitted):
                 OwnTable(socket, Family.IPV4).look()
             with pytest.raises(NotPermitted):

@@ -21,7 +21,7 @@ from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver, TableReport
 from nodeagent.dataplane.nft.image import TableImage
 from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import set_specs
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family, Protocol
@@ -49,11 +49,11 @@ class Agent:
         family: Family,
         ownership: Ownership,
         options: ProgramOptions,
-        socket: NetlinkSocket | None,
+        socket: Ruleset | None,
     ) -> None:
         self._kernel = kernel
         self._alive = True
-        self.socket = socket or kernel.run(NetlinkSocket)
+        self.socket = socket or kernel.run(Ruleset)
         self.purges: list[PurgeReport] = []
         self.purged: asyncio.Event | None = None
         self.driver = TableDriver(family, self.socket, options, ownership, self)
@@ -88,7 +88,7 @@ class Kernel:
         self.nft_program = "nft"
         self._thread = ThreadPoolExecutor(1)
         self.run(_enter_new_namespace)
-        self._reader = self.run(NetlinkSocket)
+        self._reader = self.run(Ruleset)
         self._agents: list[Agent] = []
 
     def run(self, work: Callable[[], T]) -> T:
@@ -101,7 +101,7 @@ class Kernel:
         family: Family = Family.IPV4,
         options: ProgramOptions = OPTIONS,
         *,
-        socket: NetlinkSocket | None = None,
+        socket: Ruleset | None = None,
     ) -> Agent:
         """An agent's driver, over a socket of its own or over that of the other family's."""
         agent = Agent(self, family, ownership, options, socket)
@@ -141,7 +141,7 @@ class Kernel:
         ended = threading.Event()
 
         def write() -> None:
-            socket = NetlinkSocket()
+            socket = Ruleset()
             change = Transaction(Family.IPV4, {})
             change.probe_owned_table("theirs")
             while not ended.is_set():

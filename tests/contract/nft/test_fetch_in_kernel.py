@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
 from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import set_specs
 from nodeagent.dataplane.nft.transaction import GETSETELEM
 from nodeagent.model.addresses import Family
@@ -21,7 +21,7 @@ SPECS = {spec.name: spec for spec in set_specs(counters=True)}
 KEY = "10.96.0.10 . tcp . 80"
 
 
-class WatchedSocket(NetlinkSocket):
+class WatchedSocket(Ruleset):
     """Remembers which sets were dumped and how many elements were fetched."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class WatchedSocket(NetlinkSocket):
         self.dumped: list[bytes] = []
         self.fetched = 0
 
-    def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[tuple[int, memoryview]]:
+    def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[memoryview]:
         if kind == GETSETELEM:
             self.dumped.append(body)
         return super().dump(kind, family, body)

@@ -10,7 +10,7 @@ from nodeagent.dataplane.errors import DumpInterrupted, KernelUnclear, StaleGene
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.generations import OwnSteps
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import GETRULE, GETSETELEM, Transaction
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import ServiceState
@@ -27,14 +27,14 @@ MANY = 200
 """So many classes make a program whose dump does not fit one datagram."""
 
 
-class CountingSocket(NetlinkSocket):
+class CountingSocket(Ruleset):
     """Counts the dumps of rules: a full look has one."""
 
     def __init__(self) -> None:
         super().__init__()
         self.looks = 0
 
-    def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[tuple[int, memoryview]]:
+    def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[memoryview]:
         self.looks += kind == GETRULE
         return super().dump(kind, family, body)
 
@@ -66,7 +66,7 @@ def test_an_interrupted_dump_is_read_to_its_end_and_the_next_one_works(
 ) -> None:
     kernel.start(family=family).sync(*states(service, family, many=MANY))
     number, table = (2 if family is Family.IPV4 else 10), b"\x0e\x00\x01\x00nodeagent\0\0\0"
-    socket = kernel.run(NetlinkSocket)
+    socket = kernel.run(Ruleset)
 
     def interrupted() -> None:
         rules = socket.dump(GETRULE, number, table)
@@ -80,7 +80,7 @@ def test_an_interrupted_dump_is_read_to_its_end_and_the_next_one_works(
         change.probe_owned_table("theirs")
         writer.commit(change)
 
-    writer = kernel.run(NetlinkSocket)
+    writer = kernel.run(Ruleset)
     for _ in range(3):
         with pytest.raises(DumpInterrupted, match="while it was read"):
             kernel.run(interrupted)
@@ -92,7 +92,7 @@ def test_an_interrupted_dump_is_read_to_its_end_and_the_next_one_works(
 def test_a_dump_that_nobody_reads_to_its_end_does_not_hinder_the_next(kernel: Any, service: MakeService) -> None:
     kernel.start().sync(*states(service, Family.IPV4, many=MANY))
     table = b"\x0e\x00\x01\x00nodeagent\0\0\0"
-    socket = kernel.run(NetlinkSocket)
+    socket = kernel.run(Ruleset)
 
     kernel.run(lambda: next(socket.dump(GETRULE, 2, table)))
 
@@ -105,11 +105,11 @@ def test_a_kernel_that_does_not_answer_is_told_from_one_that_refuses(
 ) -> None:
     agent = kernel.start()
     agent.sync(*states(service, Family.IPV4))
-    socket = kernel.run(NetlinkSocket)
+    socket = kernel.run(Ruleset)
     table = b"\x0e\x00\x01\x00nodeagent\0\0\0"
     for error, said in ((TimeoutError(), "no answer"), (OSError(105, "No buffer space available"), "No buffer space")):
         with monkeypatch.context() as broken:
-            broken.setattr(socket, "_receive", raising(error))
+            broken.setattr(socket._socket, "receive", raising(error))
             for ask in (socket.generation, lambda: list(socket.dump(GETRULE, 2, table))):
                 with pytest.raises(KernelUnclear, match=said):
                     kernel.run(ask)
@@ -308,7 +308,7 @@ def test_a_verdict_that_leads_elsewhere_is_found_at_once(kernel: Any, service: M
     change = Transaction(Family.IPV4, agent.driver._specs)
     change.delete_verdicts(schema.DISPATCH, [key])
     change.add_verdicts({schema.DISPATCH: {key: wrong}})
-    writer = kernel.run(NetlinkSocket)
+    writer = kernel.run(Ruleset)
     kernel.run(lambda: writer.commit(change))
     writer.close()
     assert kernel.contents().verdicts != right

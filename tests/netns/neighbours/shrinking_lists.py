@@ -11,7 +11,7 @@ from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
@@ -40,7 +40,7 @@ class Silent:
 
 async def main(ownership: Ownership, endpoint: str) -> int:
     """How often the list became shorter."""
-    socket = NetlinkSocket()
+    socket = Ruleset()
     options = ProgramOptions(PodDetection.CIDR)
     driver = TableDriver(family_of(endpoint), socket, options, ownership, Silent())
     shrunk = 0

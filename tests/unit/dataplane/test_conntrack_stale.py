@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.dataplane.conntrack_stale import Flow, Place, UdpLedger, stale_flows, targets_for
+from nodeagent.dataplane.conntrack_stale import Place, UdpLedger, stale_flows, targets_for
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.netlink.conntrack import Flow
 
 NODE = "192.0.2.1"
 POD = ("10.244.0.5", 5353)

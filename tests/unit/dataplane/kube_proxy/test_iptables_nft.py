@@ -2,11 +2,11 @@
 
 import pytest
 
-from nodeagent.dataplane.framing import attribute, nested
 from nodeagent.dataplane.kube_proxy.iptables_nft import parse_chain, parse_rule, removal_messages
 from nodeagent.dataplane.kube_proxy.rules import Removal, TableRule
-from nodeagent.dataplane.nft.attributes import string, u32, u64
 from nodeagent.dataplane.nft.transaction import DELCHAIN, DELRULE
+from nodeagent.netlink.framing import attribute, nested, string
+from nodeagent.netlink.netfilter import u32, u64
 
 JUMP, GOTO, ACCEPT = -3, -4, 1
 

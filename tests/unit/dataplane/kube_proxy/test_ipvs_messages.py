@@ -5,9 +5,9 @@ import struct
 
 import pytest
 
-from nodeagent.dataplane.framing import attribute, nested
 from nodeagent.dataplane.kube_proxy.ipvs_messages import delete_request, read_server, servers_request
 from nodeagent.model.addresses import pack_address
+from nodeagent.netlink.framing import attribute, nested
 
 FAMILY = 31
 

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from nodeagent.dataplane.nft.chain import Chain, Hook, HookNumber, Program
-from nodeagent.dataplane.nft.expressions import Rule
 from nodeagent.dataplane.nft.image import TableImage
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.nf_tables.expressions import Rule
 
 BuildTable = Callable[..., Interpreter]
 

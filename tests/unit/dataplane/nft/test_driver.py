@@ -11,7 +11,7 @@ from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
-from nodeagent.dataplane.nft.netlink import NetlinkSocket
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
@@ -64,7 +64,7 @@ class Silent:
 
 
 def driver_of(kernel: EmptyKernel) -> TableDriver:
-    return TableDriver(Family.IPV4, cast("NetlinkSocket", kernel), ProgramOptions(), Ownership.OWNED, Silent())
+    return TableDriver(Family.IPV4, cast("Ruleset", kernel), ProgramOptions(), Ownership.OWNED, Silent())
 
 
 def writes_frontend(transaction: Transaction) -> bool:

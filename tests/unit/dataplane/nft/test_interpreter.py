@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from nodeagent.dataplane.nft.chain import Chain, Hook, HookNumber
-from nodeagent.dataplane.nft.expressions import (
+from nodeagent.dataplane.nft.interpreter import Interpreter
+from nodeagent.dataplane.nft.packet import ICMP, RST, SCTP, TCP, UDP, Fate, Outcome, Packet
+from nodeagent.dataplane.nft.schema import Kind, SetSpec
+from nodeagent.model.addresses import Family, pack_address
+from nodeagent.netlink.nf_tables.expressions import (
     Cmp,
     Code,
     Ct,
@@ -33,10 +37,6 @@ from nodeagent.dataplane.nft.expressions import (
     Verdict,
     native_u32,
 )
-from nodeagent.dataplane.nft.interpreter import Interpreter
-from nodeagent.dataplane.nft.packet import ICMP, RST, SCTP, TCP, UDP, Fate, Outcome, Packet
-from nodeagent.dataplane.nft.schema import Kind, SetSpec
-from nodeagent.model.addresses import Family, pack_address
 
 BuildTable = Callable[..., Interpreter]
 

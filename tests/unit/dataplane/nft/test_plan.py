@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.attributes import attribute_map
 from nodeagent.dataplane.nft.belief import Belief, Ownership
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
@@ -25,6 +24,7 @@ from nodeagent.dataplane.nft.transaction import (
     NEWTABLE,
 )
 from nodeagent.model.addresses import Family, Protocol
+from nodeagent.netlink.framing import attribute_map
 
 SPECS = {spec.name: spec for spec in schema.set_specs(counters=True)}
 OPTIONS = ProgramOptions()

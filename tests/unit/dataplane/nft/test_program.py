@@ -7,7 +7,13 @@ import pytest
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import PodDetection, Program, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
-from nodeagent.dataplane.nft.expressions import (
+from nodeagent.dataplane.nft.image import empty_image, frontend_key, packed_class
+from nodeagent.dataplane.nft.interpreter import Interpreter
+from nodeagent.dataplane.nft.packet import ICMP, RST, TCP, UDP, Fate, Outcome, Packet
+from nodeagent.dataplane.nft.program import build_program
+from nodeagent.dataplane.nft.schema import set_specs
+from nodeagent.model.addresses import Family, Protocol, pack_address
+from nodeagent.netlink.nf_tables.expressions import (
     Code,
     Lookup,
     LookupVerdict,
@@ -18,12 +24,6 @@ from nodeagent.dataplane.nft.expressions import (
     UpdateMap,
     Verdict,
 )
-from nodeagent.dataplane.nft.image import empty_image, frontend_key, packed_class
-from nodeagent.dataplane.nft.interpreter import Interpreter
-from nodeagent.dataplane.nft.packet import ICMP, RST, TCP, UDP, Fate, Outcome, Packet
-from nodeagent.dataplane.nft.program import build_program
-from nodeagent.dataplane.nft.schema import set_specs
-from nodeagent.model.addresses import Family, Protocol, pack_address
 
 SPECS = {spec.name: spec for spec in set_specs(counters=True)}
 DETECTIONS = [

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.dataplane.framing import attribute, attributes, messages, nested
-from nodeagent.dataplane.netlink import DumpInterruptedError, read_consistently
+from nodeagent.netlink.framing import attribute, attributes, messages, nested
+from nodeagent.netlink.socket import DumpInterruptedError, read_consistently
 
 ATTRIBUTES = st.lists(st.tuples(st.integers(min_value=0, max_value=0x3FFF), st.binary(max_size=40)), max_size=8)
 

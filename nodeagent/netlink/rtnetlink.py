@@ -6,56 +6,63 @@ library is in docs/decisions/0020-rtnetlink.md.
 
 import socket
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from nodeagent.dataplane.framing import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, attribute, attributes, nested
-from nodeagent.dataplane.netlink import Request
 from nodeagent.model.addresses import Family, family_of, pack_address, unpack_address
+from nodeagent.netlink.framing import Request, attribute, attributes, nested, string, text_of
+from nodeagent.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL
+from nodeagent.netlink.uapi.rtnetlink import (
+    IFA_ADDRESS,
+    IFA_CACHEINFO,
+    IFA_F_DEPRECATED,
+    IFA_F_NODAD,
+    IFA_F_NOPREFIXROUTE,
+    IFA_FLAGS,
+    IFA_LOCAL,
+    IFF_NOARP,
+    IFF_UP,
+    IFLA_AF_SPEC,
+    IFLA_BR_MCAST_SNOOPING,
+    IFLA_IFALIAS,
+    IFLA_IFNAME,
+    IFLA_INET6_ADDR_GEN_MODE,
+    IFLA_INFO_DATA,
+    IFLA_INFO_KIND,
+    IFLA_LINKINFO,
+    IFLA_MASTER,
+    IN6_ADDR_GEN_MODE_NONE,
+    INFINITY_LIFE_TIME,
+    RT_SCOPE_HOST,
+    RT_SCOPE_UNIVERSE,
+    RT_TABLE_LOCAL,
+    RTA_DST,
+    RTA_GATEWAY,
+    RTA_MULTIPATH,
+    RTA_OIF,
+    RTA_TABLE,
+    RTA_VIA,
+    RTM_DELADDR,
+    RTM_DELLINK,
+    RTM_DELROUTE,
+    RTM_F_CLONED,
+    RTM_GETADDR,
+    RTM_GETLINK,
+    RTM_GETROUTE,
+    RTM_NEWADDR,
+    RTM_NEWLINK,
+    RTM_NEWROUTE,
+    RTN_LOCAL,
+    RTN_UNICAST,
+    RTPROT_STATIC,
+)
 
-RTM_NEWLINK = 16
-RTM_DELLINK = 17
-RTM_GETLINK = 18
-RTM_NEWADDR = 20
-RTM_DELADDR = 21
-RTM_GETADDR = 22
-RTM_NEWROUTE = 24
-RTM_DELROUTE = 25
-RTM_GETROUTE = 26
-
-_IFLA_IFNAME = 3
-_IFLA_MASTER = 10
-_IFLA_LINKINFO = 18
-_IFLA_IFALIAS = 20
-_IFLA_AF_SPEC = 26
-_IFLA_INFO_KIND = 1
-_IFLA_INFO_DATA = 2
-_IFLA_BR_MCAST_SNOOPING = 23
-_IFLA_INET6_ADDR_GEN_MODE = 8
-_ADDR_GEN_MODE_NONE = 1
-_IFF_UP = 0x1
-_IFF_NOARP = 0x80
-
-_IFA_ADDRESS = 1
-_IFA_LOCAL = 2
-_IFA_CACHEINFO = 6
-_IFA_FLAGS = 8
-_IFA_F_NODAD = 0x02
-_IFA_F_NOPREFIXROUTE = 0x200
-_IPV6_FLAGS = _IFA_F_NODAD | _IFA_F_NOPREFIXROUTE
-_FOREVER = 0xFFFFFFFF
-
-_RTA_DST = 1
-_RTA_OIF = 4
-_RTA_TABLE = 15
-_RT_TABLE_LOCAL = 255
-_RTPROT_STATIC = 4
-_RTN_LOCAL = 2
-_RT_SCOPE_UNIVERSE = 0
-_RT_SCOPE_HOST = 254
-
+_IPV6_FLAGS = IFA_F_NODAD | IFA_F_NOPREFIXROUTE
 _LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
 _ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, interface index
 _ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
+_NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, hops, interface index
+_VIA_FAMILY_BYTES = 2  # before the address of struct rtvia
 _U32 = struct.Struct("=I")
 
 
@@ -89,32 +96,37 @@ class InterfaceAddress(NamedTuple):
 
 def get_link(name: str) -> Request:
     """Asks for one interface."""
-    return Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + _name(name))
+    return Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + string(IFLA_IFNAME, name))
+
+
+def get_links() -> Request:
+    """A dump of all interfaces."""
+    return Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0))
 
 
 def get_ports(index: int) -> Request:
     """A dump of the interfaces that are ports of one (filtered by the kernel from 4.3 on, else of all)."""
-    return Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + attribute(_IFLA_MASTER, _U32.pack(index)))
+    return Request(RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + attribute(IFLA_MASTER, _U32.pack(index)))
 
 
 def create_link(name: str, kind: str) -> Request:
     """A new interface, down. A bridge is made without multicast snooping, so that it never sends a query."""
-    info = [attribute(_IFLA_INFO_KIND, kind.encode())]
+    info = [attribute(IFLA_INFO_KIND, kind.encode())]
     if kind == "bridge":
-        info.append(nested(_IFLA_INFO_DATA, attribute(_IFLA_BR_MCAST_SNOOPING, b"\0")))
-    body = _LINK.pack(0, 0, 0, 0, 0) + _name(name) + nested(_IFLA_LINKINFO, *info)
+        info.append(nested(IFLA_INFO_DATA, attribute(IFLA_BR_MCAST_SNOOPING, b"\0")))
+    body = _LINK.pack(0, 0, 0, 0, 0) + string(IFLA_IFNAME, name) + nested(IFLA_LINKINFO, *info)
     return Request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, body)
 
 
 def set_alias(index: int, alias: str) -> Request:
     """`ip link set … alias …`. The kernel does not take one when an interface is made."""
-    return Request(RTM_NEWLINK, 0, _LINK.pack(0, 0, index, 0, 0) + attribute(_IFLA_IFALIAS, alias.encode()))
+    return Request(RTM_NEWLINK, 0, _LINK.pack(0, 0, index, 0, 0) + attribute(IFLA_IFALIAS, alias.encode()))
 
 
 def stop_address_generation(index: int) -> Request:
     """No IPv6 link-local address appears by itself when the interface goes up. Fails where IPv6 is missing."""
-    mode = nested(socket.AF_INET6, attribute(_IFLA_INET6_ADDR_GEN_MODE, bytes([_ADDR_GEN_MODE_NONE])))
-    return Request(RTM_NEWLINK, 0, _LINK.pack(0, 0, index, 0, 0) + nested(_IFLA_AF_SPEC, mode))
+    mode = nested(socket.AF_INET6, attribute(IFLA_INET6_ADDR_GEN_MODE, bytes([IN6_ADDR_GEN_MODE_NONE])))
+    return Request(RTM_NEWLINK, 0, _LINK.pack(0, 0, index, 0, 0) + nested(IFLA_AF_SPEC, mode))
 
 
 def set_link_up(index: int) -> Request:
@@ -123,7 +135,7 @@ def set_link_up(index: int) -> Request:
     Nothing behind the interface is ever resolved, and with resolution each IPv6 address joins a multicast group:
     adding 4,096 takes 5 s, against 0.3 s without (kernel 6.18). A dummy is like this from the start.
     """
-    flags = _IFF_UP | _IFF_NOARP
+    flags = IFF_UP | IFF_NOARP
     return Request(RTM_NEWLINK, 0, _LINK.pack(0, 0, index, flags, flags))
 
 
@@ -150,17 +162,22 @@ def delete_address(address: str, index: int, prefix_length: int | None = None) -
     """Removes an address; `prefix_length` None: a host address."""
     packed = pack_address(address)
     length = len(packed) * 8 if prefix_length is None else prefix_length
-    body = _ADDRESS.pack(family_of(address).socket_family, length, 0, 0, index) + attribute(_IFA_LOCAL, packed)
+    body = _ADDRESS.pack(family_of(address).socket_family, length, 0, 0, index) + attribute(IFA_LOCAL, packed)
     return Request(RTM_DELADDR, 0, body)
+
+
+def get_routes(family: Family) -> Request:
+    """A dump of the routes of all tables."""
+    return Request(RTM_GETROUTE, 0, _ROUTE.pack(family.socket_family, 0, 0, 0, 0, 0, 0, 0, 0))
 
 
 def get_local_routes(family: Family, index: int) -> Request:
     """A dump of the static local routes over one interface (filtered by the kernel from 4.20 on, else everything)."""
-    body = _ROUTE.pack(family.socket_family, 0, 0, 0, 0, _RTPROT_STATIC, 0, _RTN_LOCAL, 0)
+    body = _ROUTE.pack(family.socket_family, 0, 0, 0, 0, RTPROT_STATIC, 0, RTN_LOCAL, 0)
     return Request(
         RTM_GETROUTE,
         0,
-        body + attribute(_RTA_TABLE, _U32.pack(_RT_TABLE_LOCAL)) + attribute(_RTA_OIF, _U32.pack(index)),
+        body + attribute(RTA_TABLE, _U32.pack(RT_TABLE_LOCAL)) + attribute(RTA_OIF, _U32.pack(index)),
     )
 
 
@@ -185,17 +202,17 @@ def read_link(body: memoryview) -> Link:
     generates = False
     master = 0
     for attribute_kind, value in attributes(body[_LINK.size :]):
-        if attribute_kind == _IFLA_IFNAME:
-            name = _text(value)
-        elif attribute_kind == _IFLA_LINKINFO:
-            kind = next((_text(inner) for k, inner in attributes(value) if k == _IFLA_INFO_KIND), "")
-        elif attribute_kind == _IFLA_AF_SPEC:
+        if attribute_kind == IFLA_IFNAME:
+            name = text_of(value)
+        elif attribute_kind == IFLA_LINKINFO:
+            kind = next((text_of(inner) for k, inner in attributes(value) if k == IFLA_INFO_KIND), "")
+        elif attribute_kind == IFLA_AF_SPEC:
             generates = _generates_addresses(value)
-        elif attribute_kind == _IFLA_IFALIAS:
-            alias = _text(value)
-        elif attribute_kind == _IFLA_MASTER:
+        elif attribute_kind == IFLA_IFALIAS:
+            alias = text_of(value)
+        elif attribute_kind == IFLA_MASTER:
             master = _U32.unpack_from(value)[0]
-    return Link(index, name, kind, bool(flags & _IFF_UP), not flags & _IFF_NOARP, generates, alias, master)
+    return Link(index, name, kind, bool(flags & IFF_UP), not flags & IFF_NOARP, generates, alias, master)
 
 
 def read_address(body: memoryview) -> InterfaceAddress | None:
@@ -204,65 +221,83 @@ def read_address(body: memoryview) -> InterfaceAddress | None:
     if family not in {socket.AF_INET, socket.AF_INET6}:
         return None
     found = {kind: bytes(value) for kind, value in attributes(body[_ADDRESS.size :])}
-    packed = found.get(_IFA_LOCAL) or found.get(_IFA_ADDRESS)
+    packed = found.get(IFA_LOCAL) or found.get(IFA_ADDRESS)
     if packed is None:
         return None
     if family == socket.AF_INET:
-        as_ours = prefix_length == 32 and scope == _RT_SCOPE_HOST
+        as_ours = prefix_length == 32 and scope == RT_SCOPE_HOST
     else:
-        as_ours = prefix_length == 128 and _U32.unpack(found.get(_IFA_FLAGS, bytes(4)))[0] & _IPV6_FLAGS == _IPV6_FLAGS
+        as_ours = prefix_length == 128 and _U32.unpack(found.get(IFA_FLAGS, bytes(4)))[0] & _IPV6_FLAGS == _IPV6_FLAGS
     return InterfaceAddress(index, unpack_address(packed), prefix_length, as_ours)
+
+
+def reaches_others(body: memoryview) -> bool:
+    """Whether the address of an RTM_NEWADDR message is used for traffic to elsewhere: not of scope host, nor deprecated."""
+    _, _, flags, scope, _ = _ADDRESS.unpack_from(body)
+    return scope != RT_SCOPE_HOST and not flags & IFA_F_DEPRECATED
 
 
 def may_be_local_route(body: memoryview) -> bool:
     """Whether `read_local_route` is worth its time: said of nearly no route of a node that learns many."""
-    return bool(body[5] == _RTPROT_STATIC and body[7] == _RTN_LOCAL)
+    return bool(body[5] == RTPROT_STATIC and body[7] == RTN_LOCAL)
 
 
 def read_local_route(body: memoryview, index: int) -> str | None:
     """The address of one of our routes over interface `index`; None for any other route."""
     family, length, _, _, _, protocol, _, kind, _ = _ROUTE.unpack_from(body)
-    if kind != _RTN_LOCAL or protocol != _RTPROT_STATIC:
+    if kind != RTN_LOCAL or protocol != RTPROT_STATIC:
         return None
     found = {attribute_kind: bytes(value) for attribute_kind, value in attributes(body[_ROUTE.size :])}
-    packed = found.get(_RTA_DST, b"")
-    expected = (_U32.pack(_RT_TABLE_LOCAL), _U32.pack(index))
-    if (found.get(_RTA_TABLE), found.get(_RTA_OIF)) != expected or len(packed) * 8 != length:
+    packed = found.get(RTA_DST, b"")
+    expected = (_U32.pack(RT_TABLE_LOCAL), _U32.pack(index))
+    if (found.get(RTA_TABLE), found.get(RTA_OIF)) != expected or len(packed) * 8 != length:
         return None
     return unpack_address(packed) if family in {socket.AF_INET, socket.AF_INET6} else None
 
 
-def _name(name: str) -> bytes:
-    return attribute(_IFLA_IFNAME, name.encode() + b"\0")
+def gateways_of(body: memoryview) -> Iterator[bytes]:
+    """The packed addresses that an RTM_NEWROUTE message sends packets through: its own, via another family, or several."""
+    _, _, _, _, _, _, _, kind, flags = _ROUTE.unpack_from(body)
+    if kind == RTN_UNICAST and not flags & RTM_F_CLONED:
+        yield from _hops(body[_ROUTE.size :])
 
 
-def _text(value: memoryview) -> str:
-    return bytes(value).rstrip(b"\0").decode(errors="replace")
+def _hops(message: memoryview) -> Iterator[bytes]:
+    for kind, value in attributes(message):
+        if kind == RTA_GATEWAY:
+            yield bytes(value)
+        elif kind == RTA_VIA:
+            yield bytes(value[_VIA_FAMILY_BYTES:])
+        elif kind == RTA_MULTIPATH:
+            rest = value
+            while len(rest) >= _NEXTHOP.size and (length := _NEXTHOP.unpack_from(rest)[0]) >= _NEXTHOP.size:
+                yield from _hops(rest[_NEXTHOP.size : length])
+                rest = rest[(length + 3) & ~3 :]
 
 
 def _generates_addresses(af_spec: memoryview) -> bool:
     for family, settings in attributes(af_spec):
         if family == socket.AF_INET6:
             for kind, value in attributes(settings):
-                if kind == _IFLA_INET6_ADDR_GEN_MODE:
-                    return value[0] != _ADDR_GEN_MODE_NONE
+                if kind == IFLA_INET6_ADDR_GEN_MODE:
+                    return value[0] != IN6_ADDR_GEN_MODE_NONE
     return False
 
 
 def _address(address: str, index: int) -> bytes:
     packed = pack_address(address)
     if len(packed) == 4:
-        head = _ADDRESS.pack(socket.AF_INET, 32, 0, _RT_SCOPE_HOST, index)
-        return head + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed)
-    head = _ADDRESS.pack(socket.AF_INET6, 128, 0, _RT_SCOPE_UNIVERSE, index)
-    lifetimes = attribute(_IFA_CACHEINFO, struct.pack("=IIII", 0, _FOREVER, 0, 0))
-    flags = attribute(_IFA_FLAGS, _U32.pack(_IPV6_FLAGS))
-    return head + attribute(_IFA_LOCAL, packed) + attribute(_IFA_ADDRESS, packed) + lifetimes + flags
+        head = _ADDRESS.pack(socket.AF_INET, 32, 0, RT_SCOPE_HOST, index)
+        return head + attribute(IFA_LOCAL, packed) + attribute(IFA_ADDRESS, packed)
+    head = _ADDRESS.pack(socket.AF_INET6, 128, 0, RT_SCOPE_UNIVERSE, index)
+    lifetimes = attribute(IFA_CACHEINFO, struct.pack("=IIII", 0, INFINITY_LIFE_TIME, 0, 0))
+    flags = attribute(IFA_FLAGS, _U32.pack(_IPV6_FLAGS))
+    return head + attribute(IFA_LOCAL, packed) + attribute(IFA_ADDRESS, packed) + lifetimes + flags
 
 
 def _route(address: str, index: int) -> bytes:
     packed = pack_address(address)
-    scope = _RT_SCOPE_HOST if len(packed) == 4 else _RT_SCOPE_UNIVERSE
+    scope = RT_SCOPE_HOST if len(packed) == 4 else RT_SCOPE_UNIVERSE
     family = family_of(address).socket_family
-    head = _ROUTE.pack(family, len(packed) * 8, 0, 0, _RT_TABLE_LOCAL, _RTPROT_STATIC, scope, _RTN_LOCAL, 0)
-    return head + attribute(_RTA_DST, packed) + attribute(_RTA_OIF, _U32.pack(index))
+    head = _ROUTE.pack(family, len(packed) * 8, 0, 0, RT_TABLE_LOCAL, RTPROT_STATIC, scope, RTN_LOCAL, 0)
+    return head + attribute(RTA_DST, packed) + attribute(RTA_OIF, _U32.pack(index))

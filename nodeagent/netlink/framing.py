@@ -7,23 +7,20 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-NLM_F_REQUEST = 0x1
-NLM_F_ACK = 0x4
-NLM_F_DUMP_INTR = 0x10
-NLM_F_DUMP = 0x300
-NLM_F_EXCL = 0x200
-NLM_F_CREATE = 0x400
-NLM_F_APPEND = 0x800
-NLM_F_ACK_TLVS = 0x200
-
-NLMSG_ERROR = 2
-NLMSG_DONE = 3
+from nodeagent.netlink.uapi.netlink import NLA_F_NESTED, NLA_TYPE_MASK
 
 HEADER = struct.Struct("=IHHII")
-"""Length, type, flags, sequence number, port (0: the kernel)."""
-NLA_F_NESTED = 0x8000
-_NLA_TYPE_MASK = 0x3FFF
-_ATTRIBUTE = struct.Struct("=HH")
+"""struct nlmsghdr: length, type, flags, sequence number, port (0: the kernel)."""
+ATTRIBUTE = struct.Struct("=HH")
+"""struct nlattr: length, type."""
+
+
+class Request(NamedTuple):
+    """One message to the kernel: its type, its NLM_F_* flags (REQUEST is implied) and what follows the header."""
+
+    kind: int
+    flags: int
+    body: bytes
 
 
 class Received(NamedTuple):
@@ -35,9 +32,15 @@ class Received(NamedTuple):
     body: memoryview
 
 
+def packed_message(kind: int, flags: int, seq: int, body: bytes) -> bytes:
+    """A whole message, padded to four bytes."""
+    size = HEADER.size + len(body)
+    return HEADER.pack(size, kind, flags, seq, 0) + body + b"\0" * (-size % 4)
+
+
 def attribute(kind: int, value: bytes) -> bytes:
     """One attribute, padded to four bytes."""
-    return _ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
+    return ATTRIBUTE.pack(len(value) + 4, kind) + value + b"\0" * (-len(value) % 4)
 
 
 def nested(kind: int, *attributes: bytes) -> bytes:
@@ -45,15 +48,30 @@ def nested(kind: int, *attributes: bytes) -> bytes:
     return attribute(kind | NLA_F_NESTED, b"".join(attributes))
 
 
+def string(kind: int, text: str) -> bytes:
+    """A NUL-terminated text attribute."""
+    return attribute(kind, text.encode() + b"\0")
+
+
 def attributes(data: memoryview) -> Iterator[tuple[int, memoryview]]:
     """(type without flag bits, value) of each attribute; stops quietly at the first malformed one."""
     offset = 0
     while offset + 4 <= len(data):
-        length, kind = _ATTRIBUTE.unpack_from(data, offset)
-        if length < 4 or offset + length > len(data):
+        length, kind = ATTRIBUTE.unpack_from(data, offset)
+        if length < ATTRIBUTE.size or offset + length > len(data):
             return
-        yield kind & _NLA_TYPE_MASK, data[offset + 4 : offset + length]
+        yield kind & NLA_TYPE_MASK, data[offset + 4 : offset + length]
         offset += length + 3 & ~3
+
+
+def attribute_map(data: memoryview) -> dict[int, memoryview]:
+    """Attributes by type; of repeated ones the last."""
+    return dict(attributes(data))
+
+
+def text_of(payload: memoryview) -> str:
+    """The text of a NUL-terminated attribute."""
+    return bytes(payload).rstrip(b"\0").decode(errors="replace")
 
 
 def messages(datagram: memoryview) -> Iterator[Received]:

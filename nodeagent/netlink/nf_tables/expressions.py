@@ -10,8 +10,8 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from nodeagent.dataplane.framing import attribute, nested
-from nodeagent.dataplane.nft.attributes import string, u8, u32, u64
+from nodeagent.netlink.framing import attribute, nested, string
+from nodeagent.netlink.netfilter import u8, u32, u64
 
 VERDICT_REGISTER = 0
 FIRST_REGISTER = 8
@@ -56,9 +56,6 @@ class Code(IntEnum):
 
 
 CT_DIRECTIONLESS = frozenset({CtKey.STATUS, CtKey.PROTOCOL})
-IPS_CONFIRMED = 0x8
-IPS_DST_NAT = 0x20
-RTN_LOCAL = 2
 
 
 def register(index: int) -> int:

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.dataplane.conntrack_messages import delete_flow, dump_udp, read_flows
-from nodeagent.dataplane.conntrack_stale import Flow
-from nodeagent.dataplane.framing import attribute, nested
 from nodeagent.model.addresses import Family, pack_address
+from nodeagent.netlink.conntrack import Flow, delete_flow, dump_udp, read_flows
+from nodeagent.netlink.framing import attribute, nested
 
 CLIENT, VIP, POD = "10.0.0.1", "10.96.0.1", "10.244.0.5"
 CLIENT6, VIP6, POD6 = "fd00::1", "fd00:96::1", "fd00:244::5"

@@ -1,0 +1,211 @@
+"""The ruleset of a network namespace through one socket: commit a transaction, dump objects, read the generation.
+
+The socket is the owner of an owned table, so the agent has exactly one per process for as long as it lives. It is
+close-on-exec (Python's default): a child that held it would keep the table owned.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Final
+
+from nodeagent.dataplane.errors import (
+    CommitRejected,
+    DumpInterrupted,
+    KernelUnclear,
+    NotPermitted,
+    Rejection,
+    StaleGeneration,
+)
+from nodeagent.dataplane.nft.generations import OwnSteps
+from nodeagent.dataplane.nft.transaction import GETGEN, Message, Transaction
+from nodeagent.netlink.framing import HEADER, Received, Request, attribute_map, attributes
+from nodeagent.netlink.netfilter import GENMSG_LENGTH, genmsg, message_type, number
+from nodeagent.netlink.socket import REPLY_SECONDS, DumpInterruptedError, NetlinkSocket, errno_of, offset_at_fault
+from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
+from nodeagent.netlink.uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
+
+REPLY_BUFFER: Final = 8 << 20
+_BATCH = "the batch"
+_NO_CAPABILITY = "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"
+_OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeagent that runs here first"
+
+
+class Ruleset:
+    """Blocking; a call ends when the kernel has answered. Big transactions belong in a worker thread.
+
+    One call at a time; threads wait for each other. steps: which generations of the ruleset our own commits made.
+
+    Raises NotPermitted when the process may not use nf_tables at all.
+    """
+
+    def __init__(self) -> None:
+        self._socket = NetlinkSocket(NETLINK_NETFILTER)
+        self._socket.enlarge_receive_buffer(REPLY_BUFFER)
+        self._send_bytes = 0
+        self._lock = Lock()
+        self.steps = OwnSteps()
+
+    def close(self) -> None:
+        """Give up the socket, and with it the ownership of owned tables."""
+        self._socket.close()
+
+    def commit(self, transaction: Transaction, known: int | None = None) -> None:
+        """Apply all of a transaction, or nothing.
+
+        known: only if the ruleset differs from this generation by nothing but commits of ours; then this one is known
+        to be the next.
+
+        Raises CommitRejected with every operation at fault, NotPermitted, StaleGeneration, or KernelUnclear when the
+        answer was lost (the caller reads back).
+        """
+        if transaction.empty:
+            return
+        with self._lock:
+            generation = None if known is None else self.steps.follow(known)
+            self._commit(transaction, generation)
+            # A transaction that has no effect makes no generation.
+            if generation is not None and self._ask_generation() != generation:
+                self.steps.add(generation)
+
+    def _commit(self, transaction: Transaction, generation: int | None) -> None:
+        first = self._socket.reserve(len(transaction.messages) + 2)
+        batch = transaction.encode(first, generation)
+        self._make_room(len(batch))
+        with self._typed():
+            try:
+                self._socket.send(batch)
+            except OSError as error:
+                if error.errno != errno.EMSGSIZE:
+                    raise
+                raise KernelUnclear(f"a transaction of {len(batch)} bytes does not fit net.core.wmem_max") from error
+            rejections = self._rejections(first, transaction.messages)
+        if rejections:
+            if generation is not None and rejections[0].about == _BATCH and rejections[0].errno == errno.ERESTART:
+                raise StaleGeneration("somebody else changed the ruleset first")
+            if all(item.errno == errno.EPERM for item in rejections):
+                raise NotPermitted(_NO_CAPABILITY if rejections[0].about == _BATCH else _OWNED_BY_ANOTHER)
+            raise CommitRejected(tuple(rejections))
+
+    def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[memoryview]:
+        """The attributes of every object; the memory is valid only until the next step.
+
+        Raises FileNotFoundError when the table or set is not there, DumpInterrupted at the end of a dump into which a
+        change fell, KernelUnclear when the kernel could not answer.
+        """
+        return self._objects(self._socket.dump, _request(kind, family, body))
+
+    def fetch(self, kind: int, family: int, body: bytes) -> Iterator[memoryview]:
+        """The attributes of every object a request names, a message each; valid only until the next step.
+
+        Raises FileNotFoundError when one of them is not there, KernelUnclear when the kernel could not answer.
+        """
+        return self._objects(self._socket.fetch, _request(kind, family, body))
+
+    def confirmed(
+        self, kind: int, family: int, body: bytes, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool
+    ) -> int:
+        """How many objects that a request names, from the first on, are answered as expected.
+
+        expected: what stands at `start` of each answer, and with what it ends; exact: it ends with the former.
+        Raises KernelUnclear when the kernel could not answer.
+        """
+        with self._lock, self._typed():
+            return self._socket.confirmed(_request(kind, family, body), start, expected, exact=exact)
+
+    def get(self, kind: int, family: int, body: bytes) -> memoryview:
+        """The attributes of one object. Raises FileNotFoundError when there is none."""
+        with self._lock, self._typed():
+            return memoryview(bytes(self._socket.ask(_request(kind, family, body))))[GENMSG_LENGTH:]
+
+    def generation(self) -> int:
+        """The ruleset generation of this network namespace: any change of any table raises it (8 µs)."""
+        with self._lock:
+            return self._ask_generation()
+
+    def _ask_generation(self) -> int:
+        with self._typed():
+            answer = self._socket.ask(_request(GETGEN, 0, b""))
+        return number(attribute_map(answer[GENMSG_LENGTH:])[1])
+
+    def _objects(self, read: Callable[[Request], Iterator[memoryview]], request: Request) -> Iterator[memoryview]:
+        with self._lock, self._typed():
+            for body in read(request):
+                yield body[GENMSG_LENGTH:]
+
+    @contextmanager
+    def _typed(self) -> Iterator[None]:
+        """Give errors of the socket their types."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except TimeoutError as error:
+            raise KernelUnclear(f"no answer from the kernel within {REPLY_SECONDS:.0f} s") from error
+        except DumpInterruptedError as error:
+            raise DumpInterrupted("others changed the ruleset while it was read") from error
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                raise DumpInterrupted("an earlier dump has not been read to its end") from error
+            if error.errno == errno.EPERM:
+                raise NotPermitted(_NO_CAPABILITY) from error
+            raise KernelUnclear(f"netlink: {error.strerror}") from error
+
+    def _rejections(self, first: int, operations: list[Message]) -> list[Rejection]:
+        """Errors until the last operation is answered, or the batch itself is refused.
+
+        A commit that fails after all operations were accepted is reported on the batch's own sequence number.
+        """
+        rejections: list[Rejection] = []
+        for answer in self._socket.acknowledgements(first, first + len(operations)):
+            code = errno_of(answer)
+            if answer.seq == first:
+                rejections.append(Rejection(_BATCH, code, os.strerror(code)))
+                break
+            if code:
+                rejections.append(_rejection(operations[answer.seq - first - 1], code, answer))
+        return rejections
+
+    def _make_room(self, size: int) -> None:
+        """A batch cannot span datagrams, so the send buffer must hold all of it (twice: the kernel's bookkeeping)."""
+        wanted = max(2 * size, 1 << 20)
+        if wanted > self._send_bytes:
+            self._socket.enlarge_send_buffer(wanted)
+            self._send_bytes = wanted
+
+
+def _request(kind: int, family: int, body: bytes) -> Request:
+    return Request(message_type(NFNL_SUBSYS_NFTABLES, kind), 0, genmsg(family) + body)
+
+
+def _rejection(item: Message, code: int, answer: Received) -> Rejection:
+    """Names the element or expression at fault, where the extended acknowledgement has the bad attribute's offset."""
+    reason = os.strerror(code)
+    offset = offset_at_fault(answer)
+    at = None if offset is None else _child_at(item.body, offset)
+    if item.keys:
+        lone = item.keys[0] if len(item.keys) == 1 else None
+        key = item.keys[at] if at is not None and at < len(item.keys) else lone
+        return Rejection(item.about, code, reason, item.set, key)
+    if item.expressions and at is not None and at < len(item.expressions):
+        reason = f"{reason} (expression {item.expressions[at]})"
+    return Rejection(item.about, code, reason)
+
+
+def _child_at(body: bytes, offset: int) -> int | None:
+    """Which entry of the message's list (elements, 3, or expressions, 4) an offset into the message falls into.
+
+    An interval of a lone field is two entries; the keys there count ranges, so such an answer may be too high.
+    """
+    position = HEADER.size + GENMSG_LENGTH
+    for kind, payload in attributes(memoryview(body)):
+        if kind in (3, 4) and position <= offset < position + 4 + len(payload):
+            inside = position + 4
+            for index, (_, entry) in enumerate(attributes(payload)):
+                inside += 4 + len(entry) + 3 & ~3
+                if offset < inside:
+                    return index
+        position += 4 + len(payload) + 3 & ~3
+    return None

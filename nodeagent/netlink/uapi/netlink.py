@@ -1,0 +1,36 @@
+"""linux/netlink.h, and of asm-generic/socket.h what netlink sockets need."""
+
+NETLINK_ROUTE = 0
+NETLINK_NETFILTER = 12
+NETLINK_GENERIC = 16
+
+NLMSG_ERROR = 2
+NLMSG_DONE = 3
+
+# Of any message.
+NLM_F_REQUEST = 0x1
+NLM_F_ACK = 0x4
+NLM_F_DUMP_INTR = 0x10
+# Of GET requests.
+NLM_F_DUMP = 0x300
+# Of NEW requests.
+NLM_F_EXCL = 0x200
+NLM_F_CREATE = 0x400
+NLM_F_APPEND = 0x800
+# Of acknowledgements.
+NLM_F_ACK_TLVS = 0x200
+
+NLA_F_NESTED = 0x8000
+NLA_TYPE_MASK = 0x3FFF
+
+# enum nlmsgerr_attrs
+NLMSGERR_ATTR_MSG = 1
+NLMSGERR_ATTR_OFFS = 2
+
+SOL_NETLINK = 270
+NETLINK_CAP_ACK = 10
+NETLINK_EXT_ACK = 11
+NETLINK_GET_STRICT_CHK = 12
+
+SO_SNDBUFFORCE = 32
+SO_RCVBUFFORCE = 33

@@ -1,0 +1,46 @@
+"""linux/netfilter/nfnetlink_conntrack.h; the status bits are of nf_conntrack_common.h, the filter's of the kernel's
+net/netfilter/nf_conntrack_netlink.c, where alone they are."""
+
+# enum cntl_msg_types
+IPCTNL_MSG_CT_NEW = 0
+IPCTNL_MSG_CT_GET = 1
+IPCTNL_MSG_CT_DELETE = 2
+
+# enum ctattr_type
+CTA_TUPLE_ORIG = 1
+CTA_TUPLE_REPLY = 2
+CTA_STATUS = 3
+CTA_TIMEOUT = 7
+CTA_MARK = 8
+CTA_ID = 12
+CTA_ZONE = 18
+CTA_MARK_MASK = 21
+CTA_FILTER = 25
+
+# enum ctattr_tuple
+CTA_TUPLE_IP = 1
+CTA_TUPLE_PROTO = 2
+CTA_TUPLE_ZONE = 3
+
+# enum ctattr_ip
+CTA_IP_V4_SRC = 1
+CTA_IP_V4_DST = 2
+CTA_IP_V6_SRC = 3
+CTA_IP_V6_DST = 4
+
+# enum ctattr_l4proto
+CTA_PROTO_NUM = 1
+CTA_PROTO_SRC_PORT = 2
+CTA_PROTO_DST_PORT = 3
+
+# enum ctattr_filter
+CTA_FILTER_ORIG_FLAGS = 1
+CTA_FILTER_F_CTA_IP_DST = 1 << 1
+CTA_FILTER_F_CTA_PROTO_NUM = 1 << 3
+CTA_FILTER_F_CTA_PROTO_DST_PORT = 1 << 5
+
+# enum ip_conntrack_status
+IPS_SEEN_REPLY = 0x2
+IPS_ASSURED = 0x4
+IPS_CONFIRMED = 0x8
+IPS_DST_NAT = 0x20
