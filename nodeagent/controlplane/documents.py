@@ -25,3 +25,18 @@ def copy(value: Json) -> Json:
     if isinstance(value, list):
         return [copy(item) for item in value]
     return value
+
+
+def is_deeper(value: Json, limit: int) -> bool:
+    """Maps and lists are nested more than `limit` deep."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        level = [
+            item
+            for container in level
+            for item in (container.values() if isinstance(container, dict) else container)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return False
+    return True

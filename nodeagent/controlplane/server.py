@@ -42,6 +42,7 @@ from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused, check
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
@@ -131,6 +132,7 @@ class ApiServer:
             finally:
                 self.credentials = await credentials_task
             self._check_against(store)
+            worker = stack.enter_context(Worker())
             catalog = all_kinds()
             objects = AddressObjects(self._chance.uid, self._clock.time)
             allocator = Allocator(
@@ -147,6 +149,7 @@ class ApiServer:
                 {row.stored_in: row.life(allocator) for row in catalog.rows},
                 chance=self._chance,
                 clock=self._clock.time,
+                worker=worker,
             )
             await bootstrap(store, registry, catalog, self._checked.ranges, self._clock.time)
             repair = Repair(store, objects.describe)
@@ -156,7 +159,7 @@ class ApiServer:
             accounts = AccountTokens(key, self._clock.time)
             static = self.credentials.tokens if self.credentials is not None else Tokens({})
             handler = ApiHandler(
-                Objects(store, registry, catalog, accounts, clock=self._clock, stopping=ending),
+                Objects(store, registry, catalog, accounts, clock=self._clock, worker=worker, stopping=ending),
                 catalog,
                 Bearers(static, accounts, lambda account: _is_current(store, account)),
                 self,

@@ -5,8 +5,11 @@ Field errors follow k8s.io/apimachinery/pkg/util/validation/field: their order, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from nodeagent.controlplane.documents import Document, Json, encode
+
+_MOST_ERRORS: Final = 100
 
 
 class ApiError(Exception):
@@ -105,10 +108,14 @@ def too_long(field: str, limit: int, unit: str = "bytes") -> FieldError:
 
 
 def object_invalid(kind: str, name: str, errors: Sequence[FieldError], group: str = "") -> ApiError:
-    """422: the object has these errors."""
+    """422: the object has these errors, of which the first hundred are told."""
+    further = len(errors) - _MOST_ERRORS
+    errors = errors[:_MOST_ERRORS]
     causes = [{"reason": e.cause, "message": e.text, "field": e.field} for e in errors]
     listed = ", ".join(str(error) for error in errors)
     text = listed if len(errors) == 1 else f"[{listed}]"
+    if further > 0:
+        text += f" and {further} more"
     qualified = f"{kind}.{group}" if group else kind
     details: Document = {"name": name}
     if group:
@@ -184,6 +191,17 @@ def body_too_large(limit_bytes: int) -> ApiError:
     """413: more than the server is willing to read."""
     message = f"Request entity too large: limit is {limit_bytes}"
     return ApiError(413, "RequestEntityTooLarge", message)
+
+
+def too_many_values(limit: int) -> ApiError:
+    """413: a body that is small, and holds more than the server is willing to look at."""
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit} values")
+
+
+def too_many_operations(count: int, limit: int) -> ApiError:
+    """413: a JSON patch longer than Kubernetes carries out."""
+    message = f"The allowed maximum operations in a JSON patch is {limit}, got {count}"
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
 
 
 def expired(message: str, metadata: Document | None = None) -> ApiError:

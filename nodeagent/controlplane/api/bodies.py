@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
-import yaml
 
+from nodeagent.controlplane.api.body_bounds import check_structure
+from nodeagent.controlplane.api.yaml_bodies import YamlRefused, read_yaml
 from nodeagent.controlplane.documents import Document, Json, decode
 from nodeagent.controlplane.machinery.schema import protobuf
 from nodeagent.controlplane.machinery.schema.shapes import Struct
@@ -21,7 +22,6 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
-_DEEPEST: Final = 200
 
 
 class Kind(Protocol):
@@ -66,42 +66,26 @@ async def read_body(chunks: AsyncIterable[bytes], announced: int | None) -> byte
     return b"".join(parts)
 
 
+def size_of(body: bytes, media_type: str) -> int:
+    """About how many bytes a body comes to: YAML with an alias to as much as any body may."""
+    may_expand = media_type in (YAML, APPLY_PATCH) and b"*" in body
+    return LIMIT_BYTES if may_expand else len(body)
+
+
 def parse(body: bytes, media_type: str) -> Json:
-    """JSON, or YAML where the client says so. Raises ApiError 400, 415."""
+    """JSON, or YAML where the client says so. Raises ApiError 400, 413, 415."""
     if media_type in ("", JSON) or media_type in PATCHES[:3]:
+        check_structure(body)
         try:
             return decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
             raise bad_request(f"error decoding request body: {error}") from None
     if media_type in (YAML, APPLY_PATCH):
         try:
-            return _plain(yaml.load(body, Loader=_Loader), 0)  # noqa: S506 - a SafeLoader below
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            return read_yaml(body)
+        except YamlRefused as error:
             raise bad_request(f"error converting YAML to JSON: {error}") from None
     raise unsupported_media_type((JSON, YAML))
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML without timestamps: an API document has none, only strings that look like one."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _plain(value: Json, depth: int) -> Json:
-    """Only what JSON can hold; aliases make YAML a graph, so its depth is bounded."""
-    if depth > _DEEPEST:
-        raise ValueError("nested too deeply")
-    if isinstance(value, dict):
-        return {str(key): _plain(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item, depth + 1) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise ValueError(f"{type(value).__name__} is not a JSON value")
 
 
 def parse_object(body: bytes, media_type: str, resource: Kind) -> Document:

@@ -27,8 +27,15 @@ from nodeagent.controlplane.machinery.reading import (
 from nodeagent.controlplane.machinery.registry import Outcome, Registry
 from nodeagent.controlplane.machinery.resources import Catalog, FieldReader, Resource
 from nodeagent.controlplane.machinery.schema.decoding import duplicate_fields
-from nodeagent.controlplane.machinery.schema.strategic import PatchRejected, json_patch, merge_patch, strategic_merge
+from nodeagent.controlplane.machinery.schema.json_patch import (
+    MOST_OPERATIONS,
+    PatchRejected,
+    TooManyOperations,
+    json_patch,
+)
+from nodeagent.controlplane.machinery.schema.strategic import merge_patch, strategic_merge
 from nodeagent.controlplane.machinery.selectors import EVERYTHING, parse_fields, parse_labels
+from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import (
     ApiError,
@@ -36,6 +43,7 @@ from nodeagent.controlplane.status import (
     method_not_allowed,
     object_invalid,
     required,
+    too_many_operations,
     unsupported_media_type,
 )
 from nodeagent.controlplane.storage.records import Record
@@ -83,12 +91,14 @@ class Objects:
         accounts: AccountTokens,
         *,
         clock: Clock,
+        worker: Worker,
         stopping: asyncio.Event,
     ) -> None:
         self._store = store
         self._registry = registry
         self._accounts = accounts
         self._clock = clock
+        self._worker = worker
         self._stopping = stopping
         self._deliveries = Deliveries()
         self._readers = {(row.group, row.plural): FieldReader(row) for row in catalog.rows}
@@ -257,10 +267,15 @@ class Objects:
     async def _document(self, resource: Resource, request: Request, options: WriteOptions) -> Document:
         body = await request.read()
         media_type = request.content_type
-        document = bodies.parse_object(body, media_type, resource)
-        if options.validation != "Ignore" and media_type in ("", bodies.JSON):
-            options.repeated = duplicate_fields(body, document)
-        return document
+        options.size_bytes = bodies.size_of(body, media_type)
+
+        def read() -> Document:
+            document = bodies.parse_object(body, media_type, resource)
+            if options.validation != "Ignore" and media_type in ("", bodies.JSON):
+                options.repeated = duplicate_fields(body, document)
+            return document
+
+        return await self._worker.run(options.size_bytes, read)
 
     async def _create(self, resource: Resource, target: Target, request: Request) -> Reply:
         options = self._options(request)
@@ -288,13 +303,20 @@ class Objects:
         media_type = request.content_type
         if media_type not in bodies.PATCHES:
             raise unsupported_media_type(bodies.PATCHES)
-        patch = bodies.parse(await request.read(), media_type)
-        if media_type != bodies.JSON_PATCH and not isinstance(patch, dict):
+        body = await request.read()
+        options.size_bytes = bodies.size_of(body, media_type)
+        patch = await self._worker.run(options.size_bytes, lambda: bodies.parse(body, media_type))
+        if media_type == bodies.JSON_PATCH:
+            # A few bytes copy as much as the object holds, and more.
+            options.size_bytes = max(options.size_bytes, bodies.LIMIT_BYTES if _copies(patch) else 0)
+        elif not isinstance(patch, dict):
             raise bad_request("error decoding patch: a patch of an object is an object")
 
         def changed(live: Document) -> Document:
             try:
                 return _patched(media_type, resource, live, patch)
+            except TooManyOperations as found:
+                raise too_many_operations(found.count, MOST_OPERATIONS) from None
             except PatchRejected as rejected:
                 cause = {"message": str(rejected)}
                 raise ApiError(422, "Invalid", _GENERIC_REJECTION, details={"causes": [cause]}) from None
@@ -351,6 +373,10 @@ def _partial_list(page: Page, meta: Document, version: str) -> list[bytes]:
     items = [Record(r.path, r.revision, partial.partial_of(r.body, version)) for r in page.records]
     head = encode({"kind": partial.LIST_KIND, "apiVersion": f"meta.k8s.io/{version}", "metadata": meta})
     return list(in_chunks(replace(page, records=items), head[:-1] + b',"items":[', b"]}\n", _CHUNK_BYTES))
+
+
+def _copies(patch: Json) -> bool:
+    return isinstance(patch, list) and any(isinstance(part, dict) and part.get("op") == "copy" for part in patch)
 
 
 def _patched(media_type: str, resource: Resource, live: Document, patch: Json) -> Document:

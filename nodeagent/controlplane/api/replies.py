@@ -9,6 +9,11 @@ from nodeagent.controlplane.documents import Document, encode
 from nodeagent.controlplane.status import ApiError
 
 JSON: Final = "application/json"
+_WARNINGS_LONGEST: Final = 4096
+_MOST_WARNINGS: Final = 50
+"""Python's http.client reads no more than a hundred headers."""
+_WARNING_LONGEST: Final = 256
+"""Of each, where all of them are too long (k8s.io/apiserver/pkg/endpoints/filters/warning.go)."""
 TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -46,8 +51,18 @@ def error_reply(error: ApiError) -> Reply:
 
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
-    """RFC 7234 Warning headers as Kubernetes sends them; what clients call a field may hold anything."""
-    return [("Warning", f'299 - "{_quoted(text)}"') for text in warnings]
+    """RFC 7234 Warning headers as Kubernetes sends them, 50 and 4 KiB at most; what clients call a field may hold anything."""
+    given = [_quoted(text) for text in warnings]
+    if sum(map(len, given)) > _WARNINGS_LONGEST:
+        given = [text[:_WARNING_LONGEST] for text in given]
+    shown: list[tuple[str, str]] = []
+    room = _WARNINGS_LONGEST
+    for text in given[:_MOST_WARNINGS]:
+        room -= len(text)
+        if room < 0:
+            break
+        shown.append(("Warning", f'299 - "{text}"'))
+    return shown
 
 
 def _quoted(text: str) -> str:

@@ -2,10 +2,13 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from nodeagent.controlplane.status import bad_request
 
 _PARTS_OF_A_NAMESPACE = ("status", "finalize")
+_INT64: Final = range(-(2**63), 2**63)
+_MOST_DIGITS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ def number(query: Mapping[str, str], name: str) -> int | None:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit()):
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if len(digits) > _MOST_DIGITS or int(text) not in _INT64:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return int(text)
 
 

@@ -115,9 +115,11 @@ def _endpoint(endpoint: Document, field: str, kind: str) -> list[FieldError]:
         names = [hint["name"] for hint in hints.get(part) or []]
         if len(names) > _MOST_HINTS:
             errors.append(too_many(f"{field}.hints.{part}", len(names), _MOST_HINTS))
+        seen: set[str] = set()
         for index, name in enumerate(names):
             at = f"{field}.hints.{part}[{index}].name"
-            errors += [duplicate(at, name)] if name in names[:index] else []
+            errors += [duplicate(at, name)] if name in seen else []
+            seen.add(name)
             errors += checked(at, name, label_value(name) if name else ["name part must be non-empty"])
     return errors
 

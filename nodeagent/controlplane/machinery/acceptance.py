@@ -1,12 +1,16 @@
 """From what a client sent to an object that can be stored, or to the error it is told. Pure."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.object_rules import metadata
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, claims, normalise
 from nodeagent.controlplane.status import FieldError, bad_request, object_invalid
+
+_MOST_COMPLAINTS: Final = 100
+"""As many as sigs.k8s.io/json reports."""
 
 
 @dataclass(slots=True)
@@ -21,6 +25,8 @@ class WriteOptions:
     repeated: list[str] = field(default_factory=list)
     """Fields the request gave more than once."""
     warnings: list[str] = field(default_factory=list)
+    size_bytes: int = 0
+    """About how much the request is, where that is much."""
 
 
 def accept(resource: Resource, given: Document, options: WriteOptions, *, sparse: bool = False) -> Document:
@@ -30,8 +36,8 @@ def accept(resource: Resource, given: Document, options: WriteOptions, *, sparse
         document = claims(resource.struct, given, unknown) if sparse else normalise(resource.struct, given, unknown)
     except TypeMismatch as mismatch:
         raise bad_request(f"{_cannot_be_handled(resource)}: {mismatch}") from None
-    complaints = [f'unknown field "{path}"' for path in unknown]
-    complaints += [f'duplicate field "{path}"' for path in options.repeated]
+    complaints = [f'unknown field "{path}"' for path in unknown[:_MOST_COMPLAINTS]]
+    complaints += [f'duplicate field "{path}"' for path in options.repeated[:_MOST_COMPLAINTS]]
     if complaints and options.validation == "Strict":
         raise bad_request(f"{_cannot_be_handled(resource)}: strict decoding error: {', '.join(complaints)}")
     if options.validation == "Warn":

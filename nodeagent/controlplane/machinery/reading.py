@@ -21,6 +21,7 @@ CONTINUE_TOO_OLD: Final = (
     " Continuing with the provided token results in an inconsistent list - objects that were created, modified, or"
     " deleted between the time the first chunk was returned and now may show up in the list."
 )
+_MOST_DIGITS: Final = 64
 _BYPATH: Final = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -90,6 +91,8 @@ def parse_version(text: str) -> int:
         return 0
     if not (text.isascii() and text.isdigit()):
         raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax')
+    if len(text) > _MOST_DIGITS or int(text) >= 2**64:
+        raise bad_request(f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": value out of range')
     return int(text)
 
 

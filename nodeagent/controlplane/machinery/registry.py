@@ -7,6 +7,7 @@ on a resourceVersion.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from nodeagent.controlplane.addresses.allocation import AllocationRefused
@@ -16,6 +17,7 @@ from nodeagent.controlplane.machinery.acceptance import WriteOptions, accept, ch
 from nodeagent.controlplane.machinery.lifecycle import Lifecycle
 from nodeagent.controlplane.machinery.resources import NAMESPACES, Catalog, Resource
 from nodeagent.controlplane.machinery.schema.decoding import empty, normalise
+from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.machinery.write_rules import (
     DeleteOptions,
     apply_conflict,
@@ -88,12 +90,14 @@ class Registry:
         *,
         chance: Chance,
         clock: Callable[[], float],
+        worker: Worker,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._lifecycles = lifecycles
         self._chance = chance
         self._clock = clock
+        self._worker = worker
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record:
         """The object as it is."""
@@ -104,33 +108,31 @@ class Registry:
 
     async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> Outcome:
         """Stores a new object."""
-        document = accept(resource, given, options)
+        document = await self._accept(resource, given, options)
         place(resource, document, namespace)
         if document["metadata"].get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
         return await self._create(resource, document, options)
 
+    async def _accept(self, resource: Resource, given: Document, options: WriteOptions) -> Document:
+        return await self._worker.run(options.size_bytes, lambda: accept(resource, given, options))
+
     async def _create(
         self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool = False
     ) -> Outcome:
-        lifecycle = self._lifecycle(resource)
-        struct = resource.stored_struct or resource.struct
         self._check_namespace(resource, document["metadata"])
         self._identify(resource, document["metadata"])
-        resource.default(document)
-        if not owned:
-            # Whoever creates an object owns what it said, not what the server adds next, nor a status.
-            said = {name: value for name, value in document.items() if not (name == "status" and resource.has_status)}
-            managed.track_update(struct, empty(struct), said, self._manager(resource, options), self._now())
-        lifecycle.prepare_create(document)
-        pristine = encode(document)
+        size = options.size_bytes
+        pristine = await self._worker.run(size, lambda: self._begin(resource, document, options, owned=owned))
         prefix = document["metadata"].get("generateName", "") if not document["metadata"].get("name") else ""
         for _ in range(_RETRIES):
             if prefix:
                 base = prefix[: _NAME_LONGEST - _SUFFIX_LENGTH]
                 document["metadata"]["name"] = base + self._chance.suffix(_SUFFIX_LENGTH)
                 resource.default(document)
-            check(resource, document, resource.validate(document))
+            await self._worker.run(size, partial(_validate, resource, document))
+            # It may have begun to end meanwhile.
+            self._check_namespace(resource, document["metadata"])
             try:
                 return await self._write(resource, document, None, options)
             except Precondition as race:
@@ -141,11 +143,22 @@ class Registry:
             document = decode(pristine)
         raise internal_error("no free name or address was found")
 
+    def _begin(self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool) -> bytes:
+        """Completes a new object as far as it does not depend on others; the result, encoded."""
+        resource.default(document)
+        if not owned:
+            # Whoever creates an object owns what it said, not what the server adds next, nor a status.
+            struct = resource.stored_struct or resource.struct
+            said = {name: value for name, value in document.items() if not (name == "status" and resource.has_status)}
+            managed.track_update(struct, empty(struct), said, self._manager(resource, options), self._now())
+        self._lifecycle(resource).prepare_create(document)
+        return encode(document)
+
     async def update(
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
     ) -> Outcome:
         """Replaces an object, or the part of it a subresource is."""
-        document = accept(resource, given, options)
+        document = await self._accept(resource, given, options)
         place(resource, document, namespace)
         sent = document["metadata"].get("name") or name
         if sent != name:
@@ -183,7 +196,9 @@ class Registry:
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
     ) -> Outcome:
         """Server-side apply: creates the object or brings it to what the configuration says."""
-        configuration = accept(resource, given, options, sparse=True)
+        configuration = await self._worker.run(
+            options.size_bytes, lambda: accept(resource, given, options, sparse=True)
+        )
         configuration["metadata"] = {**configuration.get("metadata", {}), "name": name}
         place(resource, configuration, namespace)
         if configuration["metadata"].get("managedFields"):
@@ -200,7 +215,7 @@ class Registry:
         if self._store.get(resource.stored_in, resource.path(namespace, name)) is None:
             if part:
                 raise not_found(resource.plural, name, resource.group)
-            document = normalise(struct, applied(None))
+            document = await self._worker.run(options.size_bytes, lambda: normalise(struct, applied(None)))
             return await self._create(resource, document, options, owned=True)
         return await self._change(resource, namespace, name, applied, options, part, owned=True)
 
@@ -261,28 +276,14 @@ class Registry:
         owned: bool = False,
     ) -> Outcome:
         """Computes the new object from the live one and writes it; again if somebody was faster."""
-        struct = resource.stored_struct or resource.struct
         lifecycle = self._lifecycle(resource)
         for _ in range(_RETRIES):
             record = self.get(resource, namespace, name)
-            live = record.document()
-            document = normalise(struct, change(copy(live)))
-            check_identity(resource, document["metadata"], live["metadata"], record.revision)
-            resource.default(document)
-            if part:
-                document = only_part(resource, document, live, part)
-            else:
-                lifecycle.prepare_update(document, live)
-            document = normalise(struct, document)
-            if not owned:
-                manager = self._manager(resource, options, part)
-                managed.track_update(struct, normalise(struct, live), document, manager, self._now())
-            self._count_generation(resource, document, live)
-            if is_same(document, live):
+            size = max(options.size_bytes, len(record.body))
+            following = partial(self._following, resource, record, change, options, part, owned=owned)
+            document = await self._worker.run(size, following)
+            if document is None:
                 return Outcome(record)
-            changed = resource.validate_update
-            errors = changed(document, live) if changed is not None else resource.validate(document)
-            check(resource, document, errors)
             try:
                 if is_finished(document, held=lifecycle.is_held(document)):
                     return await self._remove(resource, record, document, dry_run=options.dry_run)
@@ -290,6 +291,38 @@ class Registry:
             except Precondition:
                 continue
         raise modified(resource.plural, name, resource.group)
+
+    def _following(
+        self,
+        resource: Resource,
+        record: Record,
+        change: Callable[[Document], Document],
+        options: WriteOptions,
+        part: str,
+        *,
+        owned: bool,
+    ) -> Document | None:
+        """The object after `record`, valid; None when nothing changes."""
+        struct = resource.stored_struct or resource.struct
+        live = record.document()
+        document = normalise(struct, change(copy(live)))
+        check_identity(resource, document["metadata"], live["metadata"], record.revision)
+        resource.default(document)
+        if part:
+            document = only_part(resource, document, live, part)
+        else:
+            self._lifecycle(resource).prepare_update(document, live)
+        document = normalise(struct, document)
+        if not owned:
+            manager = self._manager(resource, options, part)
+            managed.track_update(struct, normalise(struct, live), document, manager, self._now())
+        self._count_generation(resource, document, live)
+        if is_same(document, live):
+            return None
+        changed = resource.validate_update
+        errors = changed(document, live) if changed is not None else resource.validate(document)
+        check(resource, document, errors)
+        return document
 
     async def _write(
         self, resource: Resource, document: Document, record: Record | None, options: WriteOptions
@@ -303,10 +336,11 @@ class Registry:
         except AllocationRefused as refused:
             raise object_invalid(resource.kind, document["metadata"]["name"], refused.errors, resource.group) from None
         document["metadata"]["resourceVersion"] = "0"
-        body = draft(normalise(struct, document))
         meta = document["metadata"]
         path = resource.path(meta.get("namespace", ""), meta["name"])
+        size = max(options.size_bytes, len(record.body) if record is not None else 0)
         try:
+            body = await self._worker.run(size, lambda: draft(normalise(struct, document)))
             if len(body) > _OBJECT_LIMIT_BYTES:
                 raise body_too_large(_OBJECT_LIMIT_BYTES)
             if options.dry_run:
@@ -374,3 +408,7 @@ class Registry:
 
     def _now(self) -> str:
         return rfc3339(int(self._clock()))
+
+
+def _validate(resource: Resource, document: Document) -> None:
+    check(resource, document, resource.validate(document))

@@ -50,6 +50,7 @@ class Api:
 
     def __init__(self, running: "ServerThread") -> None:
         self.server = running.server
+        self.loop = running.loop
         self.stop = running.stop
 
     @property
@@ -130,6 +131,12 @@ class ServerThread:
         if self._failures:
             self._thread.join()
             raise self._failures[0]
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where the server runs."""
+        assert self._loop is not None
+        return self._loop
 
     def _main(self) -> None:
         try:

@@ -21,6 +21,7 @@ from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 from nodeagent.controlplane.machinery.schema.protobuf import reads
+from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.log import Log
@@ -123,7 +124,7 @@ def test_it_is_written_and_shown_as_its_file_says(catalog: Catalog) -> None:
         async with Store(Log(":memory:"), clock=lambda: 0.0) as store:
             allocator = Allocator(store, ServiceRanges(store, ()), PortRange(1, 9), Chance(), lambda *_: b"")
             lifecycles = {found.stored_in: found.life(allocator) for found in catalog.rows}
-            registry = Registry(store, catalog, lifecycles, chance=Chance(), clock=lambda: 0.0)
+            registry = Registry(store, catalog, lifecycles, chance=Chance(), clock=lambda: 0.0, worker=Worker())
             made = await registry.create(row, "", {"metadata": {"name": "w"}}, WriteOptions())
             document = made.record.document()
             assert (document["spec"], document["metadata"]["generation"]) == ({"size": 1}, 1)

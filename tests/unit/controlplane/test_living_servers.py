@@ -5,6 +5,7 @@ import asyncio
 from nodeagent.controlplane.controllers.kubernetes_service import SERVERS, Advertised, KubernetesService
 from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.machinery.registry import Registry
+from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
@@ -43,7 +44,7 @@ def test_a_server_that_was_written_down_without_an_end_gets_one() -> None:
             await store.catch_up()
             assert set(store.collection(SERVERS).records) == {"192.0.2.1:6443"}
             kinds = all_kinds()
-            registry = Registry(store, kinds, {}, chance=Chance(), clock=clock)
+            registry = Registry(store, kinds, {}, chance=Chance(), clock=clock, worker=Worker())
             mine = Advertised("192.0.2.2", 6443)
             service = KubernetesService(store, registry, kinds, address="10.96.0.1", advertised=mine)
             said = asyncio.Event()

@@ -11,9 +11,10 @@ from nodeagent.controlplane.kinds import service as service_kind
 from nodeagent.controlplane.machinery import managed
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, duplicate_fields, normalise
 from nodeagent.controlplane.machinery.schema.fieldsets import from_fields_v1, set_fields, to_fields_v1
+from nodeagent.controlplane.machinery.schema.json_patch import PatchRejected, json_patch
 from nodeagent.controlplane.machinery.schema.notation import read
 from nodeagent.controlplane.machinery.schema.protobuf import NotProtobuf, read_object
-from nodeagent.controlplane.machinery.schema.strategic import PatchRejected, json_patch, merge_patch, strategic_merge
+from nodeagent.controlplane.machinery.schema.strategic import merge_patch, strategic_merge
 
 SERVICE = service_kind.SHAPES["Service"]
 SLICE = endpointslice.SHAPES["EndpointSlice"]

@@ -8,6 +8,7 @@ import base64
 import binascii
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from nodeagent.controlplane.documents import Document, Json, encode
 from nodeagent.controlplane.machinery.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct, go_name
 
 _CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
-_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+))?\Z")
+_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+))?\Z")
 _KEY = re.compile(rb'"\s*:')
 _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
@@ -245,9 +246,9 @@ def duplicate_fields(text: bytes, document: Json) -> list[str]:
     found: list[str] = []
 
     def notice(pairs: list[tuple[str, Json]]) -> None:
-        keys = [key for key, _ in pairs]
-        if len(set(keys)) != len(keys):
-            found.extend(sorted({key for key in keys if keys.count(key) > 1}))
+        keys = Counter(key for key, _ in pairs)
+        if len(keys) != len(pairs):
+            found.extend(sorted(key for key, times in keys.items() if times > 1))
 
     json.loads(text, object_pairs_hook=notice)
     return found

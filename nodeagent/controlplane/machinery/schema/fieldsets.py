@@ -146,7 +146,7 @@ def overlay(shape: Shape, live: Json, applied: Json) -> Json:
         merged = {element: child for element, _, child, _ in _children(shape, live)}
         for element, child_shape, child, _ in _children(shape, applied):
             merged[element] = overlay(child_shape, merged.get(element), child)
-        order = [element for element, _, _, _ in _children(shape, applied)]
+        order = dict.fromkeys(element for element, _, _, _ in _children(shape, applied))
         return [merged[e] for e in order] + [child for element, child in merged.items() if element not in order]
     result = dict(live)
     for element, child_shape, child, _ in _children(shape, applied):
