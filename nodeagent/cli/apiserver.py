@@ -5,9 +5,11 @@ import asyncio.sslproto
 import contextlib
 import logging
 import os
+import resource
 import signal
 import sqlite3
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -15,6 +17,7 @@ import click
 from nodeagent.cli.collector import collect_rarely
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.controlplane.addresses.host_networks import connected_networks
+from nodeagent.controlplane.api.admission import ConnectionLimits
 from nodeagent.controlplane.api.pki import PkiFailed
 from nodeagent.controlplane.server import STORE_FILE, ApiServer
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused
@@ -28,6 +31,8 @@ from nodeagent.observe.systemd import SystemdNotifier
 _SWITCH_INTERVAL_S = 0.0005
 _TLS_BUFFER_BYTES = 32 * 1024
 _LONGEST_HISTORY_S = 24 * 3600
+_OPEN_FILES = 16_384
+_OTHER_FILES = 128
 _LARGEST_STORE_MIB = 1024 * 1024
 
 
@@ -109,6 +114,7 @@ def apiserver_command(
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # asyncio zeroes a read buffer of 256 KiB for every TLS connection: a thousand idle watches would hold 250 MB.
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
+    _allow_descriptors()
     host, port = _host_and_port(listen)
     if kubeconfig_out is not None and not kubeconfig_out.parent.is_dir():
         raise Failure(f"--kubeconfig-out {kubeconfig_out}: there is no directory {kubeconfig_out.parent}", UNUSABLE)
@@ -127,6 +133,7 @@ def apiserver_command(
         insecure=insecure,
         window=Window(seconds=history),
         limit_bytes=store_limit * 1024 * 1024 if store_limit else None,
+        connections=_connection_limits(),
     )
     collect_rarely()
     try:
@@ -135,6 +142,29 @@ def apiserver_command(
         raise Failure(str(error), UNUSABLE) from error
     except (PkiFailed, StorageFailed, OSError) as error:
         raise Failure(str(error), FAILED) from error
+
+
+def _allow_descriptors() -> None:
+    """As many open files as connections need, where that is allowed; the usual 1,024 are few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _connection_limits() -> ConnectionLimits:
+    """No more connections than there can be open files beside those of the store."""
+    most = ConnectionLimits()
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    total = most.total if soft == resource.RLIM_INFINITY else max(min(most.total, soft - _OTHER_FILES), 1)
+    return replace(
+        most,
+        total=total,
+        per_address=min(most.per_address, total),
+        strangers=min(most.strangers, max(total // 2, 1)),
+        strangers_per_address=min(most.strangers_per_address, max(total // 4, 1)),
+    )
 
 
 def _host_and_port(listen: str) -> tuple[str, int]:

@@ -23,7 +23,9 @@ from nodeagent.controlplane.addresses.service_ranges import RANGES, ServiceRange
 from nodeagent.controlplane.api import kubeconfig, pki
 from nodeagent.controlplane.api.access import Tokens
 from nodeagent.controlplane.api.account_tokens import Account, AccountTokens, Bearers
-from nodeagent.controlplane.api.handler import ApiHandler, Listener
+from nodeagent.controlplane.api.admission import Admission
+from nodeagent.controlplane.api.handler import ApiHandler
+from nodeagent.controlplane.api.listener import Listener
 from nodeagent.controlplane.api.objects import Objects
 from nodeagent.controlplane.bootstrap import bootstrap, create_default_range, stored_ranges
 from nodeagent.controlplane.controllers.endpoints import ServiceEndpoints
@@ -158,17 +160,19 @@ class ApiServer:
             key = self.credentials.account_key if self.credentials is not None else secrets.token_bytes()
             accounts = AccountTokens(key, self._clock.time)
             static = self.credentials.tokens if self.credentials is not None else Tokens({})
+            admission = Admission(self._settings.connections, self._clock.monotonic)
             handler = ApiHandler(
                 Objects(store, registry, catalog, accounts, clock=self._clock, worker=worker, stopping=ending),
                 catalog,
                 Bearers(static, accounts, lambda account: _is_current(store, account)),
                 self,
                 address=f"{self._checked.advertised}:{self._settings.port}",
+                admission=admission,
                 everybody_is_admin=self.credentials is None,
             )
             context = self.credentials.server_context() if self.credentials is not None else None
             listener = await stack.enter_async_context(
-                Listener(handler, self._settings.host, self._settings.port, context)
+                Listener(handler, self._settings.host, self._settings.port, context, admission=admission)
             )
             self.port = listener.port
             loops = self._loops(store, registry, catalog, repair)

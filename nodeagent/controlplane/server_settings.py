@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nodeagent.controlplane.addresses.ranges import AddressRange, Network, parse_port_range, parse_service_ranges
 from nodeagent.controlplane.addresses.texts import parse_cidr
+from nodeagent.controlplane.api.admission import ConnectionLimits
 from nodeagent.controlplane.storage.store import Window
 
 
@@ -34,6 +35,7 @@ class ServerSettings:
     window: Window = field(default_factory=Window)
     compact_every_s: float = 30.0
     limit_bytes: int | None = None
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 @dataclass(frozen=True, slots=True)

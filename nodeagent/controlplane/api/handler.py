@@ -1,16 +1,15 @@
-"""Listens: every request becomes a reply or a watch, and no request can take the server down."""
+"""Every request becomes a reply or a watch, and no request can take the server down."""
 
 import asyncio
 import logging
-import ssl
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 from urllib.parse import unquote
 
 from aiohttp import web
 
 from nodeagent.controlplane.api import access
 from nodeagent.controlplane.api.access import ANONYMOUS, Role, TokenReader, User
+from nodeagent.controlplane.api.admission import Admission
 from nodeagent.controlplane.api.bodies import read_body
 from nodeagent.controlplane.api.discovery import aggregated, api_group, api_groups, api_resources, api_versions
 from nodeagent.controlplane.api.objects import Objects, Request
@@ -20,10 +19,16 @@ from nodeagent.controlplane.api.watches import Watch
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
+from nodeagent.controlplane.machinery.worker import LARGE_BYTES
 from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed
 
 _log = logging.getLogger(__name__)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_MOST_LARGE: Final = 16
+"""Requests with a large body that are worked on at a time; further ones wait to be read."""
+_BODY_S: Final = 30.0
+_PIECE_S: Final = 30.0
+"""Within which a client takes a quarter of a megabyte."""
 _STREAM_FROM_BYTES: Final = 512 * 1024
 _VERSION: Final = {
     "major": "1",
@@ -61,6 +66,7 @@ class ApiHandler:
         health: Health,
         *,
         address: str,
+        admission: Admission,
         everybody_is_admin: bool = False,
     ) -> None:
         self._objects = objects
@@ -68,25 +74,34 @@ class ApiHandler:
         self._tokens = tokens
         self._health = health
         self._address = address
+        self._admission = admission
+        self._large = asyncio.Semaphore(_MOST_LARGE)
         self._default_user = User("system:admin", Role.ADMIN) if everybody_is_admin else ANONYMOUS
         self._openapi = OpenApi(catalog)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request."""
+        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+        known = False
         try:
-            answer = await self._answer(request)
-        except ApiError as error:
-            answer = error_reply(error)
-        except Exception:  # noqa: BLE001 - logged with its traceback
-            # The boundary between requests: whatever one of them broke must not end the others.
-            _log.exception("request failed method=%s path=%s", request.method, request.path)
-            answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
-        if isinstance(answer, Watch):
-            return await _stream(request, answer)
-        return await _send(request, answer)
+            try:
+                user = self._authenticate(request)
+                known = user is not ANONYMOUS
+                if known:
+                    self._admission.begin(peer)
+                answer = await self._answer(request, user)
+            except ApiError as error:
+                answer = error_reply(error)
+            except Exception:  # noqa: BLE001 - logged with its traceback
+                # The boundary between requests: whatever one of them broke must not end the others.
+                _log.exception("request failed method=%s path=%s", request.method, request.path)
+                answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
+            return await (_stream(request, answer) if isinstance(answer, Watch) else _send(request, answer))
+        finally:
+            if known:
+                self._admission.end(peer)
 
-    async def _answer(self, request: web.BaseRequest) -> Reply | Watch:
-        user = self._authenticate(request)
+    async def _answer(self, request: web.BaseRequest, user: User) -> Reply | Watch:
         segments = tuple(unquote(part) for part in request.rel_url.raw_path.strip("/").split("/"))
         query = dict(request.query)
         target = parse_target(segments)
@@ -123,9 +138,19 @@ class ApiHandler:
             )
 
         async def read() -> bytes:
-            return await read_body(request.content.iter_any(), request.content_length)
+            try:
+                async with asyncio.timeout(_BODY_S):
+                    return await read_body(request.content.iter_any(), request.content_length)
+            except TimeoutError:
+                raise ApiError(408, "Timeout", f"the body did not arrive within {_BODY_S:.0f} s") from None
 
-        return await self._objects.handle(verb, resource, target, Request(query, request.headers, read))
+        asked_for = Request(query, request.headers, read)
+        announced = request.content_length
+        if request.can_read_body and (announced is None or announced > LARGE_BYTES):
+            # What large requests hold in memory is bounded by how many there are.
+            async with self._large:
+                return await self._objects.handle(verb, resource, target, asked_for)
+        return await self._objects.handle(verb, resource, target, asked_for)
 
     def _authenticate(self, request: web.BaseRequest) -> User:
         certificate = None
@@ -198,11 +223,10 @@ def _wants_aggregated(accept: str) -> bool:
 
 
 async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
-    pieces = list(reply.pieces())
-    length = sum(map(len, pieces))
+    length = reply.length
     response: web.StreamResponse
     if length < _STREAM_FROM_BYTES:
-        response = web.Response(status=reply.status, body=b"".join(pieces))
+        response = web.Response(status=reply.status, body=b"".join(reply.pieces()))
     else:
         response = web.StreamResponse(status=reply.status)
         response.content_length = length
@@ -215,9 +239,15 @@ async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
     if isinstance(response, web.Response):
         return response
     await response.prepare(request)
-    for piece in pieces:
-        await response.write(piece)
-    await response.write_eof()
+    try:
+        for piece in reply.pieces():
+            # Who asks for much and does not read it keeps no more than a piece of it.
+            async with asyncio.timeout(_PIECE_S):
+                await response.write(piece)
+        await response.write_eof()
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
     return response
 
 
@@ -255,48 +285,3 @@ async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
         if request.transport is not None and not request.transport.is_closing():
             raise
     return response
-
-
-class Listener:
-    """An address the handler answers on. An async context manager."""
-
-    def __init__(
-        self,
-        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        host: str,
-        port: int,
-        context: ssl.SSLContext | None,
-        *,
-        shutdown_s: float = 5.0,
-    ) -> None:
-        self._handler = handler
-        self._host = host
-        self._port = port
-        self._context = context
-        self._shutdown_s = shutdown_s
-        self._runner: web.ServerRunner | None = None
-
-    async def __aenter__(self) -> Self:
-        # A watcher of something quiet that has hung up would be noticed at its next event only, an hour later.
-        server = web.Server(self._handler, access_log=None, keepalive_timeout=120.0, handler_cancellation=True)
-        self._runner = web.ServerRunner(server, shutdown_timeout=self._shutdown_s)
-        await self._runner.setup()
-        site = web.TCPSite(
-            self._runner,
-            self._host,
-            self._port,
-            ssl_context=self._context,
-            backlog=1024,
-        )
-        await site.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    @property
-    def port(self) -> int:
-        """The port it listens on, chosen by the system if 0 was asked for."""
-        assert self._runner is not None
-        return int(self._runner.addresses[0][1])

@@ -1,7 +1,7 @@
 """Verbs on resources: from a request to a reply, by way of the registry and the store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from nodeagent.controlplane.machinery.reading import (
     Page,
     Selection,
     in_chunks,
+    length_of,
     list_page,
     needs_reader,
     parse_version,
@@ -197,7 +198,7 @@ class Objects:
         headers = warning_headers([resource.deprecated] if resource.deprecated else [])
         shape = _shape(request, is_list=True)
         if shape is not None and shape.kind == partial.LIST_KIND:
-            return Reply(headers=headers, chunks=_partial_list(page, meta, shape.version))
+            return _partial_list(page, meta, shape.version, headers)
         if shape is not None:
             include = request.query.get("includeObject", "Metadata")
             shown = table_of(
@@ -210,13 +211,13 @@ class Objects:
                 list_meta=meta,
             )
             return document_reply(shown, headers=headers)
-        return Reply(headers=headers, chunks=self._encoded(resource, page, meta))
+        return self._listed(resource, page, meta, headers)
 
-    def _encoded(self, resource: Resource, page: Page, meta: Document) -> list[bytes]:
+    def _listed(self, resource: Resource, page: Page, meta: Document, headers: Sequence[tuple[str, str]] = ()) -> Reply:
         if resource.converts:
             page = replace(page, records=[Record(r.path, r.revision, self._body(resource, r)) for r in page.records])
         head = encode({"kind": f"{resource.kind}List", "apiVersion": resource.group_version, "metadata": meta})
-        return list(in_chunks(page, head[:-1] + b',"items":[', b"]}\n", _CHUNK_BYTES))
+        return _list_reply(page, head, headers)
 
     def _watch(self, resource: Resource, target: Target, request: Request) -> Watch:
         query = request.query
@@ -357,7 +358,7 @@ class Objects:
             except ApiError as error:
                 if error.code != 404:
                     raise
-        return Reply(chunks=self._encoded(resource, page, {"resourceVersion": str(self._store.revision)}))
+        return self._listed(resource, page, {"resourceVersion": str(self._store.revision)})
 
 
 def _shape(request: Request, *, is_list: bool = False) -> Shape | None:
@@ -369,10 +370,16 @@ def _shape(request: Request, *, is_list: bool = False) -> Shape | None:
     raise ApiError(406, "NotAcceptable", f"you requested {shape.kind}, but the requested object is {what}")
 
 
-def _partial_list(page: Page, meta: Document, version: str) -> list[bytes]:
+def _partial_list(page: Page, meta: Document, version: str, headers: Sequence[tuple[str, str]]) -> Reply:
     items = [Record(r.path, r.revision, partial.partial_of(r.body, version)) for r in page.records]
     head = encode({"kind": partial.LIST_KIND, "apiVersion": f"meta.k8s.io/{version}", "metadata": meta})
-    return list(in_chunks(replace(page, records=items), head[:-1] + b',"items":[', b"]}\n", _CHUNK_BYTES))
+    return _list_reply(replace(page, records=items), head, headers)
+
+
+def _list_reply(page: Page, head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
+    parts = (head[:-1] + b',"items":[', b"]}\n")
+    chunks = in_chunks(page, *parts, _CHUNK_BYTES)
+    return Reply(headers=headers, chunks=chunks, chunked_bytes=length_of(page, *parts))
 
 
 def _copies(patch: Json) -> bool:

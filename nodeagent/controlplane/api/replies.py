@@ -19,13 +19,19 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole response. `chunks` replaces `body` for long ones."""
+    """A whole response. `chunks`, of `chunked_bytes` together, replaces `body` for long ones; they are made when sent."""
 
     status: int = 200
     body: bytes = b""
     content_type: str = JSON
     headers: Sequence[tuple[str, str]] = field(default_factory=tuple)
     chunks: Iterable[bytes] | None = None
+    chunked_bytes: int = 0
+
+    @property
+    def length(self) -> int:
+        """Of the body, in bytes."""
+        return len(self.body) if self.chunks is None else self.chunked_bytes
 
     def pieces(self) -> Iterator[bytes]:
         """The body, in pieces."""

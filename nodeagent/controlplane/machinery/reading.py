@@ -195,6 +195,12 @@ def _read_token(text: str) -> _Token:
     return token
 
 
+def length_of(page: Page, opening: bytes, closing: bytes) -> int:
+    """The bytes of `in_chunks`."""
+    commas = max(len(page.records) - 1, 0)
+    return len(opening) + sum(len(record.body) for record in page.records) + commas + len(closing)
+
+
 def in_chunks(page: Page, opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
     """The encoded list in pieces of about `size_bytes`: the records' own bytes, joined."""
     pieces: list[bytes] = [opening]

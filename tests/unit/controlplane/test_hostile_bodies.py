@@ -5,6 +5,7 @@ import resource
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -157,7 +158,7 @@ def test_a_patch_does_not_nest_an_object_without_end() -> None:
 
 def test_a_patch_leaves_itself_as_it_is() -> None:
     """It is applied again when another write was faster."""
-    patch = [{"op": "add", "path": "/a", "value": {}}, {"op": "add", "path": "/a/b", "value": 1}]
+    patch: list[dict[str, Any]] = [{"op": "add", "path": "/a", "value": {}}, {"op": "add", "path": "/a/b", "value": 1}]
     assert json_patch({}, patch) == json_patch({}, patch) == {"a": {"b": 1}}
     assert patch[0]["value"] == {}
 
