@@ -6,6 +6,7 @@ from typing import Final
 from nodeagent.controlplane.addresses.ranges import AddressRange
 from nodeagent.controlplane.addresses.service_ranges import DEFAULT, RANGES
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.kinds.namespace import SYSTEM_NAMESPACES
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import STATUS, Catalog
@@ -13,7 +14,6 @@ from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.store import Store
 
-SYSTEM_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _MANAGER: Final = "kube-apiserver"
 _CIDR_MANAGER: Final = "kubernetes-service-cidr-controller"
 

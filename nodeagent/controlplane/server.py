@@ -276,7 +276,13 @@ class ApiServer:
             Controller(
                 "kubernetes-service",
                 store,
-                {"services": own, "endpoints": own, "endpointslices": own, SERVERS: kubernetes.concerns_servers},
+                {
+                    "namespaces": kubernetes.concerns_namespace,
+                    "services": own,
+                    "endpoints": own,
+                    "endpointslices": own,
+                    SERVERS: kubernetes.concerns_servers,
+                },
                 kubernetes.reconcile,
                 workers=1,
             ),

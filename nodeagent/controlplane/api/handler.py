@@ -27,8 +27,9 @@ _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 _MOST_LARGE: Final = 16
 """Requests with a large body that are worked on at a time; further ones wait to be read."""
 _BODY_S: Final = 30.0
+_PIECE_BYTES: Final = 128 * 1024
 _PIECE_S: Final = 30.0
-"""Within which a client takes a quarter of a megabyte."""
+"""Within which a client takes a piece."""
 _STREAM_FROM_BYTES: Final = 512 * 1024
 _VERSION: Final = {
     "major": "1",
@@ -240,10 +241,11 @@ async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
         return response
     await response.prepare(request)
     try:
-        for piece in reply.pieces():
-            # Who asks for much and does not read it keeps no more than a piece of it.
-            async with asyncio.timeout(_PIECE_S):
-                await response.write(piece)
+        for chunk in reply.pieces():
+            for start in range(0, len(chunk), _PIECE_BYTES):
+                # Who asks for much and does not read it keeps no more than a piece of it.
+                async with asyncio.timeout(_PIECE_S):
+                    await response.write(chunk[start : start + _PIECE_BYTES])
         await response.write_eof()
     except TimeoutError:
         if request.transport is not None:

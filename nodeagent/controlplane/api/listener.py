@@ -19,8 +19,7 @@ _KEEPALIVE_S: Final = 120.0
 _HANDSHAKE_S: Final = 10.0
 _GOODBYE_S: Final = 2.0
 """How long a connection that is closed waits for the other side to say so, too (TLS close_notify)."""
-_PAUSE_S: Final = 1.0
-_LOOK_EVERY_S: Final = 5.0
+_LOOK_EVERY_S: Final = 1.0
 _WORTH_GIVING_BACK: Final = 256
 _OF_THE_CLIENT: Final = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO)
 
@@ -39,6 +38,7 @@ class Listener:
         *,
         admission: Admission,
         shutdown_s: float = 5.0,
+        pause_s: float = 1.0,
     ) -> None:
         # A watcher of something quiet that has hung up would be noticed at its next event only, an hour later.
         self._server = web.Server(handler, handler_cancellation=True)
@@ -47,6 +47,7 @@ class Listener:
         self._context = context
         self._admission = admission
         self._shutdown_s = shutdown_s
+        self._pause_s = pause_s
         self._sockets: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._handshakes: set[asyncio.Task[None]] = set()
@@ -96,9 +97,9 @@ class Listener:
                 if error.errno in _OF_THE_CLIENT:
                     continue
                 if not failing:
-                    _log.warning("no connection can be accepted, trying again every second error=%s", error)
+                    _log.warning("no connection can be accepted, trying again soon error=%s", error)
                 failing = True
-                await asyncio.sleep(_PAUSE_S)
+                await asyncio.sleep(self._pause_s)
                 continue
             if failing:
                 _log.info("connections are accepted again")

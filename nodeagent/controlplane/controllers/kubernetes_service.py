@@ -29,6 +29,7 @@ KEY: Final = f"{NAMESPACE}/{NAME}"
 _OPTIONS_MANAGER: Final = "kube-apiserver"
 _RENEW_S: Final = 5.0
 _EXPIRE_S: Final = 15.0
+_LOOK_AGAIN_S: Final = 1.0
 _PORT: Final = 443
 
 
@@ -59,6 +60,7 @@ class KubernetesService:
     ) -> None:
         self._store = store
         self._registry = registry
+        self._namespaces = catalog.named("namespaces")
         self._services = catalog.named("services")
         self._endpoints = catalog.named("endpoints")
         self._slices = catalog.named("endpointslices", "discovery.k8s.io")
@@ -103,18 +105,32 @@ class KubernetesService:
         }
         await self._store.commit([Change(SERVERS, path, None, draft(body), seconds=_EXPIRE_S)])
 
-    async def reconcile(self, _: str) -> None:
-        """Creates or corrects the Service, the Endpoints and the slice."""
+    def concerns_namespace(self, event: Event) -> Iterable[str]:
+        """What became of the namespace they live in."""
+        return (KEY,) if event.record.path == NAMESPACE else ()
+
+    async def reconcile(self, _: str) -> float | None:
+        """Creates or corrects the Service, the Endpoints and the slice, and first of all their namespace."""
         options = WriteOptions(manager=_OPTIONS_MANAGER)
+        namespace = self._store.get("namespaces", NAMESPACE)
+        if namespace is None:
+            await self._create(self._namespaces, "", {"metadata": {"name": NAMESPACE}}, options)
+        elif namespace.document()["metadata"].get("deletionTimestamp"):
+            # Nothing can be made in it any more; it comes back once it is gone.
+            return _LOOK_AGAIN_S
         if self._store.get("services", KEY) is None:
-            try:
-                await self._registry.create(self._services, NAMESPACE, self._service(), options)
-            except ApiError as error:
-                if error.reason != "AlreadyExists":
-                    raise
+            await self._create(self._services, NAMESPACE, self._service(), options)
         living = self._living()
         await self._bring(self._endpoints, self._endpoints_object(living), "subsets")
         await self._bring(self._slices, self._slice_object(living), "endpoints")
+        return None
+
+    async def _create(self, resource: Resource, namespace: str, wanted: Document, options: WriteOptions) -> None:
+        try:
+            await self._registry.create(resource, namespace, wanted, options)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
 
     def _living(self) -> list[tuple[str, int]]:
         found = [record.document() for record in self._store.collection(SERVERS).records.values()]

@@ -42,7 +42,7 @@ class Workloads:
         path, namespace = event.record.path, event.record.namespace
         old = self._selectors.pop(path, None)
         if old:
-            self._services.get((namespace, *next(iter(old.items()))), set()).discard(path)
+            _discard(self._services, (namespace, *next(iter(old.items()))), path)
         if event.kind is not EventKind.DELETED:
             selector = _service.decode(event.record.body).spec.selector
             if selector:
@@ -56,7 +56,7 @@ class Workloads:
         before = event.before.labels if event.before is not None else {}
         after = event.record.labels if event.kind is not EventKind.DELETED else {}
         for pair in before.items() - after.items():
-            self._pods.get((namespace, *pair), set()).discard(path)
+            _discard(self._pods, (namespace, *pair), path)
         for pair in after.items():
             self._pods.setdefault((namespace, *pair), set()).add(path)
         found: set[str] = set()
@@ -79,3 +79,12 @@ class Workloads:
             if record is not None:
                 found.append(_pod.decode(record.body))
         return found
+
+
+def _discard(index: dict[_Pair, set[str]], pair: _Pair, path: str) -> None:
+    """What nothing is under any more is not kept."""
+    held = index.get(pair)
+    if held is not None:
+        held.discard(path)
+        if not held:
+            del index[pair]

@@ -9,6 +9,8 @@ from nodeagent.controlplane.machinery.printing import AGE, Column, Printer, name
 from nodeagent.controlplane.machinery.resources import VERBS, Part, Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
 
+SYSTEM_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+
 SHAPES = read_shapes(r"""
 NamespaceSpec = io.k8s.api.core.v1 : NamespaceSpec describes the attributes on a Namespace.
   finalizers  [string] #1 : Finalizers is an opaque list of values that must be empty to permanently remove object from storage.
@@ -94,6 +96,7 @@ ROWS = (
         default=default_namespace,
         fields=("status.phase",),
         storage_hash="Q3oi5N2YM8M=",
+        immortal=frozenset(SYSTEM_NAMESPACES),
         lifecycle=lambda _: NamespaceLife(),
         further_parts=(FINALIZE,),
     ),

@@ -221,6 +221,8 @@ class Registry:
 
     async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Outcome:
         """Removes an object, or marks it when finalizers or a grace period hold it."""
+        if name in resource.immortal:
+            raise denied(resource.plural, name, f"this {resource.singular} may not be deleted", resource.group)
         for _ in range(_RETRIES):
             record = self.get(resource, namespace, name)
             live = record.document()

@@ -97,6 +97,8 @@ class Resource:
     from_stored: Callable[[Document], Document] = _same
     stored_struct: Struct | None = None
     """The struct of the stored form, where it differs."""
+    immortal: frozenset[str] = frozenset()
+    """Names of objects that may not be deleted."""
     returns_deleted: bool = False
     """A deletion answers with the object instead of a Status."""
     creates_on_update: bool = False

@@ -1,0 +1,103 @@
+"""Connections by the thousand: idle, slow, half-open, and such that are never read from."""
+
+import contextlib
+import socket
+import ssl
+import time
+from pathlib import Path
+
+from tests.attack.server_process import Victim, victim
+
+IDLE = 9000
+GROWTH_MB = 150
+KEPT_MB = 60
+ANSWER_S = 5.0
+
+
+def serves(server: Victim) -> None:
+    started = time.monotonic()
+    status, _ = server.ask("GET", "/api/v1/namespaces/default")
+    assert status == 200
+    assert time.monotonic() - started < ANSWER_S
+
+
+def close_all(connections: list[socket.socket]) -> None:
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.close()
+
+
+def test_nine_thousand_idle_connections_cost_little_and_it_is_given_back(tmp_path: Path) -> None:
+    with victim(tmp_path) as server:
+        serves(server)
+        before = server.megabytes
+        idle: list[socket.socket] = []
+        most = 0.0
+        for number in range(IDLE):
+            with contextlib.suppress(OSError):
+                idle.append(server.connect())
+            if number % 500 == 0:
+                most = max(most, server.megabytes)
+                serves(server)
+        most = max(most, server.megabytes)
+        print(f"{IDLE} idle connections over TLS: {most - before:.0f} MB more, {server.files} files open")
+        assert most - before < GROWTH_MB
+        close_all(idle)
+        server.until(lambda: server.files < 100 and server.megabytes - before < KEPT_MB)
+        print(f"when they had gone: {server.megabytes - before:.0f} MB more")
+        serves(server)
+        assert len(b"".join(server.log)) < 10_000
+
+
+def test_connections_that_begin_and_never_go_on_keep_nobody_out(tmp_path: Path) -> None:
+    with victim(tmp_path) as server:
+        opened: list[socket.socket] = []
+        for number in range(3000):
+            with contextlib.suppress(OSError):
+                plain = socket.create_connection(server.address, 10)
+                opened.append(plain)
+                if number % 3 == 1:
+                    plain.sendall(b"\x16\x03\x01")
+                elif number % 3 == 2:
+                    plain.sendall(b"GET / HTTP/1.1\r\n\r\n" * 10)
+            if number % 500 == 0:
+                serves(server)
+        serves(server)
+        assert len(b"".join(server.log)) < 10_000
+        close_all(opened)
+
+
+def test_requests_that_never_end_keep_nobody_out(tmp_path: Path) -> None:
+    with victim(tmp_path) as server:
+        opened: list[ssl.SSLSocket] = []
+        for number in range(1500):
+            with contextlib.suppress(OSError):
+                connection = server.connect()
+                connection.sendall(b"GET /api/v1/services HTTP/1.1\r\nHost: a\r\nX-Slow: ")
+                opened.append(connection)
+            if number % 500 == 0:
+                serves(server)
+        serves(server)
+        close_all([*opened])
+
+
+def test_lists_that_nobody_reads_are_not_kept(tmp_path: Path) -> None:
+    """What a reader can do: ask for everything, again and again, and read nothing."""
+    with victim(tmp_path) as server:
+        for number in range(30):
+            body = b'{"metadata":{"name":"big-%d"},"data":{"x":"%b"}}' % (number, b"x" * 10**6)
+            status, _ = server.ask("POST", "/api/v1/namespaces/default/configmaps", body)
+            assert status == 201
+        before = server.megabytes
+        opened: list[ssl.SSLSocket] = []
+        for _ in range(100):
+            connection = server.connect()
+            connection.sendall(
+                f"GET /api/v1/configmaps HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n\r\n".encode()
+            )
+            opened.append(connection)
+        for _ in range(20):
+            serves(server)
+        print(f"100 lists of 30 MB that nobody reads: {server.megabytes - before:.0f} MB more")
+        assert server.megabytes - before < GROWTH_MB
+        close_all([*opened])
