@@ -30,7 +30,10 @@ def change_namespace(directory: Path, change: Callable[[Any], Any | None]) -> No
             if kept is None:
                 store.execute("DELETE FROM revision WHERE number = ?", (number,))
             else:
-                store.execute("UPDATE revision SET body = ? WHERE number = ?", (json.dumps(kept, separators=(",", ":")).encode(), number))
+                store.execute(
+                    "UPDATE revision SET body = ? WHERE number = ?",
+                    (json.dumps(kept, separators=(",", ":")).encode(), number),
+                )
     store.close()
 
 
