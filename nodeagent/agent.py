@@ -17,11 +17,10 @@ from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
 from nodeagent.config import AgentConfig, TableOwnership
-from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
+from nodeagent.dataplane.conntrack import ConntrackCleaner
 from nodeagent.dataplane.errors import Unsupported
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.interface_watch import InterfaceWatch
-from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.ownership import probe_ownership
@@ -35,9 +34,8 @@ from nodeagent.dataplane.sysctl import (
     check_sysctls,
     required_sysctls,
 )
-from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue
-from nodeagent.engine.sync import Engine, PassReport, Timing
+from nodeagent.engine.sync import Engine, Timing
 from nodeagent.kube.api_source import ApiServerSource
 from nodeagent.kube.client import ApiClient
 from nodeagent.kube.configured_ranges import WithConfiguredCidrs
@@ -45,8 +43,10 @@ from nodeagent.kube.event_api import EventApi
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.addresses import Family
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
+from nodeagent.model.reports import CleaningReport, PassReport, PurgeReport
 from nodeagent.observe.event_documents import CONTROLLER, node_regarding, starting
 from nodeagent.observe.events import EventRecorder, ProblemEvents
 from nodeagent.observe.health import is_node_eligible
@@ -242,7 +242,7 @@ class Agent:
                 min_period=config.dataplane.min_sync_period.seconds,
                 resync_period=config.source.resync_period.seconds,
                 full_sync_period=config.dataplane.full_sync_period.seconds,
-                backoff=Backoff(longest=config.dataplane.sync_period.seconds),
+                backoff=Backoff(longest_seconds=config.dataplane.sync_period.seconds),
             ),
         )
 
@@ -253,7 +253,7 @@ class Agent:
         self._guard.call(self._health.passed, report, report.changed)
         self._guard.call(self._service_health.passed, report, report.changed)
         status = self._status_line.passed(report, len(self._board.problems))
-        if report.serving and not self._ready:
+        if report.programmed and not self._ready:
             self._ready = True
             self._surroundings.look_again()  # the API server's own Service is known now
             # Wanted only once the tables are there: they bring in nf_conntrack on a machine that has just booted.

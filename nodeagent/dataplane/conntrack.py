@@ -13,13 +13,15 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from nodeagent.dataplane.conntrack_stale import Targets, UdpLedger, packed_serving, targets_for
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ServicePortName
+from nodeagent.model.reports import CleaningReport
 from nodeagent.netlink.conntrack import delete_flow, dump_udp, read_flows
 from nodeagent.netlink.framing import Request
 from nodeagent.netlink.socket import NetlinkSocket
@@ -41,32 +43,7 @@ _PACKED_AT_ONCE = 500
 _REST_PER_WORK = 9
 _LONGEST_REST_SECONDS = 0.4
 """A client that keeps its port waits for the rest and for the walk after it: together they stay below a second."""
-_FIRST_RETRY_SECONDS = 1.0
-_LAST_RETRY_SECONDS = 60.0
-
-
-class CleaningReport(NamedTuple):
-    """One pass over one family.
-
-    places: how many were looked at. seen: flows the kernel returned. deleted: stale ones deleted; gone: stale ones that
-    ended by themselves meanwhile; failed: stale ones the kernel kept (a later pass tries again).
-    interrupted: how often the walk had to start anew. error: why the pass broke off; empty when it did not.
-    """
-
-    family: Family
-    places: int
-    seen: int
-    deleted: int
-    gone: int
-    failed: int
-    interrupted: int
-    seconds: float
-    error: str = ""
-
-    @property
-    def complete(self) -> bool:
-        """No stale flow to the places is left that was there when the pass began."""
-        return not self.error and not self.failed
+_RETRY = Backoff(first_seconds=1.0, longest_seconds=60.0)
 
 
 class CleaningListener(Protocol):
@@ -90,11 +67,11 @@ class ConntrackCleaner:
         listener: CleaningListener,
         *,
         local_addresses: Collection[str] = (),
-        first_retry_seconds: float = _FIRST_RETRY_SECONDS,
+        retry: Backoff = _RETRY,
     ) -> None:
         self._local_addresses = frozenset(local_addresses)
         self._listener = listener
-        self._first_retry_seconds = first_retry_seconds
+        self._retry = retry
         self._ledger = UdpLedger()
         self._big: dict[tuple[ServicePortName, Family], UdpPort] = {}
         self._wanted = asyncio.Event()
@@ -129,18 +106,18 @@ class ConntrackCleaner:
 
     async def run(self) -> None:
         """Cleans whenever something was submitted, until cancelled. Failures are reported and retried, never raised."""
-        retry_seconds = self._first_retry_seconds
+        failures = 0
         while True:
             await self._wanted.wait()
             self._wanted.clear()
             reports = await self.clean()
             rest = min(_LONGEST_REST_SECONDS, _REST_PER_WORK * sum(report.seconds for report in reports))
             if all(report.complete for report in reports):
-                retry_seconds = self._first_retry_seconds
+                failures = 0
             else:
                 self._wanted.set()
-                rest = max(rest, retry_seconds)
-                retry_seconds = min(2 * retry_seconds, _LAST_RETRY_SECONDS)
+                failures += 1
+                rest = max(rest, self._retry.seconds(failures))
             await asyncio.sleep(rest)
 
     async def _note_big(self) -> None:

@@ -15,7 +15,6 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import NamedTuple
 
 from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK, objection
 from nodeagent.dataplane.interface_drift import Programmed, Told, as_programmed
@@ -23,6 +22,7 @@ from nodeagent.dataplane.interface_plan import ADDRESS_LIMITS, Plan, Present, St
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.problem import Problem, Retryable
+from nodeagent.model.reports import InterfaceReport
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.framing import Request
 from nodeagent.netlink.socket import Failure, NetlinkSocket, read_consistently
@@ -32,20 +32,6 @@ log = logging.getLogger(__name__)
 _ALREADY_THERE = {errno.EEXIST}
 _ALREADY_GONE = {errno.ESRCH, errno.ENOENT, errno.EADDRNOTAVAIL}
 _PROBLEMS_SHOWN = 20
-
-
-class InterfaceReport(NamedTuple):
-    """What one call did. `added` and `removed` count ClusterIPs; `kind`: ``dummy`` or ``bridge``."""
-
-    added: int
-    removed: int
-    kind: str
-    problems: tuple[Problem, ...]
-
-    @property
-    def complete(self) -> bool:
-        """Whether every ClusterIP of a family the kernel has is local now; otherwise `sync` may mend it later."""
-        return all(problem.reason != "AddressNotProgrammed" for problem in self.problems)
 
 
 class ForeignInterfaceError(Retryable):
@@ -160,7 +146,7 @@ class ServiceInterface:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
             link = _find_link(netlink, self._name)
             if link is None:
-                return InterfaceReport(0, 0, "", ())
+                return InterfaceReport()
             _require_ours(netlink, link)
             present = _read_present(netlink, link.ifindex)
             return self._program(netlink, link, present, plan(vips & present.vips, present, limits=self._limits), [])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from nodeagent.dataplane.interface_drift import Told
+from nodeagent.model.backoff import Backoff
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.framing import messages
 from nodeagent.netlink.notifications import Group, following
@@ -27,8 +28,7 @@ log = logging.getLogger(__name__)
 _GROUPS = Group.LINKS | Group.IPV4_ADDRESSES | Group.IPV4_ROUTES | Group.IPV6_ADDRESSES | Group.IPV6_ROUTES
 _QUIET_SECONDS = 0.02
 _LONGEST_QUIET_SECONDS = 0.2
-_FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 10.0
+_PAUSE = Backoff(first_seconds=0.1, longest_seconds=10.0)
 _CALM_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 
@@ -67,9 +67,7 @@ class RepairPace:
 
     @property
     def _distance(self) -> float:
-        if not self.in_a_row:
-            return 0.0
-        return min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self.in_a_row - 1, 16))
+        return _PAUSE.seconds(self.in_a_row) if self.in_a_row else 0.0
 
 
 class InterfaceWatch:

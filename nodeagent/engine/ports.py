@@ -7,19 +7,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState, UdpPort
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
-
-
-class TableReport(Protocol):
-    """What a pass did to one family's table."""
-
-    @property
-    def touched(self) -> int: ...
-    @property
-    def messages(self) -> int: ...
-    @property
-    def new_table(self) -> bool: ...
-    @property
-    def seconds(self) -> float: ...
+from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
 
 
 class Table(Protocol):
@@ -36,17 +24,6 @@ class Table(Protocol):
 
     def changed_by_others(self) -> Awaitable[bool]: ...
     def forget(self) -> None: ...
-
-
-class InterfaceReport(Protocol):
-    """What a call did to the service interface."""
-
-    @property
-    def problems(self) -> tuple[Problem, ...]: ...
-    @property
-    def complete(self) -> bool:
-        """Whether every address that can be there is; otherwise a later `sync` may mend it."""
-        ...
 
 
 class Interface(Protocol):
@@ -79,3 +56,9 @@ class Heartbeat(Protocol):
     def beat(self) -> None:
         """A step is done, or the loop came round with nothing to do. A pass that hangs is silent."""
         ...
+
+
+class Observer(Protocol):
+    """Hears of every pass; must not raise or block."""
+
+    def passed(self, report: PassReport) -> None: ...

@@ -10,17 +10,17 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue, ChangeSet
-from nodeagent.engine.ports import FlowCleaner, Heartbeat, Interface, InterfaceReport, Table
+from nodeagent.engine.ports import FlowCleaner, Heartbeat, Interface, Observer, Table
 from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.in_use import InUse
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
+from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.translate.context import Context
 from nodeagent.translate.node import NodeSettings, node_context, node_state
@@ -46,54 +46,6 @@ class Timing:
     full_sync_period: float = 3600.0
     guard_period: float = 0.5
     backoff: Backoff = field(default_factory=Backoff)
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyResult:
-    """One family's part of a pass."""
-
-    touched: int = 0
-    messages: int = 0
-    new_table: bool = False
-    seconds: float = 0.0
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PassReport:
-    """What one pass did. changed: services whose state differs. full: everything was compared. waited: age of the
-    oldest change when the pass began. started, finished: loop time. node: what the tables were told of the node."""
-
-    started: float
-    finished: float
-    changed: Mapping[ObjectKey, ServiceState | None]
-    services: int
-    full: bool
-    waited: float
-    families: Mapping[Family, FamilyResult]
-    problems: tuple[Problem, ...]
-    node: NodeState = field(default_factory=NodeState)
-
-    @property
-    def ok(self) -> bool:
-        """Whether every family holds what it should."""
-        return all(result.error is None for result in self.families.values())
-
-    @property
-    def serving(self) -> bool:
-        """Whether some family does."""
-        return any(result.error is None for result in self.families.values())
-
-    @property
-    def touched(self) -> int:
-        """Elements changed in all families."""
-        return sum(result.touched for result in self.families.values())
-
-
-class Observer(Protocol):
-    """Hears of every pass; must not raise or block."""
-
-    def passed(self, report: PassReport) -> None: ...
 
 
 class SyncFailedError(Exception):
@@ -196,10 +148,10 @@ class Engine:
         enough = all if every_family else any
         while True:
             report = await self._run_pass(self._changes.take(), full=True)
-            if enough(result.error is None for result in report.families.values()):
+            if enough(table.ok for table in report.families.values()):
                 return report
             self._give_up_if_hopeless(enough=any if every_family else all)
-            await self._rest(self._timing.backoff.delay(max(1, *self._failures.values())))
+            await self._rest(self._timing.backoff.seconds(max(1, *self._failures.values())))
 
     async def _rest(self, seconds: float) -> None:
         """Do nothing for so long, and be seen to be alive."""
@@ -271,21 +223,21 @@ class Engine:
             self._belief.interface_right = False
         await self._release(gone)
         families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
-        programmed = frozenset(family for family, result in families.items() if result.error is None)
+        programmed = frozenset(family for family, table in families.items() if table.ok)
         self._flows.submit(self._udp.take(programmed))
         await self._occupy(self._admit(new, programmed))
         finished = loop.time()
         failures = max(*self._failures.values(), self._interface_failures)
-        if not failures and any(result.error is not None for result in families.values()):
+        if not failures and not all(table.ok for table in families.values()):
             failures = 1
-        self._retry_at = finished + self._timing.backoff.delay(failures) if failures else None
+        self._retry_at = finished + self._timing.backoff.seconds(failures) if failures else None
         report = PassReport(
             started=started,
             finished=finished,
             changed=changed,
             services=len(self._translator.states),
             full=full,
-            waited=0.0 if changes.oldest is None else started - changes.oldest,
+            waited_seconds=0.0 if changes.oldest is None else started - changes.oldest,
             families=families,
             problems=self._problems(),
             node=node,
@@ -306,24 +258,24 @@ class Engine:
 
     async def _sync_table(
         self, table: Table, changed: Mapping[ObjectKey, ServiceState | None], node: NodeState
-    ) -> FamilyResult:
+    ) -> TableReport:
         """One family; its failure is its own: the changes stay in its driver and the next pass retries."""
         try:
             report = await table.sync(changed, node)
             self._heartbeat.beat()
         except Interrupted as error:
             logger.warning("programming %s was interrupted by others, trying again: %s", table.family.value, error)
-            return FamilyResult(error=str(error))
+            return TableReport(error=str(error))
         except (Retryable, Unusable) as error:
             self._failures[table.family] += 1
             self._last_errors[table.family] = error
             logger.warning(
                 "programming %s failed (%d in a row): %s", table.family.value, self._failures[table.family], error
             )
-            return FamilyResult(error=str(error))
+            return TableReport(error=str(error))
         self._failures[table.family] = 0
         self._last_errors.pop(table.family, None)
-        return FamilyResult(report.touched, report.messages, report.new_table, report.seconds)
+        return report
 
     def _take_in(self, changed: Mapping[ObjectKey, ServiceState | None]) -> tuple[frozenset[str], frozenset[str]]:
         """Note the changed services' ClusterIPs and problems; returns the ClusterIPs that (left, came)."""

@@ -1,32 +1,15 @@
 """Keeps the health state up to date and answers for it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Protocol
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.reports import PassReport
 from nodeagent.observe.health import HealthState, health_page
 from nodeagent.observe.page import Page, Question
-
-
-class FamilyResult(Protocol):
-    """One family's part of a pass."""
-
-    @property
-    def error(self) -> str | None: ...
-
-
-class Pass(Protocol):
-    """What of a pass counts for health."""
-
-    @property
-    def started(self) -> float: ...
-    @property
-    def finished(self) -> float: ...
-    @property
-    def families(self) -> Mapping[Family, FamilyResult]: ...
 
 
 class Queue(Protocol):
@@ -92,9 +75,9 @@ class HealthMonitor:
         """The Node and the service CIDRs have been listed too."""
         self._queue.all_listed()
 
-    def passed(self, report: Pass) -> None:
+    def passed(self, report: PassReport) -> None:
         """Take in how a pass ended."""
-        succeeded = {family: result.error is None for family, result in report.families.items()}
+        succeeded = {family: table.ok for family, table in report.families.items()}
         self._state = self._state.passed(
             succeeded, started=report.started, finished=report.finished, newer=self._queue.oldest
         )

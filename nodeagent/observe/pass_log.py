@@ -1,12 +1,13 @@
 """What is written about passes, and one line for every problem that comes or goes."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from itertools import starmap
 from typing import Protocol
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
+from nodeagent.model.reports import PassReport, TableReport
 from nodeagent.observe.problem_board import ProblemChanges
 
 logger = logging.getLogger(__name__)
@@ -15,34 +16,6 @@ SUMMARY_SECONDS = 1.0
 """Between two summaries of passes."""
 PROBLEM_LINES = 20
 """Of many problems that come or go at once, this many are written out, and how many more there are."""
-
-
-class FamilyResult(Protocol):
-    """One family's part of a pass."""
-
-    @property
-    def touched(self) -> int: ...
-    @property
-    def new_table(self) -> bool: ...
-    @property
-    def error(self) -> str | None: ...
-
-
-class Pass(Protocol):
-    """What a pass did, as far as it is worth a line."""
-
-    @property
-    def started(self) -> float: ...
-    @property
-    def finished(self) -> float: ...
-    @property
-    def services(self) -> int: ...
-    @property
-    def full(self) -> bool: ...
-    @property
-    def touched(self) -> int: ...
-    @property
-    def families(self) -> Mapping[Family, FamilyResult]: ...
 
 
 class Later(Protocol):
@@ -64,18 +37,18 @@ class PassLog:
         self._passes = 0
         self._elements = 0
         self._longest = 0.0
-        self._latest: Pass | None = None
+        self._latest: PassReport | None = None
 
-    def passed(self, report: Pass) -> None:
+    def passed(self, report: PassReport) -> None:
         """Called after every pass."""
         if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("pass done %s", _figures(report, report.touched, _seconds(report)))
+            logger.debug("pass done %s", _figures(report, report.touched, report.seconds))
         if not self._first and not report.touched:
             return
         self._first = False
         self._passes += 1
         self._elements += report.touched
-        self._longest = max(self._longest, _seconds(report))
+        self._longest = max(self._longest, report.seconds)
         self._latest = report
         if not self._waiting:
             self._write()
@@ -111,17 +84,13 @@ class ProblemLog:
             logger.log(level, text, f"and {len(problems) - PROBLEM_LINES} more")
 
 
-def _seconds(report: Pass) -> float:
-    return report.finished - report.started
-
-
-def _figures(report: Pass, elements: int, longest: float) -> str:
+def _figures(report: PassReport, elements: int, longest: float) -> str:
     return (
         f"full={'yes' if report.full else 'no'} elements={elements} ms={longest * 1000:.1f}"
         f" services={report.services} tables={','.join(starmap(_table, report.families.items()))}"
     )
 
 
-def _table(family: Family, result: FamilyResult) -> str:
-    state = "failed" if result.error else "new" if result.new_table else "ok"
+def _table(family: Family, table: TableReport) -> str:
+    state = "failed" if not table.ok else "new" if table.new_table else "ok"
     return f"{family.value}:{state}"

@@ -9,12 +9,11 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 from nodeagent.model.addresses import Family
-from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
+from nodeagent.model.reports import PassReport
 from nodeagent.observe.health_ports import Claim, HealthPorts, listening_addresses
 from nodeagent.observe.http import RETRY_SECONDS, HttpListeners, Report, listening_socket, reason_of
 from nodeagent.observe.page import JSON_HEADERS, NOT_FOUND, Page, Question
@@ -26,24 +25,6 @@ SPACING_SECONDS = 1.0
 """Between attempts at a port that could not be bound, however many passes there are."""
 
 logger = logging.getLogger(__name__)
-
-
-class FamilyResult(Protocol):
-    """One family's part of a pass."""
-
-    @property
-    def error(self) -> str | None: ...
-
-
-class Pass(Protocol):
-    """What of a pass counts for the health check ports."""
-
-    @property
-    def changed(self) -> Mapping[ObjectKey, ServiceState | None]: ...
-    @property
-    def node(self) -> NodeState: ...
-    @property
-    def families(self) -> Mapping[Family, FamilyResult]: ...
 
 
 def service_page(key: ObjectKey, local_endpoints: int, *, healthy: bool) -> Page:
@@ -89,12 +70,11 @@ class ServiceHealth:
         self._reported: tuple[Problem, ...] = ()
         self._wake = asyncio.Event()
 
-    def passed(self, report: Pass) -> None:
+    def passed(self, report: PassReport) -> None:
         """Take in what a pass changed; costs no more than the changes."""
         self._dirty |= self._ports.update(report.changed)
-        succeeded = {family for family, result in report.families.items() if result.error is None}
-        if not succeeded <= self._programmed or report.node.node_port_cidrs != self._node_port_cidrs:
-            self._programmed |= succeeded
+        if not report.programmed <= self._programmed or report.node.node_port_cidrs != self._node_port_cidrs:
+            self._programmed |= report.programmed
             self._node_port_cidrs = report.node.node_port_cidrs
             self._choose_addresses()
         if self._dirty or self._failed:

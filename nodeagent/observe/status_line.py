@@ -1,29 +1,8 @@
 """What is served, in one line for people: counts that follow the passes."""
 
-from collections.abc import Mapping
-from typing import Protocol
-
-from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import Backend, Route, ServiceState
 from nodeagent.model.names import ObjectKey
-
-
-class FamilyResult(Protocol):
-    """One family's part of a pass."""
-
-    @property
-    def error(self) -> str | None: ...
-
-
-class Pass(Protocol):
-    """What of a pass the line tells."""
-
-    @property
-    def changed(self) -> Mapping[ObjectKey, ServiceState | None]: ...
-    @property
-    def services(self) -> int: ...
-    @property
-    def families(self) -> Mapping[Family, FamilyResult]: ...
+from nodeagent.model.reports import PassReport
 
 
 class StatusLine:
@@ -35,15 +14,15 @@ class StatusLine:
         self._total = 0
         self._parts = [f"nothing programmed on {node_name} yet"]
 
-    def passed(self, report: Pass, problems: int) -> str:
+    def passed(self, report: PassReport, problems: int) -> str:
         """The line after this pass; every pass must be told. problems: how many there are, from whatever part."""
         for key, state in report.changed.items():
             now = 0 if state is None else _endpoints(state)
             self._total += now - self._endpoints.pop(key, 0)
             if now:
                 self._endpoints[key] = now
-        works = [family.value for family, result in report.families.items() if result.error is None]
-        fails = [family.value for family, result in report.families.items() if result.error is not None]
+        works = [family.value for family, table in report.families.items() if table.ok]
+        fails = [family.value for family, table in report.families.items() if not table.ok]
         served = f"{_count(report.services, 'service')}, {_count(self._total, 'endpoint')}"
         parts = [f"{served} on {self._node_name} ({', '.join(works) or 'nothing programmed'})"]
         if fails:

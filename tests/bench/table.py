@@ -22,17 +22,17 @@ from msgspec.structs import replace
 
 from nodeagent.cli.collector import collect_rarely
 from nodeagent.dataplane.interface import ServiceInterface
-from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.engine.changes import ChangeQueue
-from nodeagent.engine.sync import Engine, PassReport, Timing
+from nodeagent.engine.sync import Engine, Timing
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
+from nodeagent.model.reports import PassReport, PurgeReport
 from nodeagent.translate.node import NodeSettings
 
 CHANGES = 400

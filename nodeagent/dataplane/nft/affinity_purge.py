@@ -9,7 +9,6 @@ import errno
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
 from typing import Protocol
@@ -23,6 +22,8 @@ from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
+from nodeagent.model.backoff import Backoff
+from nodeagent.model.reports import PurgeReport
 
 logger = logging.getLogger(__name__)
 
@@ -32,18 +33,7 @@ the square of its elements, and those that are found must not wait for the rest.
 PAUSE_SECONDS = 0.05
 BATCH_ENTRIES = 500
 """In one transaction: it keeps others from the ruleset, and a pass of ours, for a few milliseconds."""
-FIRST_RETRY_SECONDS = 0.1
-LAST_RETRY_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class PurgeReport:
-    """forgotten: entries deleted. looks: how often entries were read; the last look met all and found none stale."""
-
-    family: Family
-    forgotten: int
-    looks: int
-    seconds: float
+RETRY = Backoff(first_seconds=0.1, longest_seconds=10.0)
 
 
 class PurgeListener(Protocol):
@@ -86,14 +76,14 @@ class AffinityPurge:
 
     async def run(self) -> None:
         """Purges whenever endpoints left, until cancelled; what fails is tried again."""
-        retry_seconds = FIRST_RETRY_SECONDS
+        failures = 0
         while True:
             await self._wanted.wait()
             if await self.purge():
-                retry_seconds = FIRST_RETRY_SECONDS
+                failures = 0
             else:
-                await asyncio.sleep(retry_seconds)
-                retry_seconds = min(2 * retry_seconds, LAST_RETRY_SECONDS)
+                failures += 1
+                await asyncio.sleep(RETRY.seconds(failures))
 
     async def purge(self) -> bool:
         """Whether nothing stale is left. After a failure, which is logged, it stays wanted."""

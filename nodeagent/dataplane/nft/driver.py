@@ -10,7 +10,6 @@ be ours or have been looked at, and the kernel refuses it when there are others:
 
 import errno
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import TypeVar
@@ -33,6 +32,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable
+from nodeagent.model.reports import TableReport
 
 T = TypeVar("T")
 
@@ -51,16 +51,6 @@ _COMPARED = tuple(
 )
 """Sets whose elements a look only counts; ranges it reads."""
 _UNSUPPORTED = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL, errno.EAFNOSUPPORT})
-
-
-@dataclass(frozen=True, slots=True)
-class TableReport:
-    """What one pass did: elements touched, messages sent, whether the table was made anew, seconds it took."""
-
-    touched: int = 0
-    messages: int = 0
-    new_table: bool = False
-    seconds: float = 0.0
 
 
 class TableDriver:

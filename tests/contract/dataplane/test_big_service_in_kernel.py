@@ -11,19 +11,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
+from nodeagent.dataplane.conntrack import ConntrackCleaner
 from nodeagent.dataplane.interface import ServiceInterface
-from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.engine.changes import ChangeQueue
-from nodeagent.engine.sync import Engine, PassReport, Timing
+from nodeagent.engine.sync import Engine, Timing
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Service
+from nodeagent.model.reports import CleaningReport, PassReport, PurgeReport
 from nodeagent.observe.service_health import ServiceHealth
 from nodeagent.observe.status_line import StatusLine
 from nodeagent.translate.node import NodeSettings

@@ -11,11 +11,13 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.conntrack import CleaningReport, ConntrackCleaner
+from nodeagent.dataplane.conntrack import ConntrackCleaner
 from nodeagent.model.addresses import Family, pack_address
 from nodeagent.model.addresses import Protocol as Transport
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.model.reports import CleaningReport
 from nodeagent.netlink.framing import Request, attribute, nested
 from nodeagent.netlink.socket import NetlinkSocket
 from nodeagent.netlink.uapi.netlink import NLM_F_CREATE, NLM_F_EXCL
@@ -345,7 +347,7 @@ def test_a_pass_that_fails_is_reported_and_its_places_stay_pending(namespace: Na
 def test_the_running_cleaner_tries_again_after_failures(namespace: Namespace) -> None:
     async def story() -> list[CleaningReport]:
         notebook = Notebook()
-        cleaner = ConntrackCleaner(notebook, local_addresses=(NODE,), first_retry_seconds=0.01)
+        cleaner = ConntrackCleaner(notebook, local_addresses=(NODE,), retry=Backoff(first_seconds=0.01))
         running = asyncio.create_task(cleaner.run())
         cleaner.submit([udp_port(VIP)])
         await until(lambda: len(notebook.reports) == 3)

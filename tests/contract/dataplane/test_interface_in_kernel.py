@@ -8,8 +8,9 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.interface import ForeignInterfaceError, InterfaceReport, ServiceInterface
+from nodeagent.dataplane.interface import ForeignInterfaceError, ServiceInterface
 from nodeagent.model.addresses import Family
+from nodeagent.model.reports import InterfaceReport
 
 pytestmark = pytest.mark.kernel
 

@@ -15,10 +15,9 @@ from typing import TypeVar
 import pytest
 
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Contents, Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.driver import TableDriver, TableReport
+from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.image import TableImage
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.ruleset import Ruleset
@@ -27,6 +26,7 @@ from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.model.reports import PurgeReport, TableReport
 
 T = TypeVar("T")
 

@@ -13,6 +13,7 @@ import pytest
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
+from nodeagent.model.reports import PassReport, TableReport
 from nodeagent.observe.admission import Room
 from nodeagent.observe.health_monitor import HealthMonitor
 from nodeagent.observe.http import BindFailed, HttpListeners, HttpServer, listening_socket
@@ -38,16 +39,8 @@ class Queue:
     def all_listed(self) -> None: ...
 
 
-class Result:
-    error: str | None = None
-
-
-class Pass:
-    """A pass that succeeded at time 100."""
-
-    started = 99.0
-    finished = 100.0
-    families = {Family.IPV4: Result()}  # noqa: RUF012
+PASS = PassReport(99.0, 100.0, {Family.IPV4: TableReport()})
+"""A pass that succeeded at time 100."""
 
 
 class Node:
@@ -87,7 +80,7 @@ def test_healthz_and_livez_follow_changes_and_node(get: Any, until: Any, running
             await until(lambda: bool(node.problems))
             assert (await get(port, "/healthz")).status == 200, "before the first pass"
 
-            node.monitor.passed(Pass())
+            node.monitor.passed(PASS)
             node.monitor.service_changed(ObjectKey("default", "web"))
             assert (await get(port, "/healthz?verbose")).status == 200
             node.now = 160
@@ -99,7 +92,7 @@ def test_healthz_and_livez_follow_changes_and_node(get: Any, until: Any, running
             )
             assert (await get(port, "/livez")).status == 503
 
-            node.monitor.passed(Pass())
+            node.monitor.passed(PASS)
             node.eligible = False
             assert (await get(port, "/healthz")).status == 503
             assert (await get(port, "/livez")).status == 200

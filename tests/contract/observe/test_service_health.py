@@ -5,7 +5,6 @@ import json
 import resource
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import HealthCheck, NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
+from nodeagent.model.reports import PassReport, TableReport
 from nodeagent.observe.http import listening_socket
 from nodeagent.observe.service_health import ServiceHealth
 
@@ -21,18 +21,7 @@ LOOPBACK = ("127.0.0.1/32", "::1/128")
 ADDRESSES = ("127.0.0.1", "127.0.0.2", "::1")
 
 
-@dataclass(frozen=True)
-class Result:
-    error: str | None = None
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A pass over both families."""
-
-    changed: Mapping[ObjectKey, ServiceState | None]
-    node: NodeState = field(default_factory=lambda: NodeState(node_port_cidrs=LOOPBACK))
-    families: Mapping[Family, Result] = field(default_factory=lambda: dict.fromkeys(Family, Result()))
+BOTH = dict.fromkeys(Family, TableReport())
 
 
 def key(name: str) -> ObjectKey:
@@ -45,10 +34,15 @@ def service(name: str, port: int, ipv4: int | None = 1, ipv6: int | None = None,
     return ServiceState(key(name), created, health_check=check)
 
 
-def passed(*services: ServiceState, gone: tuple[str, ...] = (), cidrs: tuple[str, ...] = LOOPBACK) -> Pass:
+def passed(
+    *services: ServiceState,
+    gone: tuple[str, ...] = (),
+    cidrs: tuple[str, ...] = LOOPBACK,
+    families: Mapping[Family, TableReport] = BOTH,
+) -> PassReport:
     changed: dict[ObjectKey, ServiceState | None] = {state.key: state for state in services}
     changed.update(dict.fromkeys(map(key, gone)))
-    return Pass(changed, NodeState(node_port_cidrs=cidrs))
+    return PassReport(0.0, 0.0, families, changed, node=NodeState(node_port_cidrs=cidrs))
 
 
 class Bench:
@@ -210,12 +204,12 @@ def test_nothing_listens_before_its_family_is_programmed(running: Any, free_port
     async def scenario() -> None:
         bench = Bench()
         (port,) = free_ports(1)
-        failing = {Family.IPV4: Result(), Family.IPV6: Result("no such thing")}
+        failing = {Family.IPV4: TableReport(), Family.IPV6: TableReport(error="no such thing")}
         async with running(bench.part.run()):
-            bench.part.passed(Pass({key("web"): service("web", port, 1, 1)}, families=failing))
+            bench.part.passed(passed(service("web", port, 1, 1), families=failing))
             await becomes_open(port)
             assert not await is_open(port, "::1")
-            bench.part.passed(Pass({}))
+            bench.part.passed(passed())
             await becomes_open(port, "::1")
 
     asyncio.run(scenario())

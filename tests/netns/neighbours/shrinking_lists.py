@@ -7,7 +7,6 @@ import asyncio
 import signal
 import sys
 
-from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -15,6 +14,7 @@ from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.model.reports import PurgeReport
 
 CLUSTER_IPS = {Family.IPV4: "10.96.0.1", Family.IPV6: "fd00:10:96::1"}
 PORT = 1

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.changes import ChangeQueue
-from nodeagent.engine.sync import Engine, FamilyResult, PassReport, Timing
+from nodeagent.engine.sync import Engine, Timing
 from nodeagent.model.addresses import Family
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import NodeState, ServiceState, UdpPort
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
@@ -24,11 +24,12 @@ from nodeagent.model.objects import (
     ServiceSpec,
 )
 from nodeagent.model.problem import Problem
+from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
 from nodeagent.translate.node import NodeSettings
 
 from .virtual_time import run_in_virtual_time
 
-QUICK = Timing(guard_period=0.01, backoff=Backoff(first=0.001, longest=0.01))
+QUICK = Timing(guard_period=0.01, backoff=Backoff(first_seconds=0.001, longest_seconds=0.01))
 
 
 class Cluster:
@@ -83,7 +84,7 @@ class RecordingTable:
     problems: tuple[Problem, ...] = ()
     hang: bool = False
 
-    async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> FamilyResult:
+    async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
         self.calls.append(dict(changes))
         if self.hang:
             await asyncio.Event().wait()
@@ -91,7 +92,7 @@ class RecordingTable:
             raise self.fail_with.pop(0)
         if changes:
             self.log.append(f"table {self.family.value}")
-        return FamilyResult(touched=len(changes))
+        return TableReport(touched=len(changes))
 
     async def changed_by_others(self) -> bool:
         self.looks += 1
@@ -104,12 +105,6 @@ class RecordingTable:
         self.forgotten += 1
 
 
-@dataclass(frozen=True)
-class InterfaceState:
-    problems: tuple[Problem, ...] = ()
-    complete: bool = True
-
-
 @dataclass
 class RecordingInterface:
     log: list[str]
@@ -117,27 +112,31 @@ class RecordingInterface:
     fail_with: list[Exception] = field(default_factory=list)
     complete: bool = True
 
-    async def sync(self, vips: frozenset[str]) -> InterfaceState:
+    async def sync(self, vips: frozenset[str]) -> InterfaceReport:
         if self.fail_with:
             raise self.fail_with.pop(0)
         self.log.append("interface sync")
         self.vips = set(vips)
-        return InterfaceState(complete=self.complete)
+        return self._report()
 
-    async def retain(self, vips: frozenset[str]) -> InterfaceState:
+    async def retain(self, vips: frozenset[str]) -> InterfaceReport:
         if self.fail_with:
             raise self.fail_with.pop(0)
         if self.vips - vips:
             self.log.append(f"interface {' '.join(f'-{vip}' for vip in sorted(self.vips - vips))}")
         self.vips &= vips
-        return InterfaceState(complete=self.complete)
+        return self._report()
 
-    async def apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceState:
+    async def apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceReport:
         self.log.append(
             f"interface {' '.join([f'+{vip}' for vip in sorted(add)] + [f'-{vip}' for vip in sorted(remove)])}"
         )
         self.vips = (self.vips | add) - remove
-        return InterfaceState(complete=self.complete)
+        return self._report()
+
+    def _report(self) -> InterfaceReport:
+        missing = Problem("service interface", "AddressNotProgrammed", "the kernel refused an address")
+        return InterfaceReport(problems=() if self.complete else (missing,))
 
 
 @dataclass

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.sync import FATAL_FAILURES, SyncFailedError
 from nodeagent.model.addresses import Family
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Retryable, Unusable
 
@@ -18,7 +18,7 @@ WEB = ObjectKey("default", "web")
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 0.1), (2, 0.2), (5, 1.6), (9, 25.6), (10, 30.0), (10_000, 30.0)])
 def test_backoff_doubles_up_to_its_longest(failures: int, seconds: float) -> None:
-    assert Backoff().delay(failures) == pytest.approx(seconds)
+    assert Backoff().seconds(failures) == pytest.approx(seconds)
 
 
 def test_a_failed_pass_is_tried_again(with_engine: RunEngine) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from nodeagent.engine.backoff import Backoff
 from nodeagent.engine.sync import Timing
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.problem import Retryable
 
 from .conftest import Bench, RunEngine
@@ -66,7 +66,7 @@ def test_pauses_between_attempts_and_passes_are_no_silence(with_engine: RunEngin
         await more_beats(bench)
         assert len(bench.recorder.reports) == 1, "the second attempt is an hour away"
 
-    with_engine(scenario, Timing(guard_period=0.01, backoff=Backoff(first=3600, longest=3600)))
+    with_engine(scenario, Timing(guard_period=0.01, backoff=Backoff(first_seconds=3600, longest_seconds=3600)))
 
 
 def test_a_long_pause_after_a_pass_is_no_silence(with_engine: RunEngine) -> None:

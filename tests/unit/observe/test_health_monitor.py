@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from nodeagent.engine.changes import ChangeQueue
-from nodeagent.engine.sync import FamilyResult, PassReport
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.reports import PassReport, TableReport
 from nodeagent.observe.health_monitor import HealthMonitor
 
 WEB = ObjectKey("default", "web")
@@ -31,8 +31,8 @@ class Node:
 
     def finish_pass(self) -> None:
         """A pass that was begun with `queue.take()` succeeds now."""
-        result = {Family.IPV4: FamilyResult()}
-        self.monitor.passed(PassReport(self.now, self.now, {}, 0, False, 0.0, result, ()))
+        result = {Family.IPV4: TableReport()}
+        self.monitor.passed(PassReport(self.now, self.now, result))
 
 
 @pytest.fixture

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from nodeagent.engine.sync import FamilyResult, PassReport
 from nodeagent.model.addresses import Family
+from nodeagent.model.reports import PassReport, TableReport
 from nodeagent.observe.pass_log import PassLog
 
 
 def a_pass(elements: int, milliseconds: float = 1.0) -> PassReport:
-    families = {Family.IPV4: FamilyResult(touched=elements)}
-    return PassReport(10.0, 10.0 + milliseconds / 1000, {}, 3, False, 0.0, families, ())
+    families = {Family.IPV4: TableReport(touched=elements)}
+    return PassReport(10.0, 10.0 + milliseconds / 1000, families, services=3)
 
 
 @dataclass

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 
-from nodeagent.engine.sync import FamilyResult, PassReport
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.model.reports import PassReport, TableReport
 from nodeagent.observe.status_line import StatusLine
 
 WEB = ObjectKey("default", "web")
 SHOP = ObjectKey("default", "shop")
-WORKS = {Family.IPV4: FamilyResult()}
+WORKS = {Family.IPV4: TableReport()}
 
 
 def state(key: ObjectKey, *backends: Backend, cluster_wide: tuple[Backend, ...] = ()) -> ServiceState:
@@ -32,9 +32,9 @@ def state(key: ObjectKey, *backends: Backend, cluster_wide: tuple[Backend, ...] 
 
 
 def report(
-    changed: Mapping[ObjectKey, ServiceState | None], services: int, families: Mapping[Family, FamilyResult] = WORKS
+    changed: Mapping[ObjectKey, ServiceState | None], services: int, families: Mapping[Family, TableReport] = WORKS
 ) -> PassReport:
-    return PassReport(0.0, 0.0, changed, services, False, 0.0, families, ())
+    return PassReport(0.0, 0.0, families, changed, services)
 
 
 def test_an_endpoint_counts_once_however_many_frontends_lead_to_it() -> None:
@@ -59,13 +59,13 @@ def test_counts_follow_the_passes() -> None:
 
 
 def test_failing_families_and_problems_are_told() -> None:
-    families = {Family.IPV4: FamilyResult(), Family.IPV6: FamilyResult(error="no")}
+    families = {Family.IPV4: TableReport(), Family.IPV6: TableReport(error="no")}
     shown = StatusLine("node-a").passed(report({}, 0, families), 2)
     assert shown == "0 services, 0 endpoints on node-a (IPv4); programming IPv6 fails, retrying; 2 problems"
 
 
 def test_nothing_programmed_is_said() -> None:
-    shown = StatusLine("node-a").passed(report({}, 0, {Family.IPV4: FamilyResult(error="no")}), 1)
+    shown = StatusLine("node-a").passed(report({}, 0, {Family.IPV4: TableReport(error="no")}), 1)
     assert (
         shown == "0 services, 0 endpoints on node-a (nothing programmed); programming IPv4 fails, retrying; 1 problem"
     )

@@ -7,7 +7,6 @@ from typing import cast
 import pytest
 
 from nodeagent.dataplane.errors import KernelUnclear, NotPermitted
-from nodeagent.dataplane.nft.affinity_purge import PurgeReport
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
@@ -16,6 +15,7 @@ from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.model.reports import PurgeReport
 
 KEY = ObjectKey("default", "web")
 WEB = ServiceState(

@@ -1,0 +1,115 @@
+"""What the parts of the agent did: values that a stage hands to whoever tells of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What a pass did to the table of one family. touched: elements written or removed. messages: in the transaction.
+    new_table: the table was made anew. error: why it does not hold what it should, in one line; None when it does."""
+
+    touched: int = 0
+    messages: int = 0
+    new_table: bool = False
+    seconds: float = 0.0
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the table holds what it should."""
+        return self.error is None
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What one pass did. changed: services whose state differs (None: gone). services: how many there are. full:
+    everything was compared. waited_seconds: age of the oldest change when the pass began. started, finished: loop time.
+    node: what the tables were told of the node."""
+
+    started: float
+    finished: float
+    families: Mapping[Family, TableReport]
+    changed: Mapping[ObjectKey, ServiceState | None] = field(default_factory=dict)
+    services: int = 0
+    full: bool = False
+    waited_seconds: float = 0.0
+    problems: tuple[Problem, ...] = ()
+    node: NodeState = field(default_factory=NodeState)
+
+    @property
+    def seconds(self) -> float:
+        """How long the pass took."""
+        return self.finished - self.started
+
+    @property
+    def ok(self) -> bool:
+        """Whether every family holds what it should."""
+        return all(table.ok for table in self.families.values())
+
+    @property
+    def programmed(self) -> frozenset[Family]:
+        """The families that hold what they should."""
+        return frozenset(family for family, table in self.families.items() if table.ok)
+
+    @property
+    def touched(self) -> int:
+        """Elements written or removed in all families."""
+        return sum(table.touched for table in self.families.values())
+
+
+@dataclass(frozen=True, slots=True)
+class InterfaceReport:
+    """What one call did to the service interface. added, removed: how many ClusterIPs. kind: ``dummy``, ``bridge``, or
+    empty while there is no interface."""
+
+    added: int = 0
+    removed: int = 0
+    kind: str = ""
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every ClusterIP of a family the kernel has is local now; otherwise a later call may mend it."""
+        return all(problem.reason != "AddressNotProgrammed" for problem in self.problems)
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningReport:
+    """One walk over the tracked UDP flows of a family.
+
+    places: how many were looked at. seen: flows the kernel returned. deleted: stale ones deleted; gone: stale ones that
+    ended by themselves meanwhile; failed: stale ones the kernel kept (a later walk tries again).
+    interrupted: how often the walk had to start anew. error: why it broke off; empty when it did not.
+    """
+
+    family: Family
+    places: int
+    seen: int
+    deleted: int
+    gone: int
+    failed: int
+    interrupted: int
+    seconds: float
+    error: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether no stale flow to the places is left that was there when the walk began."""
+        return not self.error and not self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeReport:
+    """What was forgotten of the affinity of a family. forgotten: entries deleted. looks: how often entries were read;
+    the last look met all and found none stale."""
+
+    family: Family
+    forgotten: int
+    looks: int
+    seconds: float
