@@ -120,16 +120,16 @@ class Agent:
         self._ready = False
         self._api_server = ""
 
-    async def run(self, *, once: bool, within_s: float | None = None) -> None:
-        """Until cancelled; with `once`, until the present state is programmed, for `within_s` seconds at most (None: as
+    async def run(self, *, once: bool, within_seconds: float | None = None) -> None:
+        """Until cancelled; with `once`, until the present state is programmed, for `within_seconds` seconds at most (None: as
         long as it takes). Rules stay in place either way."""
         try:
-            async with asyncio.timeout(within_s) as limit:
+            async with asyncio.timeout(within_seconds) as limit:
                 await self._run(once=once)
         except TimeoutError as error:
-            if within_s is None or not limit.expired():
+            if within_seconds is None or not limit.expired():
                 raise
-            raise NotInTime(f"not done within {within_s:g} seconds: {self._wait}") from error
+            raise NotInTime(f"not done within {within_seconds:g} seconds: {self._wait}") from error
 
     async def _run(self, *, once: bool) -> None:
         config = self._config

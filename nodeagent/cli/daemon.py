@@ -47,13 +47,13 @@ class Daemon:
         """Read the configuration again, as soon as a reload that is under way has ended."""
         self._hangup.set()
 
-    async def run(self, loaded: LoadedConfig, *, once: bool, within_s: float | None = None) -> None:
-        """Until cancelled, or, with `once`, until the present state is programmed, for `within_s` seconds at most. Raises
+    async def run(self, loaded: LoadedConfig, *, once: bool, within_seconds: float | None = None) -> None:
+        """Until cancelled, or, with `once`, until the present state is programmed, for `within_seconds` seconds at most. Raises
         what `Agent.run` raises."""
         with closing(Ruleset()) as netlink:
             hangup: asyncio.Task[bool] | None = None
             try:
-                serving = self._start(self._agent(loaded, netlink), once=once, within_s=within_s)
+                serving = self._start(self._agent(loaded, netlink), once=once, within_seconds=within_seconds)
                 while True:
                     hangup = asyncio.create_task(self._hangup.wait(), name="wait for SIGHUP")
                     await asyncio.wait({serving, hangup}, return_when=asyncio.FIRST_COMPLETED)
@@ -106,8 +106,8 @@ class Daemon:
     ) -> Agent:
         return Agent(loaded.config, self._environment, netlink=netlink, notifier=self.notifier, take_over=take_over)
 
-    def _start(self, agent: Agent, *, once: bool = False, within_s: float | None = None) -> asyncio.Task[None]:
-        task = asyncio.create_task(agent.run(once=once, within_s=within_s), name="agent")
+    def _start(self, agent: Agent, *, once: bool = False, within_seconds: float | None = None) -> asyncio.Task[None]:
+        task = asyncio.create_task(agent.run(once=once, within_seconds=within_seconds), name="agent")
         self._agents.add(task)
         task.add_done_callback(self._agents.discard)
         return task

@@ -71,7 +71,7 @@ def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load
     collect_rarely()
     faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
     try:
-        asyncio.run(_run_until_signal(Daemon(load, dict(os.environ)), loaded, once=once, within_s=timeout))
+        asyncio.run(_run_until_signal(Daemon(load, dict(os.environ)), loaded, once=once, within_seconds=timeout))
     except ProblemsRemain as error:
         if not allow_problems:
             raise Failure(str(error), FAILED) from error
@@ -79,10 +79,10 @@ def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load
         raise _explain(error) from error
 
 
-async def _run_until_signal(daemon: Daemon, loaded: LoadedConfig, *, once: bool, within_s: float | None) -> None:
+async def _run_until_signal(daemon: Daemon, loaded: LoadedConfig, *, once: bool, within_seconds: float | None) -> None:
     """SIGTERM and SIGINT are the normal end."""
     loop = asyncio.get_running_loop()
-    running = asyncio.ensure_future(daemon.run(loaded, once=once, within_s=within_s))
+    running = asyncio.ensure_future(daemon.run(loaded, once=once, within_seconds=within_seconds))
 
     def stop() -> None:
         daemon.notifier.stopping()

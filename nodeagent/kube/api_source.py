@@ -16,7 +16,7 @@ from nodeagent.kube.errors import ForbiddenError, KubeError, NotServedError, Rej
 from nodeagent.kube.informer import CollectionClient, FullList, Informer, Resource, Sink
 from nodeagent.kube.mirror import mirror_endpoints
 from nodeagent.kube.node_names import MissingNode
-from nodeagent.kube.pace import Backoff, Pace
+from nodeagent.kube.pace import Pace, Retries
 from nodeagent.kube.pulse import Pulse
 from nodeagent.kube.recovery import Recovery
 from nodeagent.kube.retention import StoredObject
@@ -123,23 +123,23 @@ class ApiServerSource:
         """Whether to read EndpointSlices; asks the server until it answers."""
         if self._endpoints_api != "auto":
             return self._endpoints_api == "endpointslices"
-        backoff = Backoff(self._pace)
+        retries = Retries(self._pace)
         absences = 0
         while absences < ABSENCES:
             try:
                 await self._client.get(DISCOVERY_V1)
             except NotServedError:
                 absences += 1
-                await self._pace.sleep(backoff.next_s())
+                await self._pace.sleep(retries.next_seconds())
             except ForbiddenError:
                 return True
             except RejectedError as error:
                 if error.of_api:
                     return True
-                await self._pace.sleep(backoff.next_s())
+                await self._pace.sleep(retries.next_seconds())
             except KubeError as error:
                 logger.debug("discovery failed error=%s", error)
-                await self._recovery.wait(self._pace.sleep(backoff.next_s()))
+                await self._recovery.wait(self._pace.sleep(retries.next_seconds()))
             else:
                 return True
         logger.warning("no discovery.k8s.io/v1 on the server, reading Endpoints instead of EndpointSlices")
@@ -150,7 +150,7 @@ class ApiServerSource:
         if self._endpoints_api != "auto":
             await asyncio.Event().wait()
         while True:
-            await self._pace.sleep(self._pace.absent_s())
+            await self._pace.sleep(self._pace.absent_seconds())
             try:
                 await self._client.get(DISCOVERY_V1)
             except KubeError as error:

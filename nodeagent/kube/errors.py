@@ -75,7 +75,7 @@ class Status(Struct, frozen=True):
     details: StatusDetails | None = None
 
     @property
-    def retry_after_s(self) -> float | None:
+    def retry_after_seconds(self) -> float | None:
         seconds = self.details.retry_after_seconds if self.details else None
         return _bounded(seconds) if seconds else None
 
@@ -97,7 +97,7 @@ class Status(Struct, frozen=True):
 
 
 class StatusError(KubeError):
-    """code: the HTTP status; retry_after_s: seconds the server wants to be left alone, None when it does not say.
+    """code: the HTTP status; retry_after_seconds: seconds the server wants to be left alone, None when it does not say.
 
     of_api: the answer has a Status, so that it is the API server's; False: perhaps it comes from something before it.
     """
@@ -108,13 +108,13 @@ class StatusError(KubeError):
         message: str,
         *,
         reason: str = "",
-        retry_after_s: float | None = None,
+        retry_after_seconds: float | None = None,
         of_api: bool = True,
     ) -> None:
         super().__init__(f"{code} {reason}: {message}" if reason else f"{code}: {message}")
         self.code = code
         self.reason = reason
-        self.retry_after_s = retry_after_s
+        self.retry_after_seconds = retry_after_seconds
         self.of_api = of_api
 
 
@@ -172,14 +172,14 @@ def status_error(code: int, body: bytes, retry_after: str | None = None) -> Stat
     """The error of an answer with HTTP status `code`; `retry_after` is the header, used when it is in seconds."""
     status = status_of(body)
     digits = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
-    header_s = _bounded(int(retry_after[:9])) if retry_after and digits else None
+    header_seconds = _bounded(int(retry_after[:9])) if retry_after and digits else None
     message = status.message or first_line(body) or "no message"
-    return _error(code, status, message, header_s or status.retry_after_s)
+    return _error(code, status, message, header_seconds or status.retry_after_seconds)
 
 
 def event_error(status: Status) -> StatusError:
     """The error that an ERROR watch event carries."""
-    return _error(status.code or 500, status, status.message or "no message", status.retry_after_s)
+    return _error(status.code or 500, status, status.message or "no message", status.retry_after_seconds)
 
 
 def first_line(body: bytes, limit: int = 200) -> str:
@@ -193,7 +193,7 @@ def _bounded(seconds: int) -> float:
     return min(max(float(min(seconds, 10**9)), least), most)
 
 
-def _error(code: int, status: Status, message: str, retry_after_s: float | None) -> StatusError:
+def _error(code: int, status: Status, message: str, retry_after_seconds: float | None) -> StatusError:
     error_class: type[StatusError]
     if status.reason in {"Expired", "Gone"}:
         error_class = ExpiredError
@@ -203,4 +203,6 @@ def _error(code: int, status: Status, message: str, retry_after_s: float | None)
         error_class = _CLASS_BY_CODE[code]
     else:
         error_class = ServerFailedError if code >= 500 else RejectedError
-    return error_class(code, message, reason=status.reason or "", retry_after_s=retry_after_s, of_api=status.is_said)
+    return error_class(
+        code, message, reason=status.reason or "", retry_after_seconds=retry_after_seconds, of_api=status.is_said
+    )

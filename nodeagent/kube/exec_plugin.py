@@ -53,10 +53,12 @@ class ExecPlugin:
     now: the wall clock, timezone-aware.
     """
 
-    def __init__(self, command: ExecCommand, *, now: Callable[[], datetime], run_limit_s: float = RUN_LIMIT_S) -> None:
+    def __init__(
+        self, command: ExecCommand, *, now: Callable[[], datetime], run_limit_seconds: float = RUN_LIMIT_S
+    ) -> None:
         self._command = command
         self._now = now
-        self._run_limit_s = run_limit_s
+        self._run_limit_seconds = run_limit_seconds
         self._running = asyncio.Lock()
         self._credential: Credential | None = None
         self._expires: datetime | None = None
@@ -92,10 +94,10 @@ class ExecPlugin:
                 hint = f"; {command.install_hint}" if command.install_hint else ""
                 raise self._failure(f"{error.strerror or error}{hint}") from error
             try:
-                async with asyncio.timeout(self._run_limit_s):
+                async with asyncio.timeout(self._run_limit_seconds):
                     await process.wait()
             except TimeoutError as error:
-                raise self._failure(f"gave no credential within {self._run_limit_s:g} s") from error
+                raise self._failure(f"gave no credential within {self._run_limit_seconds:g} s") from error
             finally:
                 if process.returncode is None:
                     await _end(process)

@@ -22,7 +22,7 @@ from nodeagent.kube.errors import (
     ServerUnreachableError,
     StatusError,
 )
-from nodeagent.kube.pace import Backoff, Pace
+from nodeagent.kube.pace import Pace, Retries
 from nodeagent.kube.pulse import Pulse, Rhythm
 from nodeagent.kube.recovery import Recovery
 from nodeagent.kube.watch import ListWatch, Request, Retry, StreamEnd
@@ -110,8 +110,8 @@ class Informer(Generic[O]):
         self._recovery = recovery or Recovery()
         self._pulse = pulse or Pulse(pace)
         self._rhythm = Rhythm(pace.timing)
-        self._backoff = Backoff(pace)
-        self._outage = Backoff(pace)
+        self._retries = Retries(pace)
+        self._outage = Retries(pace)
         self._protocol = ListWatch(ObjectDecoder(resource.kind), resource.selectors)
         self._full_list = sink.listing()
         self._undecodable_in_list: dict[ObjectKey | None, Undecodable] = {}
@@ -122,14 +122,14 @@ class Informer(Generic[O]):
     async def run(self) -> None:
         """Never returns."""
         while True:
-            timeout_s = self._pace.watch_timeout_s()
-            request = self._protocol.next_request(timeout_s)
+            timeout_seconds = self._pace.watch_timeout_seconds()
+            request = self._protocol.next_request(timeout_seconds)
             if request.starts_list:
                 self._full_list = self._sink.listing()
                 self._undecodable_in_list = {}
             try:
                 if request.stream:
-                    await self._follow(request, timeout_s)
+                    await self._follow(request, timeout_seconds)
                 else:
                     await self._fetch(request)
             except KubeError as error:
@@ -146,20 +146,20 @@ class Informer(Generic[O]):
             await asyncio.sleep(0)
         self._recovered()
 
-    async def _follow(self, request: Request, timeout_s: int) -> None:
+    async def _follow(self, request: Request, timeout_seconds: int) -> None:
         """One watch, from its opening to its end and the wait after it."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         async with self._client.stream(self._resource.path, request.parameters) as pieces:
             self._recovered()
-            ending = await self._listen(pieces, request, started + timeout_s + self._pace.timing.grace)
+            ending = await self._listen(pieces, request, started + timeout_seconds + self._pace.timing.grace)
         failure = ending.error if isinstance(ending, Failed) else None
         if isinstance(ending, KubeError):
             failure, ending = ending, StreamEnd.LOST
         retry = Retry.BACK_OFF if isinstance(ending, Failed) else self._protocol.stream_ended(ending)
         if loop.time() - started >= self._pace.timing.healthy:
             if not isinstance(failure, MalformedAnswerError):
-                self._backoff.reset()
+                self._retries.reset()
         elif self._protocol.is_complete:
             # Even an orderly end, when it comes at once and again and again, must not become a storm of requests.
             retry = Retry.BACK_OFF
@@ -202,8 +202,8 @@ class Informer(Generic[O]):
         now = asyncio.get_running_loop().time()
         if not self._protocol.is_complete:
             return min(deadline, now + self._pace.timing.initial_silence) if request.awaits_initial_state else deadline
-        patience_s = self._rhythm.patience_s
-        return deadline if patience_s is None else min(deadline, now + patience_s)
+        patience_seconds = self._rhythm.patience_seconds
+        return deadline if patience_seconds is None else min(deadline, now + patience_seconds)
 
     async def _ask_for_selectors(self) -> None:
         """Whether the server takes the selectors now that it has refused: a front may have done that for a moment."""
@@ -265,15 +265,15 @@ class Informer(Generic[O]):
             self._sink.unavailable()
         if self._resource.optional and isinstance(error, NotServedError):
             self._recovered()
-            await self._pace.sleep(self._pace.absent_s())
+            await self._pace.sleep(self._pace.absent_seconds())
             return
         if error is not None and not isinstance(error, ExpiredError):
             self._failed(error)
-        asked_s = error.retry_after_s if isinstance(error, StatusError) else None
+        asked_seconds = error.retry_after_seconds if isinstance(error, StatusError) else None
         if isinstance(error, ServerUnreachableError):
-            await self._recovery.wait(self._pace.sleep(self._outage.next_s()))
+            await self._recovery.wait(self._pace.sleep(self._outage.next_seconds()))
         else:
-            await self._pace.sleep(self._backoff.next_s() + (asked_s or 0.0))
+            await self._pace.sleep(self._retries.next_seconds() + (asked_seconds or 0.0))
 
     def _failed(self, error: KubeError) -> None:
         known = self._failure is not None and type(self._failure) is type(error)

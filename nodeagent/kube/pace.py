@@ -4,6 +4,8 @@ from collections.abc import Callable, Coroutine
 
 from msgspec import Struct
 
+from nodeagent.model.backoff import Backoff
+
 
 class Timing(Struct, frozen=True):
     """Seconds; the figures of client-go's reflector where it has them, but a shorter first wait: a restart takes a second.
@@ -11,7 +13,7 @@ class Timing(Struct, frozen=True):
     watch_min, watch_max: how long a watch is asked to last (random, so that nodes do not come back all at once).
     grace: what it may last longer before it is given up as dead.
     initial_silence: see `nodeagent.kube.watch.Request.awaits_initial_state`.
-    backoff_first, backoff_limit: bounds of the first and of the longest wait after failures.
+    backoff: bounds of the waits after failures.
     healthy: a watch that lasted this long ends a series of failures.
     absent: about how long between looks for what a server lacks: an optional resource, EndpointSlices, selectors.
     silence: of a server whose watches are open, until it is asked for a sign of life; answer: how long that may take.
@@ -22,8 +24,7 @@ class Timing(Struct, frozen=True):
     watch_max: float = 600.0
     grace: float = 30.0
     initial_silence: float = 30.0
-    backoff_first: float = 0.25
-    backoff_limit: float = 30.0
+    backoff: Backoff = Backoff(first_seconds=0.25)
     healthy: float = 3.0
     absent: float = 300.0
     silence: float = 30.0
@@ -39,28 +40,28 @@ class Pace(Struct, frozen=True):
     sleep: Callable[[float], Coroutine[None, None, None]]
     timing: Timing = Timing()
 
-    def watch_timeout_s(self) -> int:
+    def watch_timeout_seconds(self) -> int:
         """How long the next watch is asked to last; the API takes whole seconds."""
         spread = self.timing.watch_max - self.timing.watch_min
         return max(1, round(self.timing.watch_min + spread * self.random()))
 
-    def absent_s(self) -> float:
+    def absent_seconds(self) -> float:
         """How long until the next look for what was not there."""
         return self.timing.absent * (0.5 + self.random())
 
 
-class Backoff:
-    """Exponential backoff with full jitter: a wait is anything between nothing and a bound that doubles."""
+class Retries:
+    """The waits of a series of failures, with full jitter: each is anything between nothing and what `Backoff` says."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._failures = 0
 
-    def next_s(self) -> float:
-        timing = self._pace.timing
-        bound = min(timing.backoff_limit, timing.backoff_first * 2.0 ** min(self._failures, 32))
+    def next_seconds(self) -> float:
+        """How long to wait after one more failure."""
         self._failures += 1
-        return bound * self._pace.random()
+        return self._pace.timing.backoff.seconds(self._failures) * self._pace.random()
 
     def reset(self) -> None:
+        """The series has ended."""
         self._failures = 0

@@ -90,7 +90,7 @@ class Rhythm:
         self._longest: float | None = None
 
     @property
-    def patience_s(self) -> float | None:
+    def patience_seconds(self) -> float | None:
         """Seconds; None while no bookmark has come."""
         if self._longest is None:
             return None

@@ -141,12 +141,16 @@ class ListWatch(Generic[O]):
         """Whether the full list has been delivered and changes are being followed."""
         return self._phase is _Phase.WATCHING
 
-    def next_request(self, timeout_s: int) -> Request:
-        """What to ask now; a watch is asked to end after `timeout_s` seconds."""
+    def next_request(self, timeout_seconds: int) -> Request:
+        """What to ask now; a watch is asked to end after `timeout_seconds` seconds."""
         if self._phase is _Phase.LISTING:
             return self._page_request()
         self._lines = LineSplitter()
-        watch: Parameters = (("watch", "true"), ("allowWatchBookmarks", "true"), ("timeoutSeconds", str(timeout_s)))
+        watch: Parameters = (
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", str(timeout_seconds)),
+        )
         if self._phase is _Phase.WATCHING:
             version = ("resourceVersion", self._resource_version)
             return Request((*self._selectors, *watch, version), stream=True)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Retryable
 from nodeagent.observe.event_documents import (
@@ -46,14 +47,12 @@ class EventPost(Protocol):
 
 class EventTiming(Struct, frozen=True):
     """Seconds. spacing: between requests. memory: after which an equal event is a new one. series: between updates
-    of one series. first_retry, longest_retry: after the API server could not be reached. farewell: to send what waits
-    when the agent stops."""
+    of one series. retry: after the API server could not be reached. farewell: to send what waits when the agent stops."""
 
     spacing: float = 0.2
     memory: float = 360.0
     series: float = 60.0
-    first_retry: float = 1.0
-    longest_retry: float = 30.0
+    retry: Backoff = Backoff(first_seconds=1.0)
     farewell: float = 1.0
 
 
@@ -143,7 +142,7 @@ class EventRecorder:
             raise
 
     async def _send_due(self) -> None:
-        delay = self._timing.first_retry
+        failures = 0
         while (event := self._next_due()) is not None:
             try:
                 await self._deliver(event)
@@ -152,13 +151,13 @@ class EventRecorder:
                     self._unreachable = True
                     logger.warning("events cannot be published, trying again: %s", error)
                 self._waiting[event] = self._waiting.pop(event)  # the next attempt is another event's, if there is one
-                await asyncio.sleep(delay)
-                delay = min(self._timing.longest_retry, 2 * delay)
+                failures += 1
+                await asyncio.sleep(self._timing.retry.seconds(failures))
             except Exception as error:  # noqa: BLE001 - no event is worth the agent
                 self._give_up(event, error)
             else:
                 self._unreachable = False
-                delay = self._timing.first_retry
+                failures = 0
                 await asyncio.sleep(self._timing.spacing)
 
     async def _say_farewell(self) -> None:

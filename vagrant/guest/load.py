@@ -31,7 +31,7 @@ class Target:
         self.seen: set[str] = set()
         self.answered = 0
         self.failures: list[str] = []
-        self.slowest_s = 0.0
+        self.slowest_seconds = 0.0
 
     def __str__(self) -> str:
         return f"{self._place[0]} port {self._place[1]}"
@@ -46,7 +46,7 @@ class Target:
             self.answered += 1
         except (OSError, ValueError) as error:
             self.failures.append(f"{self}: {error!r}")
-        self.slowest_s = max(self.slowest_s, time.monotonic() - began)
+        self.slowest_seconds = max(self.slowest_seconds, time.monotonic() - began)
 
     def ask_until(self, end: threading.Event, per_second: float) -> None:
         """At a steady pace, as long as answers come in time."""
@@ -110,9 +110,9 @@ def main() -> None:
     for line in problems[:10]:
         print(line, file=sys.stderr)
     answered, failed = (sum(counts) for counts in zip(*((t.answered, len(t.failures)) for t in targets), strict=True))
-    slowest_s = max(target.slowest_s for target in targets)
+    slowest_seconds = max(target.slowest_seconds for target in targets)
     pods = sorted(set().union(*(target.pods for target in targets)))
-    print(f"{answered} answered, {failed} failed, slowest {slowest_s:.2f} s", *pods)
+    print(f"{answered} answered, {failed} failed, slowest {slowest_seconds:.2f} s", *pods)
     sys.exit(1 if problems else 0)
 
 

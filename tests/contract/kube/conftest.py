@@ -77,16 +77,16 @@ class FakeApiServer:
 
         self._answers[path].append(answer)
 
-    def stream(self, path: str, pieces: Iterable[bytes], end: str = "close", every_s: float = 0.0) -> None:
+    def stream(self, path: str, pieces: Iterable[bytes], end: str = "close", every_seconds: float = 0.0) -> None:
         """Queue a 200 whose body is sent piece by piece. end: ``close``, ``abort`` (the connection) or ``hang``.
-        every_s: seconds before each piece."""
+        every_seconds: seconds before each piece."""
         sent = list(pieces)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             response = web.StreamResponse()
             await response.prepare(request)
             for piece in sent:
-                await asyncio.sleep(every_s)
+                await asyncio.sleep(every_seconds)
                 await response.write(piece)
             if end == "hang":
                 await self._stopping.wait()

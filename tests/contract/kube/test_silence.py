@@ -23,12 +23,13 @@ from nodeagent.kube.pace import Pace, Timing
 from nodeagent.kube.pulse import PROBE_PATH, Rhythm
 from nodeagent.kube.store import ClusterStore
 from nodeagent.kube.tls import TlsTrust
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.names import ObjectKey
 
 SERVICES, NODES = "/api/v1/services", "/api/v1/nodes"
 SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
-QUICK = Timing(backoff_first=0.02, backoff_limit=0.2, healthy=0.05, silence=0.2, answer=0.4)
+QUICK = Timing(backoff=Backoff(first_seconds=0.02, longest_seconds=0.2), healthy=0.05, silence=0.2, answer=0.4)
 COMMAND = [sys.executable, "-c", "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"]
 DEADLINE_S = 30.0
 
@@ -39,7 +40,7 @@ class Server(Protocol):
 
     def reply(self, path: str, body: object, status: int = 200, headers: dict[str, str] | None = None) -> None: ...
 
-    def stream(self, path: str, pieces: Iterable[bytes], end: str = "close", every_s: float = 0.0) -> None: ...
+    def stream(self, path: str, pieces: Iterable[bytes], end: str = "close", every_seconds: float = 0.0) -> None: ...
 
     def watches(self, path: str) -> list[dict[str, str]]: ...
 
@@ -210,7 +211,7 @@ def test_a_server_that_talks_is_not_asked(fake_api_server: Servers) -> None:
         async with fake_api_server() as server, followed(at(server.url), timing) as store:
             offer(server)
             changes = [event("MODIFIED", service("web", str(version))) for version in range(6, 46)]
-            server.stream(SERVICES, [*changes, event("ADDED", service("last", "99"))], end="hang", every_s=0.05)
+            server.stream(SERVICES, [*changes, event("ADDED", service("last", "99"))], end="hang", every_seconds=0.05)
             await until(lambda: "last" in names(store))
             assert not any(path == PROBE_PATH for path, _, _ in server.requests)
 
@@ -226,7 +227,9 @@ def test_one_watch_that_stalls_is_noticed_by_its_bookmarks(fake_api_server: Serv
         async with fake_api_server() as server, followed(at(server.url), timing) as store:
             offer(server)
             kind = "BOOKMARK" if bookmarks else "MODIFIED"
-            server.stream(SERVICES, [event(kind, service("web", str(6 + n))) for n in range(4)], "hang", every_s=0.1)
+            server.stream(
+                SERVICES, [event(kind, service("web", str(6 + n))) for n in range(4)], "hang", every_seconds=0.1
+            )
             server.stream(SERVICES, [event("ADDED", service("missed", "10"))], end="hang")
             await until(lambda: watched(server) >= 4)
             if bookmarks:
@@ -269,17 +272,17 @@ def test_a_stopped_process_is_noticed_although_the_kernel_keeps_its_connections(
 
 
 def test_patience_with_a_watch_is_a_few_intervals_between_its_bookmarks() -> None:
-    assert Rhythm(Timing()).patience_s is None
+    assert Rhythm(Timing()).patience_seconds is None
     rhythm = Rhythm(Timing())
     rhythm.begin(1000.0)
     rhythm.bookmark(1058.0)
     rhythm.bookmark(1118.0)
-    assert rhythm.patience_s == 2.5 * 60.0
+    assert rhythm.patience_seconds == 2.5 * 60.0
     rhythm.begin(1300.0)
     rhythm.bookmark(1301.0)
-    assert rhythm.patience_s == 150.0, "a bookmark right before the end of a watch is no new rhythm"
+    assert rhythm.patience_seconds == 150.0, "a bookmark right before the end of a watch is no new rhythm"
     rhythm.bookmark(1601.0)
-    assert rhythm.patience_s == 180.0, "one that was late does not make it endless"
+    assert rhythm.patience_seconds == 180.0, "one that was late does not make it endless"
 
 
 def test_a_stalled_server_is_noticed_as_soon_as_by_the_pings_of_client_go() -> None:

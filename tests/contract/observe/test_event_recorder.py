@@ -17,6 +17,7 @@ from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.event_api import EventApi
 from nodeagent.kube.kubeconfig import ClusterAccess
 from nodeagent.kube.tls import TlsTrust
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.observe.event_documents import Event, EventType, Regarding, node_regarding, starting
@@ -25,7 +26,7 @@ from nodeagent.observe.problem_board import ProblemBoard
 
 NODE = node_regarding("n1")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-FAST = EventTiming(spacing=0.0, series=0.05, first_retry=0.01, longest_retry=0.02, farewell=1.0)
+FAST = EventTiming(spacing=0.0, series=0.05, retry=Backoff(first_seconds=0.01, longest_seconds=0.02), farewell=1.0)
 
 
 def warning(number: int = 0) -> Event:

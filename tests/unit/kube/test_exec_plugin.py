@@ -12,11 +12,11 @@ from nodeagent.kube.errors import CredentialsError
 from nodeagent.kube.exec_plugin import ExecCommand, ExecPlugin
 
 
-def sleeper(directory: Path, *, run_limit_s: float) -> ExecPlugin:
+def sleeper(directory: Path, *, run_limit_seconds: float) -> ExecPlugin:
     """A plugin whose child holds the pipe open; both write their process id."""
     script = "echo $$ >> pids; sh -c 'echo $$ >> pids; sleep 60'; true"
     command = ExecCommand("client.authentication.k8s.io/v1", "sh", ("-c", script), {}, directory)
-    return ExecPlugin(command, now=lambda: datetime.now(UTC), run_limit_s=run_limit_s)
+    return ExecPlugin(command, now=lambda: datetime.now(UTC), run_limit_seconds=run_limit_seconds)
 
 
 async def until_gone(directory: Path) -> None:
@@ -48,7 +48,7 @@ def started(directory: Path) -> int:
 def test_a_plugin_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
     async def main() -> None:
         with pytest.raises(CredentialsError, match=r"gave no credential within 0\.3 s"):
-            await sleeper(tmp_path, run_limit_s=0.3).current()
+            await sleeper(tmp_path, run_limit_seconds=0.3).current()
         await until_gone(tmp_path)
 
     asyncio.run(main())
@@ -56,7 +56,7 @@ def test_a_plugin_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
 
 def test_cancellation_leaves_no_process_behind(tmp_path: Path) -> None:
     async def main() -> None:
-        task = asyncio.create_task(sleeper(tmp_path, run_limit_s=60).current())
+        task = asyncio.create_task(sleeper(tmp_path, run_limit_seconds=60).current())
         await until_running(tmp_path)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -69,9 +69,9 @@ def test_cancellation_leaves_no_process_behind(tmp_path: Path) -> None:
 CREDENTIAL = '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"t"}}'
 
 
-def plugin(directory: Path, script: str, run_limit_s: float = 30.0) -> ExecPlugin:
+def plugin(directory: Path, script: str, run_limit_seconds: float = 30.0) -> ExecPlugin:
     command = ExecCommand("client.authentication.k8s.io/v1", "sh", ("-c", script), {}, directory)
-    return ExecPlugin(command, now=lambda: datetime.now(UTC), run_limit_s=run_limit_s)
+    return ExecPlugin(command, now=lambda: datetime.now(UTC), run_limit_seconds=run_limit_seconds)
 
 
 def test_a_grandchild_that_keeps_the_output_open_is_not_waited_for(tmp_path: Path) -> None:

@@ -383,7 +383,7 @@ def test_a_deletion_needs_no_more_than_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "header", "error_class", "retry_after_s"),
+    ("body", "header", "error_class", "retry_after_seconds"),
     [
         pytest.param(b"", None, ServerFailedError, None, id="empty body"),
         pytest.param(b"busy", "7", ServerFailedError, 7.0, id="header"),
@@ -401,10 +401,10 @@ def test_a_deletion_needs_no_more_than_a_name() -> None:
     ],
 )
 def test_what_an_error_answer_says(
-    body: bytes, header: str | None, error_class: type[KubeError], retry_after_s: float | None
+    body: bytes, header: str | None, error_class: type[KubeError], retry_after_seconds: float | None
 ) -> None:
     error = status_error(504, body, header)
-    assert (type(error), error.retry_after_s) == (error_class, retry_after_s)
+    assert (type(error), error.retry_after_seconds) == (error_class, retry_after_seconds)
 
 
 EVENTS = st.lists(
