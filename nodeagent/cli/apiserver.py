@@ -14,7 +14,6 @@ from pathlib import Path
 
 import click
 
-from nodeagent.cli.collector import collect_rarely
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.controlplane.addresses.host_networks import connected_networks
 from nodeagent.controlplane.api.admission import ConnectionLimits
@@ -24,6 +23,7 @@ from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefus
 from nodeagent.controlplane.storage.log import check, connect, copy_to
 from nodeagent.controlplane.storage.records import StorageFailed
 from nodeagent.controlplane.storage.store import Window
+from nodeagent.daemon.collector import collect_rarely
 from nodeagent.kube.mirror import mirror_endpoints
 from nodeagent.observe.logging_setup import set_up_logging
 from nodeagent.observe.systemd import SystemdNotifier

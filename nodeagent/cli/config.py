@@ -13,7 +13,7 @@ from nodeagent.config import ConfigError, LoadedConfig
 from nodeagent.config.reference import render_reference
 from nodeagent.config.render import notes, render_json, render_yaml
 from nodeagent.model.text import printable
-from nodeagent.settings import describe_way
+from nodeagent.part_options import describe_way
 
 
 @click.group("config")

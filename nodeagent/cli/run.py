@@ -4,23 +4,25 @@ import asyncio
 import faulthandler
 import logging
 import os
-import signal
 from collections.abc import Callable
 
 import click
 
-from nodeagent.agent import NotInTime, ProblemsRemain
-from nodeagent.cli.collector import collect_rarely
-from nodeagent.cli.daemon import Daemon, announce, leaves_of
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.options import ConfigRejected, reloadable_config_options
 from nodeagent.config import ConfigError, LoadedConfig
 from nodeagent.config.durations import parse_duration
+from nodeagent.daemon.announcement import announce
+from nodeagent.daemon.collector import collect_rarely
+from nodeagent.daemon.signals import run_until_signal
+from nodeagent.daemon.single_run import NotInTime, ProblemsRemain, run_once
+from nodeagent.daemon.succession import Daemon, leaves_of
 from nodeagent.dataplane.errors import NotPermitted, Unsupported
 from nodeagent.engine.sync import SyncFailedError
 from nodeagent.kube.errors import OperatorError
 from nodeagent.kube.manifest_source import ManifestError
 from nodeagent.observe.http import BindFailed
+from nodeagent.observe.systemd import SystemdNotifier
 
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (OperatorError, UNUSABLE),
@@ -71,7 +73,7 @@ def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load
     collect_rarely()
     faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
     try:
-        asyncio.run(_run_until_signal(Daemon(load, dict(os.environ)), loaded, once=once, within_seconds=timeout))
+        asyncio.run(_run_once(loaded, timeout) if once else _serve(loaded, load))
     except ProblemsRemain as error:
         if not allow_problems:
             raise Failure(str(error), FAILED) from error
@@ -79,23 +81,16 @@ def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load
         raise _explain(error) from error
 
 
-async def _run_until_signal(daemon: Daemon, loaded: LoadedConfig, *, once: bool, within_seconds: float | None) -> None:
-    """SIGTERM and SIGINT are the normal end."""
-    loop = asyncio.get_running_loop()
-    running = asyncio.ensure_future(daemon.run(loaded, once=once, within_seconds=within_seconds))
+async def _run_once(loaded: LoadedConfig, within_seconds: float | None) -> None:
+    environment = dict(os.environ)
+    notifier = SystemdNotifier(environment)
+    work = run_once(loaded.config, environment, notifier, within_seconds=within_seconds)
+    await run_until_signal(work, stopping=notifier.stopping)
 
-    def stop() -> None:
-        daemon.notifier.stopping()
-        running.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    if not once:
-        loop.add_signal_handler(signal.SIGHUP, daemon.reload)
-    try:
-        await running
-    except asyncio.CancelledError:
-        logger.info("stopped; the rules stay in place")
+async def _serve(loaded: LoadedConfig, load: Callable[[], LoadedConfig]) -> None:
+    daemon = Daemon(load, dict(os.environ))
+    await run_until_signal(daemon.run(loaded), stopping=daemon.notifier.stopping, reload=daemon.reload)
 
 
 def _explain(error: Exception) -> Exception:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 
 from nodeagent.config.keys import KEYS, parse_text
+from nodeagent.config.layer import Layer, Setting
 from nodeagent.config.problems import ConfigProblem, Place
-from nodeagent.config.settings import Layer, Setting
 
 CONFIG_VARIABLE = "NODEAGENT_CONFIG"
 

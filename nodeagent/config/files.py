@@ -6,9 +6,9 @@ from nodeagent.config.document import Located, parse_document, parse_inner_docum
 from nodeagent.config.keys import KEYS
 from nodeagent.config.kube_proxy import read_kube_proxy_configuration
 from nodeagent.config.kube_proxy_fields import KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND
+from nodeagent.config.layer import Layer, Setting, unknown_key
 from nodeagent.config.options import API_VERSION, KIND
 from nodeagent.config.problems import ConfigError, ConfigProblem, Place
-from nodeagent.config.settings import Layer, Setting, unknown_key
 
 CONFIG_MAP_KEY = "config.conf"  # where kubeadm puts the configuration in ConfigMap kube-system/kube-proxy
 

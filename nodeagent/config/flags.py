@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 from nodeagent.config.keys import KEYS, parse_text
 from nodeagent.config.kube_proxy import level_of_verbosity
+from nodeagent.config.layer import Layer, Setting
 from nodeagent.config.problems import ConfigProblem, IgnoredField, Place
-from nodeagent.config.settings import Layer, Setting
 
 VERBOSITY = "-v"
 DEBUG_VERBOSITY = "4"  # what a bare `-v` or `--verbose` stands for

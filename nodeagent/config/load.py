@@ -14,9 +14,9 @@ from nodeagent.config.environment import CONFIG_VARIABLE, read_environment
 from nodeagent.config.files import read_file
 from nodeagent.config.flags import read_flags
 from nodeagent.config.keys import KEYS, Key, groups
+from nodeagent.config.layer import Layer, Setting
 from nodeagent.config.options import AgentConfig, Group, NodeConfig
 from nodeagent.config.problems import ConfigError, ConfigProblem, IgnoredField, Place
-from nodeagent.config.settings import Layer, Setting
 
 _DEFAULT = Place("default")
 _NAME_FOR_CHECKING = "unnamed"  # lets the rest be checked when the name is wrong; never leaves this file

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import socket
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from nodeagent.dataplane.worker_thread import in_thread
@@ -31,6 +32,19 @@ class AddressListener(Protocol):
         ...
 
 
+class AddressesAlone:
+    """An AddressListener for those who need no more than the addresses: calls each with all of them, in this order."""
+
+    def __init__(self, *told: Callable[[frozenset[str]], None]) -> None:
+        self._told = told
+
+    def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
+        """Called with all current addresses, at first and after every change."""
+        alone = frozenset(local.address for local in addresses)
+        for tell in self._told:
+            tell(alone)
+
+
 class NodeAddresses:
     """Tells a listener about the node's addresses, loopback and link-local ones included.
 
@@ -52,6 +66,10 @@ class NodeAddresses:
     async def read(self) -> frozenset[LocalAddress]:
         """The addresses right now. Raises OSError when the kernel cannot be asked."""
         return await in_thread(self._read)
+
+    async def report(self) -> None:
+        """Tell the listener once. Raises OSError as `read` does."""
+        self._listener.node_addresses_changed(await self.read())
 
     async def run(self) -> None:
         """Reports the addresses at once and then each change, until cancelled. Raises OSError as `read` does.

@@ -24,7 +24,7 @@ _CONNTRACK_LIMIT = 1 << 20
 _RTF_ADDRCONF = 0x00040000
 
 
-class ConntrackSettings(Struct, frozen=True):
+class ConntrackOptions(Struct, frozen=True):
     """KubeProxyConfiguration's ``conntrack``; times in seconds, 0 (or False) leaves the system's value."""
 
     max_per_core: int = 32768
@@ -73,7 +73,7 @@ class SysctlResult(NamedTuple):
 
 
 def required_sysctls(
-    families: Collection[Family], *, conntrack: ConntrackSettings | None = None, cores: int = 1
+    families: Collection[Family], *, conntrack: ConntrackOptions | None = None, cores: int = 1
 ) -> tuple[Sysctl, ...]:
     """What this node needs, in the order to set it. `conntrack` None: nothing of connection tracking is touched."""
     required = []
@@ -86,32 +86,32 @@ def required_sysctls(
     return tuple(required)
 
 
-def conntrack_max(settings: ConntrackSettings, cores: int) -> int | None:
+def conntrack_max(options: ConntrackOptions, cores: int) -> int | None:
     """Entries the connection table shall hold; None: leave it. The formula is kube-proxy's (cmd/kube-proxy/app)."""
-    if settings.max_per_core <= 0:
+    if options.max_per_core <= 0:
         return None
-    return min(_CONNTRACK_LIMIT, max(settings.min, settings.max_per_core * cores))
+    return min(_CONNTRACK_LIMIT, max(options.min, options.max_per_core * cores))
 
 
-def _conntrack_sysctls(settings: ConntrackSettings, cores: int) -> Iterator[Sysctl]:
+def _conntrack_sysctls(options: ConntrackOptions, cores: int) -> Iterator[Sysctl]:
     """Unlike kube-proxy, a table that is larger already is not made smaller."""
-    if (entries := conntrack_max(settings, cores)) is not None:
+    if (entries := conntrack_max(options, cores)) is not None:
         why = "a full table drops new connections"
         yield Sysctl(f"{_CONNTRACK}max", entries, why, raise_only=True)
         yield Sysctl(_HASH_SIZE, entries // 4, "chains of more than four entries are slow", raise_only=True)
     for name, seconds, why in (
-        ("tcp_timeout_established", settings.tcp_established_seconds, "idle TCP connections are forgotten after it"),
+        ("tcp_timeout_established", options.tcp_established_seconds, "idle TCP connections are forgotten after it"),
         (
             "tcp_timeout_close_wait",
-            settings.tcp_close_wait_seconds,
+            options.tcp_close_wait_seconds,
             "half-closed TCP connections are forgotten after it",
         ),
-        ("udp_timeout", settings.udp_seconds, "UDP flows without an answer are forgotten after it"),
-        ("udp_timeout_stream", settings.udp_stream_seconds, "UDP flows are forgotten after it"),
+        ("udp_timeout", options.udp_seconds, "UDP flows without an answer are forgotten after it"),
+        ("udp_timeout_stream", options.udp_stream_seconds, "UDP flows are forgotten after it"),
     ):
         if seconds > 0:
             yield Sysctl(f"{_CONNTRACK}{name}", seconds, why)
-    if settings.tcp_be_liberal:
+    if options.tcp_be_liberal:
         yield Sysctl(f"{_CONNTRACK}tcp_be_liberal", 1, "packets outside the TCP window are translated all the same")
 
 

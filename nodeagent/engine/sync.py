@@ -23,7 +23,7 @@ from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
 from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.translate.context import Context
-from nodeagent.translate.node import NodeSettings, node_context, node_state
+from nodeagent.translate.node import TranslationOptions, node_context, node_state
 from nodeagent.translate.size import size_of
 from nodeagent.translate.translator import Translator
 
@@ -90,7 +90,7 @@ class Engine:
         *,
         snapshot: Snapshot,
         changes: ChangeQueue,
-        settings: NodeSettings,
+        options: TranslationOptions,
         tables: Sequence[Table],
         interface: Interface | None,
         flows: FlowCleaner,
@@ -103,7 +103,7 @@ class Engine:
         self._in_use = in_use
         self._snapshot = snapshot
         self._changes = changes
-        self._settings = settings
+        self._options = options
         self._tables = tuple(tables)
         self._interface = interface
         self._flows = flows
@@ -205,11 +205,11 @@ class Engine:
     async def _run_pass(self, changes: ChangeSet, *, full: bool) -> PassReport:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        context = node_context(self._snapshot.node, self._settings, self._belief.context)
+        context = node_context(self._snapshot.node, self._options, self._belief.context)
         node, node_problems = node_state(
             self._snapshot.node,
             self._snapshot.service_cidrs,
-            self._settings,
+            self._options,
             context,
             self._belief.node,
             in_use=self._in_use(),

@@ -19,11 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nodeagent.model.addresses import Family
-from nodeagent.model.objects import Node
 from nodeagent.observe.page import JSON_HEADERS, NOT_FOUND, Page
-
-TAINT_TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
-"""Put on a node that the cluster autoscaler is about to remove (autoscaler, utils/taints); any value, any effect."""
 
 HEALTHZ = "/healthz"
 LIVEZ = "/livez"
@@ -84,20 +80,6 @@ class HealthState(Struct, frozen=True):
     def was_programmed(self, family: Family) -> bool:
         """Whether a pass has succeeded for the family."""
         return family in self.families and self.families[family].updated is not None
-
-
-def is_node_eligible(node: Node | None, *, gone: bool) -> bool:
-    """Whether load balancers may send traffic here as far as the Node object tells.
-
-    node: the last that was seen; gone: the API server says there is none. Neither: not known yet, which is no reason
-    to take the node out while its rules still work.
-    """
-    if gone:
-        return False
-    if node is None:
-        return True
-    taints = node.spec.taints or ()
-    return node.metadata.deletion_timestamp is None and all(taint.key != TAINT_TO_BE_DELETED for taint in taints)
 
 
 def health_page(

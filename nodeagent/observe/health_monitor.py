@@ -1,15 +1,12 @@
-"""Keeps the health state up to date and answers for it."""
+"""Keeps the health state up to date."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import Protocol
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.reports import PassReport
-from nodeagent.observe.health import HealthState, health_page
-from nodeagent.observe.page import Page, Question
+from nodeagent.observe.health import HealthState
 
 
 class Queue(Protocol):
@@ -30,8 +27,7 @@ class Queue(Protocol):
 class HealthMonitor:
     """Stands between the store and the change queue, so that it knows of a change even while a pass hangs over it.
 
-    timeout: seconds a change may wait. clock: the one of the passes. wall: the time of day.
-    node_eligible: asked at every question. answers: how often each path was answered with each code.
+    timeout_seconds: how long a change may wait. clock: the one of the passes.
     """
 
     def __init__(
@@ -39,18 +35,18 @@ class HealthMonitor:
         queue: Queue,
         families: Iterable[Family],
         *,
-        timeout: float,
+        timeout_seconds: float,
         clock: Callable[[], float],
-        wall: Callable[[], datetime],
-        node_eligible: Callable[[], bool],
     ) -> None:
         self._queue = queue
         self._state = HealthState.before_any_pass(families)
-        self._timeout = timeout
+        self.timeout_seconds = timeout_seconds
         self._clock = clock
-        self._wall = wall
-        self._node_eligible = node_eligible
-        self.answers: Counter[tuple[str, int]] = Counter()
+
+    @property
+    def state(self) -> HealthState:
+        """How far each family is."""
+        return self._state
 
     def service_changed(self, key: ObjectKey) -> None:
         """A service, or a slice of it, changed."""
@@ -84,20 +80,7 @@ class HealthMonitor:
 
     def is_healthy(self) -> bool:
         """Whether no family is late, whatever happens to the node."""
-        return self._state.is_healthy(self._clock(), self._timeout)
-
-    def answer(self, question: Question) -> Page:
-        """What /healthz and /livez say right now."""
-        page = health_page(
-            question.path,
-            self._state,
-            node_eligible=self._node_eligible(),
-            now=self._clock(),
-            timeout=self._timeout,
-            wall=self._wall(),
-        )
-        self.answers[question.path if page.status != 404 else "", page.status] += 1
-        return page
+        return self._state.is_healthy(self._clock(), self.timeout_seconds)
 
     def _note(self) -> None:
         self._state = self._state.changed(self._clock())

@@ -1,7 +1,8 @@
 """All that is wrong right now, from every part that says so, and what came and went since it was last asked."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from nodeagent.model.problem import Problem
@@ -28,8 +29,8 @@ class ProblemListener(Protocol):
 class ProblemBoard:
     """Each source replaces what it said before. A problem that two sources have is one; it goes when both drop it."""
 
-    def __init__(self, listeners: Iterable[ProblemListener]) -> None:
-        self._listeners = tuple(listeners)
+    def __init__(self, listeners: Iterable[ProblemListener] = ()) -> None:
+        self._listeners = list(listeners)
         self._by_source: dict[str, tuple[Problem, ...]] = {}
         self._known: frozenset[Problem] = frozenset()
 
@@ -37,6 +38,14 @@ class ProblemBoard:
     def problems(self) -> tuple[Problem, ...]:
         """All of them, sorted."""
         return tuple(sorted(self._known))
+
+    def add(self, listener: ProblemListener) -> None:
+        """Let the listener hear of every change from now on, after those who do already."""
+        self._listeners.append(listener)
+
+    def reporter(self, source: str) -> Callable[[Iterable[Problem]], None]:
+        """What takes all problems of this source, each time it is called."""
+        return partial(self.replace, source)
 
     def replace(self, source: str, problems: Iterable[Problem]) -> None:
         """Take these as all problems of this source; tells the listeners if that makes a difference."""

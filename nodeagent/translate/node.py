@@ -30,7 +30,7 @@ class DetectLocal(Enum):
     INTERFACE_NAME_PREFIX = "InterfaceNamePrefix"
 
 
-class NodeSettings(Struct, frozen=True, kw_only=True):
+class TranslationOptions(Struct, frozen=True, kw_only=True):
     """What the configuration says about this node.
 
     node_name: the Node's name.
@@ -51,7 +51,7 @@ class NodeSettings(Struct, frozen=True, kw_only=True):
     external_ips_enabled: bool = True
 
 
-def node_context(node: Node | None, settings: NodeSettings, previous: Context | None = None) -> Context:
+def node_context(node: Node | None, options: TranslationOptions, previous: Context | None = None) -> Context:
     """The context of the translation.
 
     Without a Node (deleted, not seen yet) what was known before stays true; so do the addresses while a Node has
@@ -62,23 +62,23 @@ def node_context(node: Node | None, settings: NodeSettings, previous: Context | 
     if node is not None:
         zone = (node.metadata.labels or {}).get(LABEL_ZONE)
         known = _addresses_of(node) or known
-    addresses = _node_addresses(known, settings)
-    interfaces = settings.detect_local in (DetectLocal.BRIDGE_INTERFACE, DetectLocal.INTERFACE_NAME_PREFIX)
-    by_cidr = settings.detect_local is DetectLocal.NODE_CIDR or bool(settings.cluster_cidrs)
+    addresses = _node_addresses(known, options)
+    interfaces = options.detect_local in (DetectLocal.BRIDGE_INTERFACE, DetectLocal.INTERFACE_NAME_PREFIX)
+    by_cidr = options.detect_local is DetectLocal.NODE_CIDR or bool(options.cluster_cidrs)
     return Context(
-        node_name=settings.node_name,
+        node_name=options.node_name,
         zone=zone or None,
-        families=settings.families,
+        families=options.families,
         node_addresses=addresses,
         detects_pods=interfaces or by_cidr,
-        external_ips_enabled=settings.external_ips_enabled,
+        external_ips_enabled=options.external_ips_enabled,
     )
 
 
 def node_state(
     node: Node | None,
     service_cidrs: Collection[ServiceCIDR],
-    settings: NodeSettings,
+    options: TranslationOptions,
     context: Context,
     previous: NodeState | None = None,
     *,
@@ -90,11 +90,11 @@ def node_state(
     what no service range may contain, besides the Node's addresses and the pods.
     """
     problems: list[Problem] = []
-    taken = in_use | _pods_in_use(node, settings)
+    taken = in_use | _pods_in_use(node, options)
     state = NodeState(
         service_cidrs=merged_service_cidrs(service_cidrs, context, taken, problems),
-        pod_cidrs=pod_cidrs(node, settings, previous, problems),
-        node_port_cidrs=node_port_cidrs(settings.node_port_addresses, context, problems),
+        pod_cidrs=pod_cidrs(node, options, previous, problems),
+        node_port_cidrs=node_port_cidrs(options.node_port_addresses, context, problems),
     )
     return state, tuple(sorted(set(problems)))
 
@@ -127,12 +127,12 @@ def merged_service_cidrs(
 
 
 def pod_cidrs(
-    node: Node | None, settings: NodeSettings, previous: NodeState | None, problems: list[Problem]
+    node: Node | None, options: TranslationOptions, previous: NodeState | None, problems: list[Problem]
 ) -> tuple[str, ...]:
     """The sources that count as pods: the first CIDR of each family; none in the interface modes."""
-    if settings.detect_local is DetectLocal.CLUSTER_CIDR:
-        networks = parse_cidrs(settings.cluster_cidrs, "configuration clusterCIDR", "CIDR", problems)
-    elif settings.detect_local is DetectLocal.NODE_CIDR:
+    if options.detect_local is DetectLocal.CLUSTER_CIDR:
+        networks = parse_cidrs(options.cluster_cidrs, "configuration clusterCIDR", "CIDR", problems)
+    elif options.detect_local is DetectLocal.NODE_CIDR:
         if node is None:
             return previous.pod_cidrs if previous else ()
         subject = f"Node {node.metadata.name}"
@@ -145,12 +145,12 @@ def pod_cidrs(
     first: dict[Family, Network] = {}
     for network in networks:
         first.setdefault(network_family(network), network)
-    return merged([network for family, network in first.items() if family in settings.families])
+    return merged([network for family, network in first.items() if family in options.families])
 
 
-def _pods_in_use(node: Node | None, settings: NodeSettings) -> frozenset[InUse]:
+def _pods_in_use(node: Node | None, options: TranslationOptions) -> frozenset[InUse]:
     """The pod networks that are known here, whether or not pods are told by them."""
-    networks = map(parse_network, settings.cluster_cidrs)
+    networks = map(parse_network, options.cluster_cidrs)
     found = {InUse(str(network), "pods: clusterCIDRs") for network in networks if network is not None}
     texts = (node.spec.pod_cidrs or (node.spec.pod_cidr or "",)) if node is not None else ()
     own = map(parse_network, texts)
@@ -164,12 +164,12 @@ def _addresses_of(node: Node) -> tuple[str, ...]:
     return tuple([address for text in texts if (address := parse_address(text)) and address not in _UNSPECIFIED])
 
 
-def _node_addresses(addresses: Sequence[str], settings: NodeSettings) -> tuple[str, ...]:
+def _node_addresses(addresses: Sequence[str], options: TranslationOptions) -> tuple[str, ...]:
     """The first address of each served family, the primary one first."""
     first: dict[Family, str] = {}
-    bound = parse_address(settings.bind_address)
+    bound = parse_address(options.bind_address)
     if bound and bound not in _UNSPECIFIED:
         first[family_of(bound)] = bound
     for address in addresses:
         first.setdefault(family_of(address), address)
-    return tuple([address for family, address in first.items() if family in settings.families])
+    return tuple([address for family, address in first.items() if family in options.families])

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from msgspec import json as msgspec_json
 from msgspec.structs import replace
 
-from nodeagent.cli.collector import collect_rarely
+from nodeagent.daemon.collector import collect_rarely
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
@@ -33,10 +33,10 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
 from nodeagent.model.reports import PassReport, PurgeReport
-from nodeagent.translate.node import NodeSettings
+from nodeagent.translate.node import TranslationOptions
 
 CHANGES = 400
-SETTINGS = NodeSettings(
+SETTINGS = TranslationOptions(
     node_name="node-1", families=(Family.IPV4,), bind_address="192.0.2.1", cluster_cidrs=("10.0.0.0/8",)
 )
 
@@ -103,7 +103,7 @@ def engine_of(store: ClusterStore, changes: ChangeQueue, passes: Passes, netlink
     return Engine(
         snapshot=store,
         changes=changes,
-        settings=SETTINGS,
+        options=SETTINGS,
         tables=[TableDriver(Family.IPV4, netlink, ProgramOptions(PodDetection.CIDR), Ownership.PLAIN, passes)],
         interface=ServiceInterface("nodeagent0"),
         flows=passes,

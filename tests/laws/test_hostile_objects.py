@@ -32,7 +32,7 @@ from nodeagent.observe.event_documents import Series, creation, event_name, node
 from nodeagent.observe.health_ports import HealthPorts
 from nodeagent.observe.logging_setup import JsonFormatter, TextFormatter
 from nodeagent.observe.service_health import service_page
-from nodeagent.translate.node import DetectLocal, NodeSettings, node_context, node_state
+from nodeagent.translate.node import DetectLocal, TranslationOptions, node_context, node_state
 from nodeagent.translate.translator import Translator
 
 Document = dict[str, Any]
@@ -141,7 +141,7 @@ def altered(value: Any, where: Where, hostile: Any) -> Any:
 class Path:
     """Everything an object goes through, except the kernel and the network."""
 
-    settings = NodeSettings(node_name="here", detect_local=DetectLocal.NODE_CIDR)
+    settings = TranslationOptions(node_name="here", detect_local=DetectLocal.NODE_CIDR)
 
     def __init__(self) -> None:
         self.store = ClusterStore(ChangeQueue(lambda: 0.0))

@@ -6,8 +6,9 @@ import signal
 import sys
 from pathlib import Path
 
-from nodeagent.cli.daemon import Daemon, announce
 from nodeagent.config import LoadedConfig, load_config
+from nodeagent.daemon.announcement import announce
+from nodeagent.daemon.succession import Daemon
 
 
 def load() -> LoadedConfig:
@@ -19,7 +20,7 @@ async def main() -> None:
     loaded = load()
     announce(loaded)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, daemon.reload)
-    await daemon.run(loaded, once=False)
+    await daemon.run(loaded)
 
 
 asyncio.run(main())

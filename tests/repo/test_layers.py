@@ -18,9 +18,10 @@ ALLOWED = {
     **{sibling: frozenset({"model", "netlink"}) for sibling in SIBLINGS},
     "config": frozenset({"model"}),
     "lab": frozenset({"model", "netlink"}),
-    "settings": frozenset({"model", "translate", "config", *SIBLINGS}),
-    "agent": frozenset({"model", "translate", "engine", "config", "settings", *SIBLINGS}),
-    "cli": frozenset({"model", "translate", "engine", "config", "settings", "agent", "lab", *SIBLINGS}),
+    "part_options": frozenset({"model", "translate", "config", *SIBLINGS}),
+    "agent": frozenset({"model", "translate", "engine", "config", "part_options", *SIBLINGS}),
+    "daemon": frozenset({"model", "config", "agent", "dataplane", "observe"}),
+    "cli": frozenset({"model", "translate", "engine", "config", "part_options", "agent", "daemon", "lab", *SIBLINGS}),
     "__main__": frozenset({"cli"}),
     "__init__": frozenset[str](),
 }

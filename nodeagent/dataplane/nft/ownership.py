@@ -1,4 +1,6 @@
-"""Which kind of table this kernel can have."""
+"""Which kind of table this kernel can have, and which of them is taken."""
+
+import logging
 
 from nodeagent.dataplane.errors import CommitRejected
 from nodeagent.dataplane.nft.belief import Ownership
@@ -7,6 +9,20 @@ from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
 
 PROBE_TABLE = "nodeagent-probe"
+
+logger = logging.getLogger(__name__)
+
+
+def choose_ownership(socket: Ruleset, wanted: Ownership | None) -> Ownership:
+    """The wanted kind, or a plain table, with a warning, where the kernel cannot have an owned one; None: owned where it
+    can. Raises NotPermitted."""
+    if wanted is Ownership.PLAIN:
+        socket.generation()  # a probe would change the ruleset's generation; a look tells whether we may
+        return Ownership.PLAIN
+    able = probe_ownership(socket)
+    if wanted is Ownership.OWNED and able is not Ownership.OWNED:
+        logger.warning("tableOwnership: this kernel has no persistent owned tables (Linux 6.9); using a plain one")
+    return able
 
 
 def probe_ownership(socket: Ruleset) -> Ownership:

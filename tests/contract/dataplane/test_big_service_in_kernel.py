@@ -26,7 +26,7 @@ from nodeagent.model.objects import EndpointSlice, Service
 from nodeagent.model.reports import CleaningReport, PassReport, PurgeReport
 from nodeagent.observe.service_health import ServiceHealth
 from nodeagent.observe.status_line import StatusLine
-from nodeagent.translate.node import NodeSettings
+from nodeagent.translate.node import TranslationOptions
 
 pytestmark = pytest.mark.kernel
 
@@ -127,7 +127,7 @@ def test_nothing_holds_the_loop(namespace: Namespace, family: Family, protocol: 
         engine = Engine(
             snapshot=store,
             changes=changes,
-            settings=NodeSettings(node_name="node", families=(family,), bind_address="192.0.2.1"),
+            options=TranslationOptions(node_name="node", families=(family,), bind_address="192.0.2.1"),
             tables=[TableDriver(family, Ruleset(), ProgramOptions(PodDetection.CIDR), Ownership.PLAIN, observers)],
             interface=ServiceInterface(),
             flows=observers,

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.sysctl import ConntrackSettings, SysctlOutcome, apply_sysctls, required_sysctls
+from nodeagent.dataplane.sysctl import ConntrackOptions, SysctlOutcome, apply_sysctls, required_sysctls
 from nodeagent.model.addresses import Family
 
 pytestmark = pytest.mark.kernel
@@ -78,7 +78,7 @@ def test_timeouts_are_set_in_the_namespace(namespace: Namespace) -> None:
     namespace.shell(
         "nft 'add table ip t; add chain ip t c { type filter hook input priority 0; }; add rule ip t c ct state new'"
     )
-    settings = ConntrackSettings(max_per_core=0, tcp_established_seconds=4321, tcp_close_wait_seconds=99)
+    settings = ConntrackOptions(max_per_core=0, tcp_established_seconds=4321, tcp_close_wait_seconds=99)
 
     results = namespace.run(lambda: apply_sysctls(required_sysctls([], conntrack=settings)))
 
@@ -89,7 +89,7 @@ def test_timeouts_are_set_in_the_namespace(namespace: Namespace) -> None:
 
 def test_what_only_the_host_may_set_is_one_line_with_the_command(namespace: Namespace) -> None:
     """nf_conntrack_max is read-only outside the first network namespace (net/netfilter/nf_conntrack_standalone.c)."""
-    settings = ConntrackSettings(max_per_core=1 << 20)
+    settings = ConntrackOptions(max_per_core=1 << 20)
     only_max = [s for s in required_sysctls([], conntrack=settings) if s.name.endswith("nf_conntrack_max")]
 
     [result] = namespace.run(lambda: apply_sysctls(only_max))

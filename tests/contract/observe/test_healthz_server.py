@@ -15,6 +15,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport, TableReport
 from nodeagent.observe.admission import Room
+from nodeagent.observe.health_answers import HealthAnswers
 from nodeagent.observe.health_monitor import HealthMonitor
 from nodeagent.observe.http import BindFailed, HttpListeners, HttpServer, listening_socket
 from nodeagent.observe.page import Page, Question
@@ -52,7 +53,11 @@ class Node:
         self.monitor = HealthMonitor(
             Queue(),
             [Family.IPV4],
-            timeout=60,
+            timeout_seconds=60,
+            clock=lambda: self.now,
+        )
+        self.answers = HealthAnswers(
+            self.monitor,
             clock=lambda: self.now,
             wall=lambda: NOON,
             node_eligible=lambda: self.eligible,
@@ -63,7 +68,7 @@ class Node:
         return HttpServer(
             host,
             port,
-            self.monitor.answer,
+            self.answers.answer,
             name="healthz server",
             failure="FailedToStartProxierHealthcheck",
             report=self.problems.append,
@@ -97,7 +102,7 @@ def test_healthz_and_livez_follow_changes_and_node(get: Any, until: Any, running
             assert (await get(port, "/healthz")).status == 503
             assert (await get(port, "/livez")).status == 200
             assert (await get(port, "/other")).status == 404
-        assert node.monitor.answers == {
+        assert node.answers.counts == {
             ("/healthz", 200): 2,
             ("/healthz", 503): 2,
             ("/livez", 503): 1,

@@ -21,7 +21,7 @@ from nodeagent.dataplane.nft.schema import AFFINITY, DATA_SETS, set_specs
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, key_of, service_of
-from nodeagent.translate.node import DetectLocal, NodeSettings, node_context, node_state
+from nodeagent.translate.node import DetectLocal, TranslationOptions, node_context, node_state
 from nodeagent.translate.translator import Translator
 
 Json = dict[str, Any]
@@ -343,7 +343,7 @@ class Table:
         self.cluster, self.family = cluster, family
         interfaces = {"interface": DetectLocal.BRIDGE_INTERFACE, "prefix": DetectLocal.INTERFACE_NAME_PREFIX}
         by_cidr = DetectLocal.NODE_CIDR if cluster.detection == "node-cidr" else DetectLocal.CLUSTER_CIDR
-        node = NodeSettings(
+        node = TranslationOptions(
             node_name=HERE,
             detect_local=interfaces.get(cluster.detection, by_cidr),
             cluster_cidrs=cluster.cluster_cidrs,

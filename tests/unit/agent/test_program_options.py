@@ -5,7 +5,7 @@ import pytest
 from nodeagent.config import AgentConfig, DetectLocalMode, NodeConfig, TrafficConfig
 from nodeagent.dataplane.nft.chain import PodDetection
 from nodeagent.model.addresses import Family
-from nodeagent.settings import program_options
+from nodeagent.part_options import program_options
 
 NONE, CIDR = PodDetection.NONE, PodDetection.CIDR
 

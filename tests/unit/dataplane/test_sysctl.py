@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.dataplane.sysctl import (
-    ConntrackSettings,
+    ConntrackOptions,
     Sysctl,
     SysctlOutcome,
     apply_sysctls,
@@ -64,20 +64,20 @@ def test_forwarding_is_needed_per_family(families: list[Family], names: list[str
 @pytest.mark.parametrize(
     ("settings", "cores", "entries"),
     [
-        pytest.param(ConntrackSettings(), 1, 131072, id="the minimum on a small node"),
-        pytest.param(ConntrackSettings(), 8, 262144, id="per core"),
-        pytest.param(ConntrackSettings(), 128, 1048576, id="never more than a million"),
-        pytest.param(ConntrackSettings(min=4_000_000), 1, 1048576, id="not even as a minimum"),
-        pytest.param(ConntrackSettings(max_per_core=0), 8, None, id="zero per core leaves the table alone"),
-        pytest.param(ConntrackSettings(max_per_core=1000, min=0), 4, 4000, id="no minimum"),
+        pytest.param(ConntrackOptions(), 1, 131072, id="the minimum on a small node"),
+        pytest.param(ConntrackOptions(), 8, 262144, id="per core"),
+        pytest.param(ConntrackOptions(), 128, 1048576, id="never more than a million"),
+        pytest.param(ConntrackOptions(min=4_000_000), 1, 1048576, id="not even as a minimum"),
+        pytest.param(ConntrackOptions(max_per_core=0), 8, None, id="zero per core leaves the table alone"),
+        pytest.param(ConntrackOptions(max_per_core=1000, min=0), 4, 4000, id="no minimum"),
     ],
 )
-def test_table_size(settings: ConntrackSettings, cores: int, entries: int | None) -> None:
+def test_table_size(settings: ConntrackOptions, cores: int, entries: int | None) -> None:
     assert conntrack_max(settings, cores) == entries
 
 
-def test_conntrack_settings_become_sysctls_and_zeros_are_left_out() -> None:
-    settings = ConntrackSettings(tcp_be_liberal=True, udp_seconds=30, tcp_close_wait_seconds=0)
+def test_conntrack_options_become_sysctls_and_zeros_are_left_out() -> None:
+    settings = ConntrackOptions(tcp_be_liberal=True, udp_seconds=30, tcp_close_wait_seconds=0)
 
     required = required_sysctls([], conntrack=settings, cores=8)
 

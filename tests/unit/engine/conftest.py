@@ -25,7 +25,7 @@ from nodeagent.model.objects import (
 )
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
-from nodeagent.translate.node import NodeSettings
+from nodeagent.translate.node import TranslationOptions
 
 from .virtual_time import run_in_virtual_time
 
@@ -170,7 +170,7 @@ class Bench:
         self.engine = Engine(
             snapshot=self.cluster,
             changes=self.changes,
-            settings=NodeSettings(node_name="node-a", families=families, bind_address="192.0.2.1"),
+            options=TranslationOptions(node_name="node-a", families=families, bind_address="192.0.2.1"),
             tables=self.tables,
             interface=self.interface,
             flows=self.recorder,

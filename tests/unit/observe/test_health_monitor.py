@@ -1,7 +1,6 @@
 """The monitor between store and change queue: what it notices that the queue cannot tell."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 
@@ -23,10 +22,8 @@ class Node:
         self.monitor = HealthMonitor(
             self.queue,
             [Family.IPV4],
-            timeout=60,
+            timeout_seconds=60,
             clock=lambda: self.now,
-            wall=lambda: datetime(2026, 3, 1, tzinfo=UTC),
-            node_eligible=lambda: True,
         )
 
     def finish_pass(self) -> None:

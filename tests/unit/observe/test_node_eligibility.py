@@ -5,7 +5,7 @@ import pytest
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Node, NodeSpec, ObjectMeta, Taint
-from nodeagent.observe.health import is_node_eligible
+from nodeagent.observe.node_eligibility import is_node_eligible
 
 NODE = Node(ObjectMeta(name="n1", uid="u1"))
 

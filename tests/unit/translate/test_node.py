@@ -10,9 +10,9 @@ from nodeagent.model.frontend import NodeState
 from nodeagent.model.in_use import host
 from nodeagent.model.objects import LABEL_ZONE, Node, ServiceCIDR
 from nodeagent.translate.context import Context
-from nodeagent.translate.node import DetectLocal, NodeSettings, node_context, node_state
+from nodeagent.translate.node import DetectLocal, TranslationOptions, node_context, node_state
 
-HERE = NodeSettings(node_name="here")
+HERE = TranslationOptions(node_name="here")
 CONSEQUENCE = "it is not used as a service range, and its unused addresses are not dropped"
 
 

@@ -1,19 +1,21 @@
-"""The configuration in the terms of each part that is built from it (pure, but for reading the kubeconfig)."""
+"""The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig)."""
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from nodeagent.config import AgentConfig, DetectLocalMode
+from nodeagent.config import AgentConfig, DetectLocalMode, TableOwnership
+from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.sysctl import ConntrackSettings
+from nodeagent.dataplane.sysctl import ConntrackOptions
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
 from nodeagent.kube.proxy import environment_proxy, without_password
 from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.addresses import Family, family_of
-from nodeagent.translate.node import DetectLocal, NodeSettings
+from nodeagent.translate.node import DetectLocal, TranslationOptions
 
 
 def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
@@ -37,10 +39,22 @@ def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
     return ProgramOptions(detection, interface, traffic.masquerade_all, config.dataplane.counters)
 
 
-def node_settings(config: AgentConfig, families: tuple[Family, ...]) -> NodeSettings:
+def wanted_families(config: AgentConfig) -> tuple[Family, ...] | None:
+    """The families to program; None: all that the machine has."""
+    families = config.node.families
+    return None if families == "auto" else families
+
+
+def wanted_ownership(config: AgentConfig) -> Ownership | None:
+    """How the tables shall be owned; None: as well as the kernel can."""
+    wanted = config.dataplane.table_ownership
+    return None if wanted is TableOwnership.AUTO else Ownership(wanted.value)
+
+
+def translation_options(config: AgentConfig, families: tuple[Family, ...]) -> TranslationOptions:
     """The configuration as the translation takes it."""
     traffic = config.traffic
-    return NodeSettings(
+    return TranslationOptions(
         node_name=config.node.name,
         families=families,
         bind_address=str(config.node.address or ""),
@@ -51,10 +65,10 @@ def node_settings(config: AgentConfig, families: tuple[Family, ...]) -> NodeSett
     )
 
 
-def conntrack_settings(config: AgentConfig) -> ConntrackSettings:
+def conntrack_options(config: AgentConfig) -> ConntrackOptions:
     """The sizes and times of connection tracking."""
     conntrack = config.conntrack
-    return ConntrackSettings(
+    return ConntrackOptions(
         max_per_core=conntrack.max_per_core,
         min=conntrack.min,
         tcp_established_seconds=int(conntrack.tcp_established_timeout.seconds),
@@ -84,6 +98,12 @@ def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> Clust
     if access.proxy is None:
         return replace(access, proxy=environment_proxy(access.server, environment))
     return access
+
+
+def named_host(config: AgentConfig, access: ClusterAccess | None) -> str:
+    """The host that the configuration names as the API server; empty for a pod's own way to it, a ClusterIP."""
+    named = access is not None and (config.source.kubeconfig or config.source.master)
+    return urlsplit(access.server).hostname or "" if access is not None and named else ""
 
 
 def describe_way(config: AgentConfig, environment: Mapping[str, str]) -> str | None:

@@ -8,14 +8,14 @@ without its owner, and no rule is missing at any time. A successor that does not
 import asyncio
 import gc
 import logging
-import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 
 from nodeagent.agent import Agent
-from nodeagent.config import ConfigError, LoadedConfig, LogFormat
+from nodeagent.config import AgentConfig, ConfigError, LoadedConfig
+from nodeagent.daemon.announcement import announce
+from nodeagent.daemon.process import claim_resources
 from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.observe.logging_setup import set_up_logging
 from nodeagent.observe.systemd import SystemdNotifier
 
 logger = logging.getLogger(__name__)
@@ -47,13 +47,12 @@ class Daemon:
         """Read the configuration again, as soon as a reload that is under way has ended."""
         self._hangup.set()
 
-    async def run(self, loaded: LoadedConfig, *, once: bool, within_seconds: float | None = None) -> None:
-        """Until cancelled, or, with `once`, until the present state is programmed, for `within_seconds` seconds at most. Raises
-        what `Agent.run` raises."""
+    async def run(self, loaded: LoadedConfig) -> None:
+        """Until cancelled. Raises what `Agent` raises."""
         with closing(Ruleset()) as netlink:
             hangup: asyncio.Task[bool] | None = None
             try:
-                serving = self._start(self._agent(loaded, netlink), once=once, within_seconds=within_seconds)
+                serving = self._start(loaded, netlink)
                 while True:
                     hangup = asyncio.create_task(self._hangup.wait(), name="wait for SIGHUP")
                     await asyncio.wait({serving, hangup}, return_when=asyncio.FIRST_COMPLETED)
@@ -80,7 +79,7 @@ class Daemon:
             await _end(serving)
             announce(loaded)
 
-        successor = self._start(self._agent(loaded, netlink, take_over))
+        successor = self._start(loaded, netlink, take_over)
         turn = asyncio.create_task(taken_over.wait(), name="wait for the successor")
         await asyncio.wait({successor, turn}, timeout=self._reload_seconds, return_when=asyncio.FIRST_COMPLETED)
         if taken_over.is_set():
@@ -101,30 +100,23 @@ class Daemon:
         self.notifier.remark(f"reload failed, the configuration stays as it was: {reasons[0]}")
         self.notifier.still_ready()
 
-    def _agent(
-        self, loaded: LoadedConfig, netlink: Ruleset, take_over: Callable[[], Awaitable[None]] | None = None
-    ) -> Agent:
-        return Agent(loaded.config, self._environment, netlink=netlink, notifier=self.notifier, take_over=take_over)
-
-    def _start(self, agent: Agent, *, once: bool = False, within_seconds: float | None = None) -> asyncio.Task[None]:
-        task = asyncio.create_task(agent.run(once=once, within_seconds=within_seconds), name="agent")
+    def _start(
+        self, loaded: LoadedConfig, netlink: Ruleset, end_predecessor: Callable[[], Awaitable[None]] | None = None
+    ) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._serve(loaded.config, netlink, end_predecessor), name="agent")
         self._agents.add(task)
         task.add_done_callback(self._agents.discard)
         return task
 
-
-def announce(loaded: LoadedConfig) -> None:
-    """Log as the configuration wants it, and say what of it has no effect."""
-    config = loaded.config
-    set_up_logging(
-        getattr(logging, config.logging.level.upper()),
-        as_json=config.logging.format is LogFormat.JSON,
-        journald="JOURNAL_STREAM" in os.environ,
-    )
-    for warning in loaded.warnings:
-        logger.warning("config: %s", warning)
-    for field in loaded.ignored:
-        logger.warning("config: %s is ignored: %s", field.key, field.reason)
+    async def _serve(
+        self, config: AgentConfig, netlink: Ruleset, end_predecessor: Callable[[], Awaitable[None]] | None
+    ) -> None:
+        claim_resources(config.process.oom_score_adj)
+        agent = Agent(
+            config, self._environment, netlink=netlink, notifier=self.notifier, end_predecessor=end_predecessor
+        )
+        del end_predecessor  # it holds the predecessor, and with it all that one knew
+        await agent.serve()
 
 
 def leaves_of(error: BaseException) -> Iterator[BaseException]:

@@ -1,0 +1,23 @@
+"""What is said when a configuration takes effect."""
+
+import logging
+import os
+
+from nodeagent.config import LoadedConfig, LogFormat
+from nodeagent.observe.logging_setup import set_up_logging
+
+logger = logging.getLogger(__name__)
+
+
+def announce(loaded: LoadedConfig) -> None:
+    """Log as the configuration wants it, and say what of it has no effect."""
+    config = loaded.config
+    set_up_logging(
+        getattr(logging, config.logging.level.upper()),
+        as_json=config.logging.format is LogFormat.JSON,
+        journald="JOURNAL_STREAM" in os.environ,
+    )
+    for warning in loaded.warnings:
+        logger.warning("config: %s", warning)
+    for field in loaded.ignored:
+        logger.warning("config: %s is ignored: %s", field.key, field.reason)

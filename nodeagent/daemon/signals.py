@@ -1,0 +1,35 @@
+"""What signals do to the agent."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Coroutine
+
+logger = logging.getLogger(__name__)
+
+
+async def run_until_signal(
+    work: Coroutine[None, None, None],
+    *,
+    stopping: Callable[[], None],
+    reload: Callable[[], None] | None = None,
+) -> None:
+    """Run `work` until it ends or SIGTERM or SIGINT, the normal end, cancels it; SIGHUP calls `reload`.
+
+    stopping: called before `work` is cancelled. Raises what `work` raises.
+    """
+    loop = asyncio.get_running_loop()
+    running = asyncio.ensure_future(work)
+
+    def stop() -> None:
+        stopping()
+        running.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    if reload is not None:
+        loop.add_signal_handler(signal.SIGHUP, reload)
+    try:
+        await running
+    except asyncio.CancelledError:
+        logger.info("stopped; the rules stay in place")

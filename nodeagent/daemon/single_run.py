@@ -1,0 +1,52 @@
+"""One run: program what there is now, leave it in place and end."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import closing
+
+from nodeagent.agent import Agent
+from nodeagent.config import AgentConfig
+from nodeagent.daemon.process import claim_resources
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.model.problem import Problem
+from nodeagent.observe.systemd import SystemdNotifier
+
+
+class ProblemsRemain(Exception):
+    """All is programmed that can be, and not all objects are in effect; one line for a person."""
+
+
+class NotInTime(Exception):
+    """The run did not end within the time it was given; one line says what it was waiting for."""
+
+
+async def run_once(
+    config: AgentConfig,
+    environment: dict[str, str],
+    notifier: SystemdNotifier,
+    *,
+    within_seconds: float | None = None,
+) -> None:
+    """Program the present state, in `within_seconds` at most (None: as long as it takes).
+
+    Raises what `Agent` raises, NotInTime and ProblemsRemain.
+    """
+    claim_resources(config.process.oom_score_adj)
+    with closing(Ruleset()) as netlink:
+        agent = Agent(config, environment, netlink=netlink, notifier=notifier)
+        try:
+            async with asyncio.timeout(within_seconds) as limit:
+                await agent.program_once()
+        except TimeoutError as error:
+            if within_seconds is None or not limit.expired():
+                raise
+            raise NotInTime(f"not done within {within_seconds:g} seconds: {agent.awaited}") from error
+    raise_if_problems_remain(agent.problems)
+
+
+def raise_if_problems_remain(problems: Sequence[Problem]) -> None:
+    """What is wrong with the configuration alone is told and does not count: every object may be in effect."""
+    remaining = [problem for problem in problems if not problem.subject.startswith("configuration ")]
+    if remaining:
+        more = f", and {len(remaining) - 1} more (see the log)" if len(remaining) > 1 else ""
+        raise ProblemsRemain(f"not everything is in effect: {remaining[0]}{more}; --allow-problems accepts that")

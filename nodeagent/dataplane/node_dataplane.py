@@ -1,0 +1,46 @@
+"""What the agent programs on this node: a table for each family, and the service interface."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from nodeagent.dataplane.interface import ServiceInterface
+from nodeagent.dataplane.interface_watch import InterfaceWatch
+from nodeagent.dataplane.nft.affinity_purge import PurgeListener
+from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.chain import ProgramOptions
+from nodeagent.dataplane.nft.driver import TableDriver
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.model.addresses import Family
+
+
+class NodeDataplane:
+    """netlink: owns owned tables. options: of the families that are programmed. interface_name: None for no interface."""
+
+    def __init__(
+        self,
+        netlink: Ruleset,
+        ownership: Ownership,
+        options: Mapping[Family, ProgramOptions],
+        listener: PurgeListener,
+        *,
+        interface_name: str | None,
+    ) -> None:
+        self.tables = tuple(
+            TableDriver(family, netlink, constant, ownership, listener) for family, constant in options.items()
+        )
+        self.interface = ServiceInterface(interface_name) if interface_name is not None else None
+
+    async def look_after(self, interface_changed: Callable[[], None]) -> None:
+        """Do what is done beside the passes, until cancelled. interface_changed: called when somebody else changed the
+        service interface."""
+        async with asyncio.TaskGroup() as tasks:
+            for table in self.tables:
+                tasks.create_task(table.run_purge(), name=f"affinity {table.family.value}")
+            if self.interface is not None:
+                watch = InterfaceWatch(self.interface, interface_changed)
+                tasks.create_task(watch.run(), name="interface watch")
+
+    async def purge(self) -> None:
+        """Forget all clients of endpoints that are gone, once."""
+        for table in self.tables:
+            await table.purge()

@@ -1,0 +1,32 @@
+"""Where the cluster's objects come from: an API server or a directory of manifests."""
+
+from pathlib import Path
+from typing import Protocol
+
+from nodeagent.kube.api_source import ApiServerSource, EndpointsApi
+from nodeagent.kube.client import ApiClient
+from nodeagent.kube.manifest_source import ManifestSource
+from nodeagent.kube.store import ClusterStore
+
+
+class Source(Protocol):
+    """Delivers objects to a store."""
+
+    async def run(self) -> None:
+        """Feed the store until cancelled."""
+        ...
+
+
+def source_of(
+    client: ApiClient | None,
+    manifests: Path | None,
+    store: ClusterStore,
+    *,
+    node_name: str,
+    endpoints_api: EndpointsApi,
+) -> Source:
+    """The API server that `client` reaches, or else the directory."""
+    if client is not None:
+        return ApiServerSource(client, store, node_name=node_name, endpoints_api=endpoints_api)
+    assert manifests is not None, "a source is one of the two"
+    return ManifestSource(manifests, store, node_name=node_name)

@@ -1,0 +1,27 @@
+"""Lines about what the dataplane does beside the passes."""
+
+import logging
+
+from nodeagent.model.reports import CleaningReport, PurgeReport
+
+logger = logging.getLogger(__name__)
+
+
+class DataplaneLog:
+    """Says what was done, when something was."""
+
+    def conntrack_cleaned(self, report: CleaningReport) -> None:
+        """Called after each walk over tracked flows."""
+        if report.deleted:
+            logger.info(
+                "conntrack %s: ended %d UDP flows to endpoints that are gone", report.family.value, report.deleted
+            )
+
+    def affinity_purged(self, report: PurgeReport) -> None:
+        """Called when all that was stale has been forgotten."""
+        logger.info(
+            "affinity %s: forgot %d clients of endpoints that are gone, in %.2f s",
+            report.family.value,
+            report.forgotten,
+            report.seconds,
+        )

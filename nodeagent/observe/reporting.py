@@ -1,0 +1,91 @@
+"""What others learn of the agent: the log, the status line, health servers, events."""
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from nodeagent.model.names import ObjectKey
+from nodeagent.observe.event_documents import CONTROLLER, node_regarding, starting
+from nodeagent.observe.events import EventPost, EventRecorder, ProblemEvents
+from nodeagent.observe.health_answers import HealthAnswers
+from nodeagent.observe.health_monitor import HealthMonitor
+from nodeagent.observe.http import HttpServer
+from nodeagent.observe.pass_log import PassLog
+from nodeagent.observe.pass_observers import PassObservers, StatusReader
+from nodeagent.observe.problem_board import ProblemBoard
+from nodeagent.observe.service_health import ServiceHealth
+from nodeagent.observe.status_line import StatusLine
+
+
+class Reporting:
+    """Make it and use it inside one event loop.
+
+    board: all that is wrong. node_eligible: see `NodeEligibility`. reader: shows the status line. ready: called with
+    that line after the first pass that programmed a family. healthz: address and port of the health server, None for
+    none. hard_fail: raise BindFailed when that is taken.
+    """
+
+    def __init__(
+        self,
+        node_name: str,
+        board: ProblemBoard,
+        health: HealthMonitor,
+        reader: StatusReader,
+        *,
+        node_eligible: Callable[[], bool],
+        ready: Callable[[str], None],
+        healthz: tuple[str, int] | None,
+        hard_fail: bool,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self._node_name = node_name
+        self._board = board
+        self._recorder: EventRecorder | None = None
+        self._pass_log = PassLog(loop.call_later)
+        self._answers = HealthAnswers(health, clock=loop.time, wall=_utc_now, node_eligible=node_eligible)
+        self._healthz = None if healthz is None else self._health_server(*healthz, hard_fail=hard_fail)
+        self.service_health = ServiceHealth(is_healthy=health.is_healthy, report=board.reporter("service health"))
+        listeners = (self._pass_log, health, self.service_health)
+        self.observers = PassObservers(listeners, board, StatusLine(node_name), reader, ready=ready)
+        board.add(self.observers)
+
+    def publish_events(self, post: EventPost, uid_of: Callable[[str, ObjectKey], str | None]) -> None:
+        """Make events of problems that come from now on; `run` sends them. uid_of: see `ProblemEvents`."""
+        self._recorder = EventRecorder(
+            post,
+            instance=f"{CONTROLLER}-{self._node_name}",
+            clock=asyncio.get_running_loop().time,
+            wall=_utc_now,
+            suffixes=lambda: secrets.token_hex(8),
+        )
+        self._board.add(ProblemEvents(self._recorder.record, node=node_regarding(self._node_name), uid_of=uid_of))
+
+    async def run(self) -> None:
+        """Answer, and send events, until cancelled. Raises BindFailed with `hard_fail`."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._recorder is not None:
+                self._recorder.record(starting(node_regarding(self._node_name)))
+                tasks.create_task(self._recorder.run(), name="events")
+            if self._healthz is not None:
+                tasks.create_task(self._healthz.run(), name="healthz server")
+            tasks.create_task(self.service_health.run(), name="service health")
+
+    def flush(self) -> None:
+        """Write what the log has held back."""
+        self._pass_log.flush()
+
+    def _health_server(self, host: str, port: int, *, hard_fail: bool) -> HttpServer:
+        return HttpServer(
+            host,
+            port,
+            self._answers.answer,
+            name="healthz server",
+            failure="FailedToStartProxierHealthcheck",
+            report=self._board.reporter("healthz server"),
+            hard_fail=hard_fail,
+        )
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
