@@ -8,10 +8,10 @@ takes the plain values it needs. pydantic is not used outside it.
 Reading order: options.py (what can be set), values.py (how a value is written), load.py (how layers become one).
 """
 
+from nodeagent.config.agent_config import AgentConfig
 from nodeagent.config.durations import Duration
 from nodeagent.config.load import LoadedConfig, load_config
 from nodeagent.config.options import (
-    AgentConfig,
     ConntrackConfig,
     DataplaneConfig,
     LoggingConfig,

@@ -1,16 +1,12 @@
 """Values that are each right and do not go together, and values that are right and do nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from nodeagent.config.options import Options, TrafficConfig
 from nodeagent.config.values import ANY_IPV4, DetectLocalMode
 from nodeagent.model.addresses import family_of, parse_network
 from nodeagent.model.in_use import InUse, host, why_not
-
-if TYPE_CHECKING:
-    from nodeagent.config.options import AgentConfig, TrafficConfig
 
 
 class Contradiction(NamedTuple):
@@ -21,7 +17,7 @@ class Contradiction(NamedTuple):
     reason: str
 
 
-def contradictions(config: AgentConfig) -> Iterator[Contradiction]:
+def contradictions(config: Options) -> Iterator[Contradiction]:
     """Everything in `config` that cannot hold together."""
     yield from _source(config)
     yield from _detection(config.traffic)
@@ -43,7 +39,7 @@ def contradictions(config: AgentConfig) -> Iterator[Contradiction]:
         )
 
 
-def idle_settings(config: AgentConfig) -> Iterator[tuple[str, str]]:
+def idle_options(config: Options) -> Iterator[tuple[str, str]]:
     """Keys whose value has no effect, with the reason; what `config` says is allowed but likely not what was meant."""
     traffic, mode = config.traffic, config.traffic.detect_local_mode
     uses: tuple[tuple[str, object, DetectLocalMode], ...] = (
@@ -60,7 +56,7 @@ def idle_settings(config: AgentConfig) -> Iterator[tuple[str, str]]:
             yield "traffic.nodePortAddresses", f"{text}: node ports are never answered on loopback addresses"
 
 
-def _source(config: AgentConfig) -> Iterator[Contradiction]:
+def _source(config: Options) -> Iterator[Contradiction]:
     source = config.source
     if source.manifests is not None:
         for key, value in (
@@ -85,7 +81,7 @@ def _detection(traffic: TrafficConfig) -> Iterator[Contradiction]:
         yield Contradiction("traffic.detectLocalMode", (key,), f"{traffic.detect_local_mode} needs {key}")
 
 
-def _families(config: AgentConfig) -> Iterator[Contradiction]:
+def _families(config: Options) -> Iterator[Contradiction]:
     families, address = config.node.families, config.node.address
     if families == "auto":
         return
@@ -99,7 +95,7 @@ def _families(config: AgentConfig) -> Iterator[Contradiction]:
         yield Contradiction("traffic.clusterCIDRs", ("node.families", "traffic.detectLocalMode"), reason)
 
 
-def _service_ranges(config: AgentConfig) -> Iterator[Contradiction]:
+def _service_ranges(config: Options) -> Iterator[Contradiction]:
     """What is in a service range and no ClusterIP is dropped, so a range may hold nothing that has an address."""
     traffic, address = config.traffic, config.node.address
     pods = {InUse(cidr, "pods: traffic.clusterCIDRs") for cidr in traffic.cluster_cidrs}

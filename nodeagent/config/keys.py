@@ -10,7 +10,7 @@ from typing import Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from nodeagent.config.durations import Duration
-from nodeagent.config.options import AgentConfig, Group
+from nodeagent.config.options import Group, Options
 from nodeagent.config.values import BindAddress
 
 
@@ -44,14 +44,14 @@ class Key:
     def environment_variable(self) -> str:
         return f"NODEAGENT_{self.group}_{self.attribute}".upper()
 
-    def value_in(self, config: AgentConfig) -> object:
+    def value_in(self, config: Options) -> object:
         """This option's value."""
         return getattr(getattr(config, self.group), self.attribute)
 
 
 def groups() -> Iterator[tuple[str, type[Group]]]:
     """The groups of options in the order of the reference, by their file key."""
-    for name, field in AgentConfig.model_fields.items():
+    for name, field in Options.model_fields.items():
         assert isinstance(field.annotation, type)
         assert issubclass(field.annotation, Group)
         yield name, field.annotation

@@ -9,13 +9,14 @@ from types import MappingProxyType
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from nodeagent.config.contradictions import contradictions, idle_settings
+from nodeagent.config.agent_config import AgentConfig
+from nodeagent.config.contradictions import contradictions, idle_options
 from nodeagent.config.environment import CONFIG_VARIABLE, read_environment
 from nodeagent.config.files import read_file
 from nodeagent.config.flags import read_flags
 from nodeagent.config.keys import KEYS, Key, groups
 from nodeagent.config.layer import Layer, Setting
-from nodeagent.config.options import AgentConfig, Group, NodeConfig
+from nodeagent.config.options import Group, NodeConfig, Options
 from nodeagent.config.problems import ConfigError, ConfigProblem, IgnoredField, Place
 
 _DEFAULT = Place("default")
@@ -65,16 +66,16 @@ def load_config(
         if "node.name" not in bad:
             problems += _host_name_problems(hostname)
         merged["node.name"] = Setting(_NAME_FOR_CHECKING if problems else hostname, _DEFAULT, "node.name")
-    config = _without_root_checks(merged)
-    problems += _contradictions(config, merged, bad)
+    options = _options(merged)
+    problems += _contradictions(options, merged, bad)
     if problems:
         raise ConfigError(problems)
     origins = {path: merged[path].place.origin if path in merged else _DEFAULT.origin for path in KEYS}
     return LoadedConfig(
-        config=config,
+        config=AgentConfig.model_construct(None, **dict(options)),
         origins=MappingProxyType(origins),
         ignored=tuple(ignored for layer in layers for ignored in layer.ignored),
-        warnings=tuple(_warnings(layers, config, merged)),
+        warnings=tuple(_warnings(layers, options, merged)),
     )
 
 
@@ -136,27 +137,27 @@ def _keys_of(group: str) -> Iterator[Key]:
     return (key for key in KEYS.values() if key.group == group)
 
 
-def _without_root_checks(merged: Mapping[str, Setting]) -> AgentConfig:
-    """The configuration from values that are each right, before they are held against each other."""
+def _options(merged: Mapping[str, Setting]) -> Options:
+    """All options from values that are each right, before they are held against each other."""
     parts: dict[str, Group] = {}
     for name, group in groups():
         values = {key.name: merged[key.path].value for key in _keys_of(name) if key.path in merged}
         parts[name] = group.model_validate(values)
-    return AgentConfig.model_construct(None, **parts)
+    return Options.model_construct(None, **parts)
 
 
-def _contradictions(config: AgentConfig, merged: Mapping[str, Setting], bad: set[str]) -> Iterator[ConfigProblem]:
+def _contradictions(options: Options, merged: Mapping[str, Setting], bad: set[str]) -> Iterator[ConfigProblem]:
     """Contradictions between values that stand; those that hang on a wrong value would only confuse."""
-    for key, others, reason in contradictions(config):
+    for key, others, reason in contradictions(options):
         if not bad.intersection((key, *others)):
             setting = next((merged[path] for path in (key, *others) if path in merged), None)
             place = setting.place if setting else _DEFAULT
             yield ConfigProblem(place, setting.key if setting else key, reason)
 
 
-def _warnings(layers: list[Layer], config: AgentConfig, merged: Mapping[str, Setting]) -> Iterator[str]:
+def _warnings(layers: list[Layer], options: Options, merged: Mapping[str, Setting]) -> Iterator[str]:
     for layer in layers:
         yield from layer.warnings
-    for key, reason in idle_settings(config):
+    for key, reason in idle_options(options):
         place = merged[key].place if key in merged else _DEFAULT
         yield f"{place}: {key}: {reason}"

@@ -1,15 +1,13 @@
 """Every option of the agent: its name, unit, default and meaning.
 
 Python names are snake_case, file keys camelCase; docs/config.md is generated from this file. An `AgentConfig` that
-exists is usable: values are checked one by one by their types, and against each other by `contradictions`.
+exists (`agent_config.py`) is usable: values are checked one by one by their types, and then against each other.
 """
 
-from typing import Any, Self
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field
 
-from nodeagent.config.contradictions import contradictions
 from nodeagent.config.durations import NANOSECONDS_PER_SECOND, Duration
 from nodeagent.config.values import (
     ANY_IPV4,
@@ -243,10 +241,10 @@ class ProcessConfig(Group):
     )
 
 
-class AgentConfig(Group):
-    """The whole configuration. Only `node.name` has no default of its own: the loader takes it from the host name.
+class Options(Group):
+    """All options. Only `node.name` has no default of its own: the loader takes it from the host name.
 
-    Raises pydantic.ValidationError for values that are wrong, alone or together.
+    Raises pydantic.ValidationError for values that are wrong by themselves.
     """
 
     source: SourceConfig = SourceConfig()
@@ -257,11 +255,3 @@ class AgentConfig(Group):
     reporting: ReportingConfig = ReportingConfig()
     logging: LoggingConfig = LoggingConfig()
     process: ProcessConfig = ProcessConfig()
-
-    @model_validator(mode="after")
-    def _without_contradictions(self) -> Self:
-        found = list(contradictions(self))
-        if found:
-            text = "; ".join(f"{contradiction.key} {contradiction.reason}" for contradiction in found)
-            raise PydanticCustomError("contradictions", "{text}", {"text": text})
-        return self
