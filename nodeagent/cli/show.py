@@ -18,7 +18,7 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.model.addresses import Family
+from nodeagent.model.addresses import Family, endpoint_text
 
 Row = dict[str, Any]
 Found = TypeVar("Found")
@@ -159,7 +159,7 @@ def backend_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
             "frontend": _place(one),
             "for": one.scope,
             "slot": slot,
-            "backend": _endpoint(address, port),
+            "backend": endpoint_text(address, port),
         }
         for one in frontends
         for slot, (address, port) in enumerate(one.backends)
@@ -167,11 +167,7 @@ def backend_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
 
 
 def _place(one: ProgrammedFrontend) -> str:
-    return f"{_endpoint(one.address, one.port)}/{one.protocol}"
-
-
-def _endpoint(address: str, port: int) -> str:
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return f"{endpoint_text(one.address, one.port)}/{one.protocol}"
 
 
 def _action(one: ProgrammedFrontend) -> str:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict
 
 from nodeagent.config.durations import Duration, parse_duration
-from nodeagent.model.addresses import Family, parse_address, parse_network
+from nodeagent.model.addresses import Family, endpoint_text, parse_address, parse_network
 
 _INTERFACE_NAME_LENGTH = 15  # IFNAMSIZ in linux/if.h is 16 bytes with the closing NUL
 _FORBIDDEN_IN_INTERFACE_NAME = re.compile(r"[/:\s]")  # dev_valid_name(), net/core/dev.c
@@ -75,7 +75,7 @@ class BindAddress(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return endpoint_text(self.host, self.port)
 
 
 AnyFamilies = Literal["auto"] | tuple[Family, ...]

@@ -19,7 +19,6 @@ from nodeagent.kube.node_names import MissingNode
 from nodeagent.kube.pace import Pace, Retries
 from nodeagent.kube.pulse import Pulse
 from nodeagent.kube.recovery import Recovery
-from nodeagent.kube.retention import StoredObject
 from nodeagent.kube.store import ClusterStore, Listing
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
@@ -30,6 +29,7 @@ from nodeagent.model.objects import (
     Node,
     Service,
     ServiceCIDR,
+    StoredObject,
     key_of,
 )
 from nodeagent.model.problem import Problem

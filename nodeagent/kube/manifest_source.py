@@ -19,14 +19,13 @@ from watchfiles import awatch
 from nodeagent.kube.manifest_directory import ManifestDirectory, Place, Reading, unreadable_directory
 from nodeagent.kube.manifest_world import World, changes_between
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
+from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, StoredObject
 from nodeagent.model.problem import Problem
 
 PROBLEM_SOURCE = "manifests"
 QUIET_MS = 50
 PATIENCE_MS = 500
 
-StoredObject = Service | EndpointSlice | Node | ServiceCIDR
 PAGE = 1000
 T = TypeVar("T", bound=StoredObject)
 T_contra = TypeVar("T_contra", bound=StoredObject, contravariant=True)

@@ -30,12 +30,12 @@ from nodeagent.model.objects import (
     Node,
     Service,
     ServiceCIDR,
+    StoredObject,
     key_of,
     service_of,
 )
 from nodeagent.model.problem import Problem
 
-StoredObject = Service | EndpointSlice | Node | ServiceCIDR
 Winners = dict[type, dict[ObjectKey, tuple[ManifestObject, str]]]
 ObjectT = TypeVar("ObjectT", bound=ApiObject)
 

@@ -17,9 +17,9 @@ from nodeagent.model.objects import (
     ObjectMeta,
     Service,
     ServiceCIDR,
+    StoredObject,
 )
 
-StoredObject = Service | EndpointSlice | Node | ServiceCIDR
 T = TypeVar("T", bound=StoredObject)
 V = TypeVar("V", bound=Hashable)
 

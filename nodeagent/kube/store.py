@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Generic, Protocol, TypeVar, cast
 
-from nodeagent.kube.retention import Retention, StoredObject, T, unchanged
+from nodeagent.kube.retention import Retention, T, unchanged
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
     LABEL_HEADLESS,
@@ -17,6 +17,7 @@ from nodeagent.model.objects import (
     Node,
     Service,
     ServiceCIDR,
+    StoredObject,
     key_of,
     service_of,
 )

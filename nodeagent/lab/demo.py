@@ -28,7 +28,7 @@ from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.net.answers import evenness
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.objects import SERVICES
-from nodeagent.lab.plan import CLIENT, PROGRAMS, Settings, caller_name, endpoint_text, node_name, plan
+from nodeagent.lab.plan import CLIENT, PROGRAMS, Settings, caller_name, node_name, plan
 from nodeagent.lab.requests import (
     Connect,
     Connected,
@@ -41,6 +41,7 @@ from nodeagent.lab.requests import (
     Status,
 )
 from nodeagent.lab.tables import fault_table, listed_counts, shortcomings, table
+from nodeagent.model.addresses import endpoint_text
 
 NODES, PODS = 3, 2
 CONNECTIONS = 240

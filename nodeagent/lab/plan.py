@@ -134,11 +134,6 @@ def api_address() -> str:
     return CONTROL_ADDRESSES[0]
 
 
-def endpoint_text(address: str, port: int) -> str:
-    """``1.2.3.4:80`` or ``[::1]:80``."""
-    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-
-
 def families_of(settings: Settings) -> tuple[str, ...]:
     """The families' names."""
     return tuple(family_of(address).value for address in settings.of_families(CLIENT_ADDRESSES))

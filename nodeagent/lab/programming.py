@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from nodeagent.lab.api import Api
 from nodeagent.lab.net.world import World
-from nodeagent.lab.plan import endpoint_text
+from nodeagent.model.addresses import endpoint_text
 
 NODEAGENT = (sys.executable, "-m", "nodeagent")
 AT_A_TIME = 4

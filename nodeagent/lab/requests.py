@@ -9,8 +9,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from nodeagent.lab.plan import Settings, endpoint_text
-from nodeagent.model.addresses import family_of
+from nodeagent.lab.plan import Settings
+from nodeagent.model.addresses import endpoint_text, family_of
 
 
 class GetStatus(Struct, frozen=True, tag=True):

@@ -7,9 +7,10 @@ from nodeagent.lab import objects
 from nodeagent.lab.api import Document
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.net.namespaces import LabError, inside
-from nodeagent.lab.plan import HEALTH_PORT, endpoint_text
+from nodeagent.lab.plan import HEALTH_PORT
 from nodeagent.lab.programming import ServiceEndpoint, expected_endpoints, programmed
 from nodeagent.lab.requests import NodeStatus, PodStatus, ServiceStatus
+from nodeagent.model.addresses import endpoint_text
 
 HEALTH_TIMEOUT = 1.0
 

@@ -70,6 +70,11 @@ def family_of(address: str) -> Family:
     return Family.IPV6 if ":" in address else Family.IPV4
 
 
+def endpoint_text(host: str, port: int) -> str:
+    """An address or a name and a port, as in URLs: ``192.0.2.1:80``, ``[2001:db8::1]:80``, ``api.example:6443``."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def pack_address(address: str) -> bytes:
     """The address in network byte order, 4 or 16 bytes.
 

@@ -14,6 +14,10 @@ LABEL_PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 LABEL_ZONE = "topology.kubernetes.io/zone"
 ANNOTATION_TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
 
+DEFAULT_AFFINITY_SECONDS = 10800
+"""sessionAffinityConfig.clientIP.timeoutSeconds where a Service says nothing (Kubernetes API v1)."""
+LONGEST_AFFINITY_SECONDS = 86400
+
 
 class ObjectMeta(Struct, frozen=True, gc=False, rename="camel"):
     """metadata of every object; `creation_timestamp` is RFC 3339 text (sorts as time)."""
@@ -174,6 +178,8 @@ class ServiceCIDR(Struct, frozen=True, gc=False):
     spec: ServiceCIDRSpec = ServiceCIDRSpec()
 
 
+StoredObject = Service | EndpointSlice | Node | ServiceCIDR
+"""What a store holds; Endpoints are turned into EndpointSlices before."""
 ApiObject = Service | EndpointSlice | Endpoints | Node | ServiceCIDR
 
 

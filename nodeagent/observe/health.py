@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nodeagent.model.addresses import Family
-from nodeagent.observe.page import JSON_HEADERS, NOT_FOUND, Page
+from nodeagent.observe.responses import JSON_HEADERS, NOT_FOUND, Response
 
 HEALTHZ = "/healthz"
 LIVEZ = "/livez"
@@ -82,9 +82,9 @@ class HealthState(Struct, frozen=True):
         return family in self.families and self.families[family].updated is not None
 
 
-def health_page(
+def health_response(
     path: str, state: HealthState, *, node_eligible: bool, now: float, timeout: float, wall: datetime
-) -> Page:
+) -> Response:
     """The answer of /healthz (which counts the node) and /livez (which does not); 404 for any other path.
 
     wall: the time of day at `now`. `lastUpdated` is `wall` in a good answer: older kube-proxies ran all the time, and
@@ -112,7 +112,7 @@ def health_page(
             family.value: {"lastUpdated": text(known.updated), "healthy": not known.is_late(now, timeout)}
             for family, known in sorted(tried.items(), key=lambda item: item[0].value)
         }
-    return Page(200 if good else 503, JSON_HEADERS, json.dumps(document, separators=(",", ":")).encode())
+    return Response(200 if good else 503, JSON_HEADERS, json.dumps(document, separators=(",", ":")).encode())
 
 
 def go_time(moment: datetime) -> str:

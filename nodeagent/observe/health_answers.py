@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 
-from nodeagent.observe.health import health_page
+from nodeagent.observe.health import health_response
 from nodeagent.observe.health_monitor import HealthMonitor
-from nodeagent.observe.page import NOT_FOUND, Page, Question
+from nodeagent.observe.responses import NOT_FOUND, Request, Response
 
 
 class HealthAnswers:
@@ -29,15 +29,15 @@ class HealthAnswers:
         self._node_eligible = node_eligible
         self.counts: Counter[tuple[str, int]] = Counter()
 
-    def answer(self, question: Question) -> Page:
+    def answer(self, request: Request) -> Response:
         """What is true right now."""
-        page = health_page(
-            question.path,
+        response = health_response(
+            request.path,
             self._monitor.state,
             node_eligible=self._node_eligible(),
             now=self._clock(),
             timeout=self._monitor.timeout_seconds,
             wall=self._wall(),
         )
-        self.counts[question.path if page.status != NOT_FOUND.status else "", page.status] += 1
-        return page
+        self.counts[request.path if response.status != NOT_FOUND.status else "", response.status] += 1
+        return response

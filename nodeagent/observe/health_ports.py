@@ -11,10 +11,10 @@ from typing import NamedTuple
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.precedence import age_of
 
 ANY_ADDRESS = {Family.IPV4: "0.0.0.0", Family.IPV6: "::"}  # noqa: S104 - load balancers probe from outside
 _EVERYTHING = {Family.IPV4: 2**32 - 2**24, Family.IPV6: 2**128 - 1}  # node port CIDRs never hold loopback
-_YOUNGEST = "~"  # after every RFC 3339 text: an object without a creation time was not made by an API server
 
 
 class Claim(NamedTuple):
@@ -47,7 +47,7 @@ class HealthPorts:
                 touched.add(before)
             check = state.health_check if state is not None else None
             if state is not None and check is not None:
-                claim = Claim(state.created or _YOUNGEST, key, check.local_endpoints)
+                claim = Claim(age_of(state.created), key, check.local_endpoints)
                 self._port_by_service[key] = check.port
                 rivals = self._claims_by_port.get(check.port, ())
                 self._claims_by_port[check.port] = tuple(sorted((*rivals, claim), key=lambda other: other[:2]))

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.problem import Problem
 from nodeagent.observe.admission import Admission, Room
-from nodeagent.observe.page import Page, Question
+from nodeagent.observe.responses import Request, Response
 
-Answer = Callable[[Question], Page]
+Answer = Callable[[Request], Response]
 Report = Callable[[tuple[Problem, ...]], None]
 
 REQUEST_SECONDS = 10.0
@@ -30,7 +30,7 @@ _BACKLOG = 64
 _SHUTDOWN_SECONDS = 1.0  # for aiohttp's tasks to notice that their connection is gone; 0 would mean without end
 LOG_SECONDS = 1.0
 """Between two lines about what a stranger did."""
-_FAILED = Page(500, {}, b"")
+_FAILED = Response(500, {}, b"")
 _WILDCARDS = {"0.0.0.0": Family.IPV4, "::": Family.IPV6}  # noqa: S104 - what to compare with
 
 logger = logging.getLogger(__name__)
@@ -126,12 +126,14 @@ class HttpListeners:
             request.protocol.has_asked()
         address, port = _local_address(request.protocol)
         try:
-            page = self._answer(Question(request.path, family_of(address), port))
+            response = self._answer(Request(request.path, family_of(address), port))
         except Exception as error:  # noqa: BLE001  # the last guard: the connection ends, the agent does not
             self._report(f"cannot answer at port {port}", error, level=logging.ERROR)
-            page = _FAILED
+            response = _FAILED
         # Without a name of our own aiohttp would tell the network its version and Python's.
-        return web.Response(status=page.status, body=page.body, headers={**page.headers, "Server": "nodeagent"})
+        return web.Response(
+            status=response.status, body=response.body, headers={**response.headers, "Server": "nodeagent"}
+        )
 
 
 class _Connection(RequestHandler):
@@ -224,7 +226,7 @@ class HttpServer:
         listeners = HttpListeners(self._answer)
         try:
             await listeners.listen(listener)
-            logger.info("%s listens on %s", self._name, self._place())
+            logger.info("%s listens on %s", self._name, endpoint_text(self._host, self._port))
             await asyncio.Event().wait()
         finally:
             await listeners.close()
@@ -246,12 +248,9 @@ class HttpServer:
     def _open(self) -> socket.socket:
         return wildcard_socket(self._port) if self._host in _WILDCARDS else listening_socket(self._host, self._port)
 
-    def _place(self) -> str:
-        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
-
     def _explain(self, error: OSError) -> str:
         then = "" if self._hard_fail else f"; tried again every {self._retry_seconds:g} seconds"
-        return f"cannot listen on {self._place()}: {reason_of(error)}{then}"
+        return f"cannot listen on {endpoint_text(self._host, self._port)}: {reason_of(error)}{then}"
 
 
 def reason_of(error: OSError) -> str:

@@ -16,7 +16,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport
 from nodeagent.observe.health_ports import Claim, HealthPorts, listening_addresses
 from nodeagent.observe.http import RETRY_SECONDS, HttpListeners, Report, listening_socket, reason_of
-from nodeagent.observe.page import JSON_HEADERS, NOT_FOUND, Page, Question
+from nodeagent.observe.responses import JSON_HEADERS, NOT_FOUND, Request, Response
 
 FAILED = "FailedToStartServiceHealthcheck"
 """The reason of kube-proxy's event."""
@@ -27,7 +27,7 @@ SPACING_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 
-def service_page(key: ObjectKey, local_endpoints: int, *, healthy: bool) -> Page:
+def service_response(key: ObjectKey, local_endpoints: int, *, healthy: bool) -> Response:
     """The answer for a service with so many local ready endpoint addresses, by an agent in this state."""
     document = {
         "service": {"namespace": key.namespace, "name": key.name},
@@ -36,13 +36,13 @@ def service_page(key: ObjectKey, local_endpoints: int, *, healthy: bool) -> Page
     }
     headers = {**JSON_HEADERS, "X-Load-Balancing-Endpoint-Weight": str(local_endpoints)}
     status = 200 if local_endpoints and healthy else 503
-    return Page(status, headers, json.dumps(document, separators=(",", ":")).encode())
+    return Response(status, headers, json.dumps(document, separators=(",", ":")).encode())
 
 
 class ServiceHealth:
     """Opens and closes the listeners.
 
-    is_healthy: asked at every question. report: told all problems there are, at every change.
+    is_healthy: asked at every request. report: told all problems there are, at every change.
     retry_seconds: between attempts at a port that is taken.
     """
 
@@ -197,8 +197,8 @@ class ServiceHealth:
             self._reported = problems
             self._report(problems)
 
-    def _answer(self, question: Question) -> Page:
-        owner = self._ports.owner(question.port)
-        if owner is None or question.family not in owner.local_endpoints:
+    def _answer(self, request: Request) -> Response:
+        owner = self._ports.owner(request.port)
+        if owner is None or request.family not in owner.local_endpoints:
             return NOT_FOUND
-        return service_page(owner.key, owner.local_endpoints[question.family], healthy=self._is_healthy())
+        return service_response(owner.key, owner.local_endpoints[request.family], healthy=self._is_healthy())

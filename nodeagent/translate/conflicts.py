@@ -12,15 +12,13 @@ import msgspec
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.precedence import age_of
 from nodeagent.model.problem import Problem
 from nodeagent.translate.udp import udp_ports
 
 Place = tuple[Family, str | None, Protocol, int]
 
 _Where = TypeVar("_Where", Place, str)
-
-_YOUNGEST = "~"
-"""Sorts after every RFC 3339 time: a manifest without creationTimestamp never displaces an object that has one."""
 
 
 class _Claim(NamedTuple):
@@ -100,7 +98,7 @@ class Claims:
         return winner if winner != key else None
 
     def _enter(self, key: ObjectKey, footprint: _Footprint, affected: set[ObjectKey]) -> None:
-        age = footprint.created or _YOUNGEST
+        age = age_of(footprint.created)
         on_cluster_ip, elsewhere = _Claim(False, age, key), _Claim(True, age, key)
         for address in footprint.cluster_ips:
             _add(self._cluster_ips, address, on_cluster_ip)

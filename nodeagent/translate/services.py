@@ -7,7 +7,14 @@ from msgspec import Struct
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Frontend, FrontendKind, HealthCheck, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
-from nodeagent.model.objects import EndpointSlice, Service, ServiceSpec, key_of
+from nodeagent.model.objects import (
+    DEFAULT_AFFINITY_SECONDS,
+    LONGEST_AFFINITY_SECONDS,
+    EndpointSlice,
+    Service,
+    ServiceSpec,
+    key_of,
+)
 from nodeagent.model.problem import Problem
 from nodeagent.translate.addresses import Exposure, exposures, is_proxied
 from nodeagent.translate.context import Context
@@ -16,9 +23,6 @@ from nodeagent.translate.ports import ServicePortSpec, is_port_number, service_p
 from nodeagent.translate.select import Routes, choose_routes, policies_of
 from nodeagent.translate.source_ranges import allowed_sources, source_ranges
 from nodeagent.translate.udp import udp_ports
-
-_DEFAULT_AFFINITY_SECONDS = 10800
-_MAX_AFFINITY_SECONDS = 86400
 
 
 class _Terms(Struct, frozen=True, gc=False):
@@ -141,12 +145,12 @@ def _affinity_seconds(spec: ServiceSpec, key: ObjectKey, problems: list[Problem]
     config = spec.session_affinity_config
     seconds = config.client_ip.timeout_seconds if config and config.client_ip else None
     if seconds is None:
-        return _DEFAULT_AFFINITY_SECONDS
-    if 0 < seconds <= _MAX_AFFINITY_SECONDS:
+        return DEFAULT_AFFINITY_SECONDS
+    if 0 < seconds <= LONGEST_AFFINITY_SECONDS:
         return seconds
-    detail = f"{seconds} s is not within 1-{_MAX_AFFINITY_SECONDS} s: {_DEFAULT_AFFINITY_SECONDS} s is used"
+    detail = f"{seconds} s is not within 1-{LONGEST_AFFINITY_SECONDS} s: {DEFAULT_AFFINITY_SECONDS} s is used"
     problems.append(Problem(f"Service {key}", "InvalidAffinityTimeout", detail))
-    return _DEFAULT_AFFINITY_SECONDS
+    return DEFAULT_AFFINITY_SECONDS
 
 
 def _serving(candidates: Collection[Candidate]) -> frozenset[tuple[str, int]]:

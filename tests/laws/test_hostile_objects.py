@@ -31,7 +31,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.observe.event_documents import Series, creation, event_name, node_regarding, problem_event
 from nodeagent.observe.health_ports import HealthPorts
 from nodeagent.observe.logging_setup import JsonFormatter, TextFormatter
-from nodeagent.observe.service_health import service_page
+from nodeagent.observe.service_health import service_response
 from nodeagent.translate.node import DetectLocal, TranslationOptions, node_context, node_state
 from nodeagent.translate.translator import Translator
 
@@ -173,7 +173,7 @@ class Path:
             if state is not None:
                 self.problems.update(state.problems)
                 if state.health_check is not None:
-                    page = service_page(key, 1, healthy=True)
+                    page = service_response(key, 1, healthy=True)
                     self.lines.append(page.body.decode())
         self.frontends = sum(len(state.frontends) for state in changed.values() if state is not None)
         vips = frozenset(vip for state in changed.values() if state is not None for vip in state.cluster_ips)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, IntFlag
 
 from nodeagent.model.addresses import Family
+from nodeagent.model.objects import DEFAULT_AFFINITY_SECONDS
 
 TABLE = "nodeagent"
 SCHEMA = 2
@@ -147,7 +148,7 @@ GUARDED_FRONTENDS = "guarded-frontends"
 ALLOWED_SOURCES = "allowed-sources"
 
 AFFINITY_SIZE = 1 << 17
-AFFINITY_DEFAULT_TIMEOUT_SECONDS = 10800
+AFFINITY_DEFAULT_TIMEOUT_SECONDS = DEFAULT_AFFINITY_SECONDS
 
 _FRONTEND = (A, L4, PORT)
 _NODEPORT = (L4, PORT)

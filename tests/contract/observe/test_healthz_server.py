@@ -18,10 +18,10 @@ from nodeagent.observe.admission import Room
 from nodeagent.observe.health_answers import HealthAnswers
 from nodeagent.observe.health_monitor import HealthMonitor
 from nodeagent.observe.http import BindFailed, HttpListeners, HttpServer, listening_socket
-from nodeagent.observe.page import Page, Question
+from nodeagent.observe.responses import Request, Response
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-GREETING = Page(200, {"Content-Type": "text/plain"}, b"hello")
+GREETING = Response(200, {"Content-Type": "text/plain"}, b"hello")
 
 
 class Queue:
@@ -302,7 +302,7 @@ def test_nothing_that_a_stranger_sends_is_logged(sent: bytes, caplog: pytest.Log
 
 
 def test_an_answer_that_fails_is_our_fault_and_logged_once(get: Any, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(question: Question) -> Page:
+    def fail(request: Request) -> Response:
         raise ZeroDivisionError
 
     async def scenario() -> None:
@@ -338,10 +338,10 @@ def test_nonsense_does_not_disturb_others(bytes_sent: bytes, get: Callable[..., 
 
 def test_the_answer_knows_where_it_was_asked() -> None:
     async def scenario() -> None:
-        asked: list[Question] = []
+        asked: list[Request] = []
 
-        def answer(question: Question) -> Page:
-            asked.append(question)
+        def answer(request: Request) -> Response:
+            asked.append(request)
             return GREETING
 
         listeners = HttpListeners(answer)
@@ -355,6 +355,6 @@ def test_the_answer_knows_where_it_was_asked() -> None:
                 await loop.sock_sendall(client, b"GET /x?y=z HTTP/1.1\r\nHost: probe\r\n\r\n")
                 await loop.sock_recv(client, 1000)
         await listeners.close()
-        assert asked == [Question("/x", Family.IPV4, ports[0]), Question("/x", Family.IPV6, ports[1])]
+        assert asked == [Request("/x", Family.IPV4, ports[0]), Request("/x", Family.IPV6, ports[1])]
 
     asyncio.run(scenario())

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.kube.manifest_world import ManifestFile, StoredObject, World, changes_between, merge, next_version
+from nodeagent.kube.manifest_world import ManifestFile, World, changes_between, merge, next_version
 from nodeagent.kube.manifests import Manifest, parse_manifest
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import EndpointSlice, Service, key_of
+from nodeagent.model.objects import EndpointSlice, Service, StoredObject, key_of
 
 
 def service(name: str, address: str = "10.96.0.1") -> str:

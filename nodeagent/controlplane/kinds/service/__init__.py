@@ -7,6 +7,7 @@ from nodeagent.controlplane.machinery.formats import dns_label
 from nodeagent.controlplane.machinery.printing import AGE, NONE, Column, Printer, name_and_age, pairs
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
+from nodeagent.model.objects import DEFAULT_AFFINITY_SECONDS
 
 SHAPES = read_shapes(r"""
 ServicePort = io.k8s.api.core.v1 : ServicePort contains information on service's port.
@@ -70,9 +71,6 @@ Service = io.k8s.api.core.v1 : Service is a named abstraction of software servic
 """)
 
 
-_DEFAULT_AFFINITY_S = 10800
-
-
 def default_service(service: Document) -> None:
     """core/v1 SetDefaults_Service. Address families are the allocation's business."""
     spec = service["spec"]
@@ -83,7 +81,7 @@ def default_service(service: Document) -> None:
     elif spec["sessionAffinity"] == "ClientIP":
         config = spec.get("sessionAffinityConfig") or {}
         if (config.get("clientIP") or {}).get("timeoutSeconds") is None:
-            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _DEFAULT_AFFINITY_S}}
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": DEFAULT_AFFINITY_SECONDS}}
     for port in spec.get("ports") or []:
         port.setdefault("protocol", "TCP")
         if port.get("targetPort") in (0, "", None):

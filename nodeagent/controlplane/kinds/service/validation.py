@@ -15,13 +15,13 @@ from nodeagent.controlplane.machinery.formats import (
 )
 from nodeagent.controlplane.machinery.object_rules import labels, unchanged
 from nodeagent.controlplane.status import FieldError, duplicate, forbidden, invalid, required, unsupported
+from nodeagent.model.objects import LONGEST_AFFINITY_SECONDS
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 FAMILIES = ("IPv4", "IPv6")
 _FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _POLICIES = ("Cluster", "Local")
 _DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
-_AFFINITY_LONGEST_S = 86400
 _HEADLESS = "None"
 
 
@@ -158,8 +158,8 @@ def _affinity_timeout(config: Document | None, field: str) -> list[FieldError]:
     timeout = (config.get("clientIP") or {}).get("timeoutSeconds")
     if timeout is None:
         return [required(f"{field}.clientIP", needed)]
-    if not 0 < timeout <= _AFFINITY_LONGEST_S:
-        why = f"must be greater than 0 and less than {_AFFINITY_LONGEST_S}"
+    if not 0 < timeout <= LONGEST_AFFINITY_SECONDS:
+        why = f"must be greater than 0 and less than {LONGEST_AFFINITY_SECONDS}"
         return [invalid(f"{field}.clientIP.timeoutSeconds", timeout, why)]
     return []
 

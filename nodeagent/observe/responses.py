@@ -9,7 +9,7 @@ JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "X-Conten
 """Of every answer about health (kube-proxy, pkg/proxy/healthcheck)."""
 
 
-class Question(NamedTuple):
+class Request(NamedTuple):
     """A request. path: without the query; family, port: of the socket it arrived at."""
 
     path: str
@@ -17,7 +17,7 @@ class Question(NamedTuple):
     port: int
 
 
-class Page(NamedTuple):
+class Response(NamedTuple):
     """An answer."""
 
     status: int
@@ -25,7 +25,7 @@ class Page(NamedTuple):
     body: bytes
 
 
-NOT_FOUND = Page(
+NOT_FOUND = Response(
     404,
     {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"},
     b"404 page not found\n",

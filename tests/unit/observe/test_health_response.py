@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from nodeagent.model.addresses import Family
-from nodeagent.observe.health import HealthState, go_time, health_page
-from nodeagent.observe.page import Page
+from nodeagent.observe.health import HealthState, go_time, health_response
+from nodeagent.observe.responses import Response
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 IDLE = HealthState.before_any_pass([Family.IPV6, Family.IPV4])
@@ -17,8 +17,8 @@ ONE_LATE = PROGRAMMED.changed(110).passed(
 NEVER_IPV6 = IDLE.passed({Family.IPV4: True, Family.IPV6: False}, started=100, finished=100.25, newer=None)
 
 
-def ask(path: str, state: HealthState, *, eligible: bool = True, now: float = 160) -> Page:
-    return health_page(path, state, node_eligible=eligible, now=now, timeout=60, wall=NOON)
+def ask(path: str, state: HealthState, *, eligible: bool = True, now: float = 160) -> Response:
+    return health_response(path, state, node_eligible=eligible, now=now, timeout=60, wall=NOON)
 
 
 @pytest.mark.parametrize(
@@ -84,15 +84,15 @@ def ask(path: str, state: HealthState, *, eligible: bool = True, now: float = 16
 def test_the_answer_is_exactly_this(
     path: str, state: HealthState, eligible: bool, now: float, status: int, body: bytes
 ) -> None:
-    page = ask(path, state, eligible=eligible, now=now)
-    assert (page.status, page.body) == (status, body)
-    assert page.headers == {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+    response = ask(path, state, eligible=eligible, now=now)
+    assert (response.status, response.body) == (status, body)
+    assert response.headers == {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz/", "/readyz", "/metrics", ""])
 def test_other_paths_do_not_exist(path: str) -> None:
-    page = ask(path, PROGRAMMED)
-    assert (page.status, page.body) == (404, b"404 page not found\n")
+    response = ask(path, PROGRAMMED)
+    assert (response.status, response.body) == (404, b"404 page not found\n")
 
 
 @pytest.mark.parametrize(
