@@ -1,0 +1,114 @@
+"""What is declared in pyproject.toml is what is imported, and what must not be loaded is out of reach."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+RUN_NOT_IMPORTED = {
+    "ruff": "make lint",
+    "mypy": "make lint",
+    "types-pyyaml": "read by mypy",
+    "pytest-timeout": "a plugin: pyproject.toml sets `timeout`",
+    "hatchling": "builds the package for make wheel and make deb",
+}
+"""What development needs and no test imports, with what runs it."""
+LOADED_FROM_THE_SYSTEM = {"nftables": "Debian's python3-nftables, where it is there"}
+SOURCES = {
+    "runtime": sorted((ROOT / "nodeagent").rglob("*.py")),
+    "dev": sorted(path for place in ("tests", "vagrant", "systemd") for path in (ROOT / place).rglob("*.py")),
+}
+
+
+def normal(name: str) -> str:
+    """The name of a distribution as they are compared (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared(requirements: Iterable[str]) -> set[str]:
+    return {normal(re.split(r"[\s<>=!~;\[]", requirement, maxsplit=1)[0]) for requirement in requirements}
+
+
+RUNTIME = declared(PROJECT["project"]["dependencies"])
+DEV = declared(PROJECT["dependency-groups"]["dev"])
+
+
+def imported_names(source: str) -> set[str]:
+    """Modules that some statement imports, wherever it stands; of `from a import b` both ``a`` and ``a.b``."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+@cache
+def names_in(path: Path) -> set[str]:
+    return imported_names(path.read_text())
+
+
+def roots_in(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in names_in(path)}
+
+
+def held_against(paths: Iterable[Path], known: set[str]) -> tuple[set[str], set[str]]:
+    """(imported packages that nothing in `known` provides, distributions in `known` that are imported)"""
+    own = {"nodeagent", "tests", *LOADED_FROM_THE_SYSTEM} | {path.stem for path in SOURCES["dev"]}
+    providers = {root: {normal(name) for name in names} for root, names in packages_distributions().items()}
+    roots = set[str]().union(*(roots_in(path) for path in paths)) - own - sys.stdlib_module_names
+    undeclared = {root for root in roots if not providers.get(root, set()) & known}
+    return undeclared, set[str]().union(*(providers.get(root, set()) for root in roots)) & known
+
+
+def test_what_the_package_imports_is_declared_and_no_more() -> None:
+    assert held_against(SOURCES["runtime"], RUNTIME) == (set(), RUNTIME)
+
+
+def test_what_the_tests_import_is_declared_and_no_more() -> None:
+    undeclared, used = held_against(SOURCES["dev"], RUNTIME | DEV)
+    assert not undeclared
+    assert used & DEV == DEV - RUN_NOT_IMPORTED.keys()
+    assert RUN_NOT_IMPORTED.keys() <= DEV
+
+
+def test_both_directions_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "some.py").write_text("def f():\n    import yarl.x\n    from aiohttp import web\n")
+    assert held_against([tmp_path / "some.py"], {"aiohttp", "pydantic"}) == ({"yarl"}, {"aiohttp"})
+
+
+def reachable(start: str) -> set[Path]:
+    """The files of ours that importing a module can lead to, imports inside functions included."""
+    found: set[Path] = set()
+    waiting = [start]
+    while waiting:
+        parts = waiting.pop().split(".")
+        for path in (ROOT.joinpath(*parts).with_suffix(".py"), ROOT.joinpath(*parts, "__init__.py")):
+            if parts[0] == "nodeagent" and path.exists() and path not in found:
+                found.add(path)
+                waiting += names_in(path)
+    return found
+
+
+@pytest.mark.parametrize("entry", ["nodeagent.cli.run", "nodeagent.agent", "nodeagent.cli.apiserver"])
+def test_no_daemon_can_come_to_load_what_is_under_gpl_2(entry: str) -> None:
+    """libnftables and its bindings are GPL-2.0-only; this project is Apache-2.0."""
+    files = reachable(entry)
+    assert len(files) > 50
+    assert not {path for path in files if "nftables" in roots_in(path)}
+
+
+def test_the_agent_loads_no_library_that_only_people_need() -> None:
+    code = "import sys, nodeagent.agent; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"nftables", "rich", "click", "jwt", "dns", "pyroute2"} & set(done.stdout.split())
