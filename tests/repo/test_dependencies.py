@@ -20,6 +20,7 @@ RUN_NOT_IMPORTED = {
     "types-pyyaml": "read by mypy",
     "pytest-timeout": "a plugin: pyproject.toml sets `timeout`",
     "hatchling": "builds the package for make wheel and make deb",
+    "editables": "of hatchling, for an installation that is this tree",
 }
 """What development needs and no test imports, with what runs it."""
 LOADED_FROM_THE_SYSTEM = {"nftables": "Debian's python3-nftables, where it is there"}
