@@ -51,11 +51,12 @@ def read_message(packet: bytes) -> tuple[bytes, Sections]:
     if len(packet) < HEADER_SIZE:
         raise BadMessage("shorter than a header")
     counts = [packet[at] << 8 | packet[at + 1] for at in (4, 6, 8, 10)]
+    known: dict[int, bytes] = {}
     try:
         at = HEADER_SIZE
         question = b""
         for _ in range(counts[0]):
-            name, end = read(packet, at)
+            name, end = read(packet, at, known)
             if end + 4 > len(packet):
                 raise BadMessage("a question runs past the end")
             question += name + packet[end : end + 4]
@@ -64,7 +65,7 @@ def read_message(packet: bytes) -> tuple[bytes, Sections]:
         for count in counts[1:]:
             records = []
             for _ in range(count):
-                record, at = _read_record(packet, at)
+                record, at = _read_record(packet, at, known)
                 records.append(record)
             sections.append(tuple(records))
     except BadName as error:
@@ -72,8 +73,8 @@ def read_message(packet: bytes) -> tuple[bytes, Sections]:
     return question, Sections(*sections)
 
 
-def _read_record(packet: bytes, at: int) -> tuple[Record, int]:
-    owner, at = read(packet, at)
+def _read_record(packet: bytes, at: int, known: dict[int, bytes]) -> tuple[Record, int]:
+    owner, at = read(packet, at, known)
     start = at + 10
     if start > len(packet):
         raise BadMessage("a record runs past the end")
@@ -87,7 +88,7 @@ def _read_record(packet: bytes, at: int) -> tuple[Record, int]:
         parts = [packet[start : start + before]]
         inner = start + before
         for _ in range(names):
-            name, inner = read(packet, inner)
+            name, inner = read(packet, inner, known)
             parts.append(name)
         if inner > end:
             raise BadMessage("a name runs past its record")

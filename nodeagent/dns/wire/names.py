@@ -61,33 +61,54 @@ def is_below(name: bytes, zone: bytes) -> bool:
     return at == border
 
 
-def read(packet: bytes, at: int) -> tuple[bytes, int]:
-    """The name at an offset, pointers followed, and the offset after it. Raises BadName."""
-    parts: list[bytes] = []
+def read(packet: bytes, at: int, known: dict[int, bytes] | None = None) -> tuple[bytes, int]:
+    """The name at an offset, pointers followed, and the offset after it. Raises BadName.
+
+    known: names of this message by their offset, which grows. With it a message is read in time that its own length
+    bounds, however often its records point to the same long names.
+    """
+    parts = []
+    places = []
     length = 1
     end = -1
     jumps = 0
     while True:
-        if at >= len(packet):
-            raise BadName("a name runs past the end")
-        size = packet[at]
+        if known is not None:
+            if end >= 0 and at in known:
+                rest = known[at]
+                break
+            places.append((at, length - 1))
+        size = packet[at] if at < len(packet) else -1
         if size >= 0xC0:
-            if at + 1 >= len(packet):
-                raise BadName("a pointer runs past the end")
             if end < 0:
                 end = at + 2
-            target = (size & 0x3F) << 8 | packet[at + 1]
             jumps += 1
-            if target >= at or jumps > LONGEST_POINTER_CHAIN:
-                raise BadName("a pointer does not point back")
-            at = target
-        elif size > LONGEST_LABEL:
-            raise BadName("unknown label type")
-        elif size == 0:
-            return b"".join(parts) + b"\0", at + 1 if end < 0 else end
-        else:
+            at = _target(packet, at, jumps)
+        elif size > 0:
             length += size + 1
-            if length > LONGEST_NAME or at + 1 + size > len(packet):
-                raise BadName("a name is too long")
+            if size > LONGEST_LABEL or length > LONGEST_NAME or at + 1 + size > len(packet):
+                raise BadName("a label that is none, or a name that is too long")
             parts.append(packet[at : at + 1 + size])
             at += 1 + size
+        elif size == 0:
+            rest = b"\0"
+            end = at + 1 if end < 0 else end
+            break
+        else:
+            raise BadName("a name runs past the end")
+    name = b"".join(parts) + rest
+    if len(name) > LONGEST_NAME:
+        raise BadName("a name is too long")
+    if known is not None:
+        known.update((place, name[before:]) for place, before in places)
+    return name, end
+
+
+def _target(packet: bytes, at: int, jumps: int) -> int:
+    """Where the pointer at an offset leads. Raises BadName. jumps: pointers of this name so far, with this one."""
+    if at + 1 >= len(packet):
+        raise BadName("a pointer runs past the end")
+    target = (packet[at] & 0x3F) << 8 | packet[at + 1]
+    if target >= at or jumps > LONGEST_POINTER_CHAIN:
+        raise BadName("a pointer does not point back")
+    return target

@@ -193,3 +193,35 @@ def test_sections_of_a_written_message_are_read_again() -> None:
     question_bytes, sections = read_message(big_answer(4, edns=True).to_wire())
     assert read_message(write(b"\0\0\x84\0", question_bytes, sections))[1] == sections
     assert isinstance(sections, Sections)
+
+
+def read_or_none(packet: bytes, at: int, known: dict[int, bytes] | None) -> tuple[bytes, int] | None:
+    try:
+        return names.read(packet, at, known)
+    except names.BadName:
+        return None
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.sampled_from([b"\1a", b"\2bc", b"\0", b"\xc0\0", b"\xc0\2", b"\xc0\4", b"\xc0\7"]), max_size=30).map(
+        b"".join
+    ),
+    st.lists(st.integers(0, 70), max_size=10),
+)
+def test_a_name_is_the_same_when_others_of_its_message_are_known(packet: bytes, places: list[int]) -> None:
+    known: dict[int, bytes] = {}
+    for at in places:
+        assert read_or_none(packet, at, known) == read_or_none(packet, at, None)
+
+
+def test_pointers_to_long_names_are_followed_once() -> None:
+    """Else a message of 64 KiB could take seconds to read."""
+    long = b"\1a" * 100 + b"\0"
+    packet = long + b"\xc0\0" * 1000
+    known: dict[int, bytes] = {}
+    at = names.read(packet, 0, known)[1]
+    for _ in range(1000):
+        name, at = names.read(packet, at, known)
+        assert name == long
+    assert len(known) == 101 + 1000
