@@ -57,6 +57,24 @@ PURE = (
     "kube/manifest_world.py",
     "dns/wire/*.py",
     "dns/zone/*.py",
+    "dns/access.py",
+    "dns/autopath.py",
+    *(
+        f"dns/upstream/{name}.py"
+        for name in (
+            "belonging",
+            "cache",
+            "health",
+            "limits",
+            "prepared",
+            "question",
+            "reply",
+            "resolv_conf",
+            "schedule",
+            "server",
+            "stub_zones",
+        )
+    ),
     "dataplane/conntrack_stale.py",
     "dataplane/interface_claim.py",
     "dataplane/interface_drift.py",
