@@ -10,6 +10,7 @@ import pytest
 from nodeagent.lab.net.world import World
 from tests.harness.api_cluster import PODS, ApiCluster, Tenant, controlled_topology
 from tests.harness.cluster import NODE, UNTHROTTLED
+from tests.harness.warm_start import WarmLauncher
 
 TOOLS = Path(__file__).parents[2] / ".tools"
 KUBECTLS = {
@@ -37,9 +38,9 @@ def kubectl(request: pytest.FixtureRequest) -> Path:
     return program
 
 
-def running(directory: Path) -> Iterator[ApiCluster]:
+def running(directory: Path, warm: WarmLauncher) -> Iterator[ApiCluster]:
     """A world with an API server, both nodes declared, an agent that is ready, and pods that answer on port 8080."""
-    with World(controlled_topology()) as world:
+    with World(controlled_topology(), fork_server=warm.fork_server, launcher=warm) as world:
         cluster = ApiCluster(world, directory)
         world.write_sysctls(NODE, UNTHROTTLED)
         cluster.start_server()
@@ -50,15 +51,19 @@ def running(directory: Path) -> Iterator[ApiCluster]:
 
 
 @pytest.fixture(scope="session")
-def calm(network_namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiCluster]:
+def calm(
+    network_namespaces: None, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApiCluster]:
     """One cluster for all tests that leave both processes and both nodes as they are."""
-    yield from running(tmp_path_factory.mktemp("calm"))
+    yield from running(tmp_path_factory.mktemp("calm"), warm_launcher)
 
 
 @pytest.fixture(scope="module")
-def shaken(network_namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiCluster]:
+def shaken(
+    network_namespaces: None, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApiCluster]:
     """A cluster for the tests of a module that kill and restart its processes."""
-    yield from running(tmp_path_factory.mktemp("shaken"))
+    yield from running(tmp_path_factory.mktemp("shaken"), warm_launcher)
 
 
 def of_test(cluster: ApiCluster, request: pytest.FixtureRequest) -> Iterator[Tenant]:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness.api_cluster import CONTROL_ADDRESSES, PORT, ApiCluster, Tenant, answered_by
-from tests.harness.cluster import AGENT, NODE
+from tests.harness.cluster import NODE
+from tests.harness.warm_start import AGENT
 
 API_ADDRESS = "10.96.0.1"
 BACK_S = 3.0

@@ -6,7 +6,6 @@ before.
 """
 
 import math
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import yaml
 from nodeagent.lab.net.messages import Answer, Failure
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
+from tests.harness.warm_start import AGENT, WarmLauncher
 
 pytestmark = pytest.mark.kernel
 
@@ -24,18 +24,7 @@ CANNOT_HOLD: dict[str, str] = {}
 """Scenarios that cannot hold with real packets: name → why."""
 
 NODE, ELSEWHERE = "test-node", "elsewhere"
-AGENT = (
-    sys.executable,
-    "-m",
-    "nodeagent",
-    "run",
-    "--once",
-    "--allow-problems",
-    "--node-name",
-    NODE,
-    "--conntrack-max-per-core",
-    "0",
-)
+RUN_ONCE = (*AGENT, "run", "--once", "--allow-problems", "--node-name", NODE, "--conntrack-max-per-core", "0")
 VIA_NODE = 100
 DROPPED_AFTER = 0.25
 REFUSED_WITHIN = 0.2
@@ -81,7 +70,7 @@ class Stage:
             *("--nodeport-addresses", ",".join(scenario.node_port_addresses)),
             *("--masquerade-all", str(scenario.masquerade_all).lower()),
         ]
-        self._world.run(NODE, [*AGENT, *options])
+        self._world.run(NODE, [*RUN_ONCE, *options])
 
     def _serve(self, protocol: Protocol, address: str, port: int) -> None:
         """Once per world."""
@@ -127,14 +116,14 @@ def connections_for(choices: int) -> int:
 
 
 @pytest.fixture(scope="session")
-def stage_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Any], Stage]]:
+def stage_of(warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Any], Stage]]:
     """The stage of a plan; the one before is taken down when another is wanted."""
     standing: list[tuple[Stage, World]] = []
 
     def build(plan: Any) -> Stage:
         if not standing or standing[0][0].plan is not plan:
             take_down()
-            world = World(plan.topology()).__enter__()
+            world = World(plan.topology(), fork_server=warm_launcher.fork_server, launcher=warm_launcher).__enter__()
             standing.append((Stage(plan, world, tmp_path_factory.mktemp("manifests")), world))
         return standing[0][0]
 

@@ -11,8 +11,9 @@ from nodeagent.lab.net.topology import SERVICE_CIDRS, Outside, Pod, Topology, st
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from tests.harness.api_client import ApiClient, Document
-from tests.harness.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS
 from tests.harness.stopwatch import Stopwatch
+from tests.harness.warm_start import AGENT
 
 CONTROL = "control"
 CONTROL_ADDRESSES = ("192.0.2.10", "2001:db8:c::10")

@@ -1,7 +1,6 @@
 """A world whose `node-a` runs the agent on a directory of manifests: what most tests with packets begin with."""
 
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,10 +11,10 @@ from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family
 from nodeagent.model.objects import Service, ServicePort, ServiceSpec
 from tests.harness.objects import ManifestDirectory, make_node, make_service, make_slices, service_port
+from tests.harness.warm_start import AGENT
 
 NODE = "node-a"
 TARGET_PORT = 8080
-AGENT = (sys.executable, "-m", "nodeagent")
 WITH_POD_CIDRS = ("--cluster-cidr", ",".join(POD_CIDRS))
 HTTP = (service_port(80, name="http"),)
 

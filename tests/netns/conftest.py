@@ -2,36 +2,44 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import Cluster
+from tests.harness.warm_start import WarmLauncher
+
+
+@pytest.fixture(scope="module")
+def new_world(network_namespaces: None, warm_launcher: WarmLauncher) -> Callable[..., World]:
+    """`World`, with actors and agents that are forked. Modules in which the start of an agent is the point replace it."""
+    return partial(World, fork_server=warm_launcher.fork_server, launcher=warm_launcher)
 
 
 @pytest.fixture
-def build_world(network_namespaces: None) -> Iterator[Callable[..., World]]:
+def build_world(new_world: Callable[..., World]) -> Iterator[Callable[..., World]]:
     """Builds worlds, of a given topology or the standard one, that are gone after the test."""
     with ExitStack() as stack:
-        yield lambda topology=None: stack.enter_context(World(topology))
+        yield lambda topology=None: stack.enter_context(new_world(topology))
 
 
 @pytest.fixture
-def world(network_namespaces: None) -> Iterator[World]:
+def world(new_world: Callable[..., World]) -> Iterator[World]:
     """A standard world of the test's own."""
-    with World() as world:
+    with new_world() as world:
         yield world
 
 
 @pytest.fixture(scope="module")
-def shared_world(network_namespaces: None) -> Iterator[World]:
+def shared_world(new_world: Callable[..., World]) -> Iterator[World]:
     """A standard world for the tests of a module that leave no traces in it."""
-    with World() as world:
+    with new_world() as world:
         yield world
 
 
 @pytest.fixture(scope="module")
-def cluster(network_namespaces: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(new_world: Callable[..., World], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A standard world with a directory of manifests, for the tests of a module; no agent runs yet."""
-    with World() as world:
+    with new_world() as world:
         yield Cluster(world, tmp_path_factory.mktemp("manifests"))

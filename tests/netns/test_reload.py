@@ -13,8 +13,9 @@ import pytest
 
 from nodeagent.lab.net.process import AgentProcess
 from nodeagent.model.addresses import Protocol
-from tests.harness.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.uninterrupted import PODS, SHOP, uninterrupted
+from tests.harness.warm_start import AGENT
 
 IMPATIENT = Path(__file__).with_name("impatient_daemon.py")
 NEW = cluster_ips(3)

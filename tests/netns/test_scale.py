@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from nodeagent.lab.net.process import AgentProcess
 from nodeagent.lab.net.topology import UNDERLAY
+from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, elements_written
 
 pytestmark = pytest.mark.slow
@@ -29,6 +31,12 @@ RELOADED_MEGABYTES = 80
 PATIENCE = 60.0
 SOON = 3.0
 """Seconds for a change of a file with 250 services; half of one is usual."""
+
+
+@pytest.fixture(scope="module")
+def new_world(network_namespaces: None) -> Callable[..., World]:
+    """The agent is a program: what it takes from the start is measured."""
+    return World
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 
 from nodeagent.lab.net.namespaces import create_namespaces, inside, namespace_name, remove_namespace
 from nodeagent.lab.net.process import AgentProcess
-from tests.harness.cluster import AGENT
+from tests.harness.warm_start import AGENT
 
 FORBIDDING = Path(__file__).with_name("forbidding_server.py")
 SERVER = "http://127.0.0.1:8001"

@@ -22,8 +22,9 @@ from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec
-from tests.harness.cluster import AGENT, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import service_port
+from tests.harness.warm_start import AGENT
 
 CLUSTER_IPS = cluster_ips(10)
 EXTERNAL_IPS = ("198.51.100.10", "2001:db8:100::10")

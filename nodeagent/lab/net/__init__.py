@@ -5,6 +5,7 @@
     bridge_wiring  as wiring, around a bridge with routed pod ranges   (pure)
     namespaces  create, enter, remove, sweep; only names that are ours
     world     the context manager that builds and removes all of it
+    fork_server  processes that begin with their modules imported
     member    what is held of a host: serve, ask, hold, load, ping, sniff from one namespace
     messages  what a member and its actor say to each other
     actor     the process in each namespace that carries it out: serve (servers), dial (clients), tasks (what goes

@@ -1,4 +1,4 @@
-"""The process in a namespace: ``python -m nodeagent.lab.net.actor NAMESPACE DESCRIPTOR``.
+"""The process in a namespace, forked by a `ForkServer`.
 
 Reads questions from the socket DESCRIPTOR and answers each from a thread of its own. When its creator closes the
 socket or dies, it takes the namespace's name away and ends; nothing has to clean up after it.
@@ -9,7 +9,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 import threading
 
 import msgspec
@@ -98,12 +97,12 @@ class Actor:
         return Started(number, answers)
 
 
-def main(namespace: str, descriptor: str) -> None:
+def act(namespace: str, descriptor: int) -> None:
     """Live in the namespace until the socket ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    channel = socket.socket(fileno=int(descriptor))
+    channel = socket.socket(fileno=descriptor)
     try:
         enter(namespace)
         Actor(channel).run()
@@ -112,7 +111,3 @@ def main(namespace: str, descriptor: str) -> None:
     finally:
         remove_namespace(namespace)
         os._exit(0)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

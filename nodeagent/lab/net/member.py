@@ -1,17 +1,15 @@
 """What a test holds of one host: its addresses, and what to do from there."""
 
 import itertools
-import os
 import socket
 import subprocess
-import sys
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import Self, TypeVar
 
 import msgspec
 
 from nodeagent.lab.net.answers import Survey
+from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.messages import (
     Answers,
     Ask,
@@ -39,6 +37,8 @@ from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.topology import first_of
 from nodeagent.model.addresses import Family, Protocol
 
+ACTOR = "nodeagent.lab.net.actor"
+"""What a fork server needs to have imported for members."""
 REPLY_DEADLINE = 120.0
 END_DEADLINE = 5.0
 
@@ -48,16 +48,10 @@ R = TypeVar("R", bound=Reply)
 class ActorChannel:
     """Starts the actor of a namespace and talks to it, one request at a time. One thread may use it."""
 
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, fork_server: ForkServer) -> None:
         self._socket, theirs = socket.socketpair()
-        root = str(Path(__file__).parents[3])
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "nodeagent.lab.net.actor", namespace, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                env=os.environ | {"PYTHONPATH": root},
-                start_new_session=True,  # Ctrl-C is for the creator, which then ends the actors
-            )
+            self._process = fork_server.fork(f"{ACTOR}:act", [namespace], [theirs.fileno()])
         self._socket.settimeout(REPLY_DEADLINE)
         self._lines = self._socket.makefile("rb")
         self._numbers = itertools.count(1)
@@ -176,11 +170,11 @@ class Sniffing(RunningTask):
 class Member:
     """One host of a world. Methods that connect return what happened; they raise LabError only if the lab fails."""
 
-    def __init__(self, name: str, namespace: str, addresses: tuple[str, ...]) -> None:
+    def __init__(self, name: str, namespace: str, addresses: tuple[str, ...], fork_server: ForkServer) -> None:
         self.name = name
         self.namespace = namespace
         self.addresses = addresses
-        self._channel = ActorChannel(namespace)
+        self._channel = ActorChannel(namespace, fork_server)
 
     def __repr__(self) -> str:
         return f"Member({self.name!r}, {self.addresses})"

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from nodeagent.lab.net.namespaces import LabError, check_ours
 
@@ -17,14 +18,65 @@ PATIENCE = 30.0
 """Seconds until something that takes one on an idle machine is given up. Who cares how long it takes measures it."""
 
 
+class Running(Protocol):
+    """A process, as `subprocess.Popen` has it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def returncode(self) -> int | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class Launcher:
+    """Starts programs in namespaces."""
+
+    def start(self, namespace: str, argv: Sequence[str], environment: Mapping[str, str], output: int) -> Running:
+        """A process in a session of its own, with a /sys of the namespace; both streams go to the descriptor `output`.
+
+        The kernel kills it when the thread that started it ends (PR_SET_PDEATHSIG).
+        """
+        return subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", namespace, *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def run(
+        self, namespace: str, argv: Sequence[str], *, stdin: str = "", timeout: float = 60.0
+    ) -> subprocess.CompletedProcess[str]:
+        """A program that has ended, and what it printed. Raises subprocess.TimeoutExpired."""
+        command = ["ip", "netns", "exec", namespace, *argv]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout)
+
+
 class AgentProcess:
     """`argv` running in the namespace, with a /sys of its own, in a session of its own; what it prints is collected.
 
-    It is killed when the *thread* that started it ends (PR_SET_PDEATHSIG), so start it from one that outlives it.
+    It is killed when the *thread* that started it ends, so start it from one that outlives it.
     """
 
-    def __init__(self, namespace: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        launcher: Launcher | None = None,
+    ) -> None:
         check_ours(namespace)
+        self._launcher = launcher or Launcher()
         self._namespace = namespace
         self._argv = list(argv)
         self._environment = _without_proxies(os.environ) | dict(environment or {})
@@ -32,23 +84,20 @@ class AgentProcess:
         self._start()
 
     def _start(self) -> None:
-        self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self._namespace, *self._argv],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=self._environment,
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True, name=self._argv[0])
+        readable, writable = os.pipe()
+        try:
+            self._process = self._launcher.start(self._namespace, self._argv, self._environment, writable)
+        except BaseException:
+            os.close(readable)
+            raise
+        finally:
+            os.close(writable)
+        self._reader = threading.Thread(target=self._read, args=(readable,), daemon=True, name=self._argv[0])
         self._reader.start()
 
-    def _read(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout
-        with process.stdout:
-            for line in process.stdout:
+    def _read(self, descriptor: int) -> None:
+        with os.fdopen(descriptor, encoding="utf-8", errors="replace") as printed:
+            for line in printed:
                 self._lines.append(line.rstrip("\n"))
 
     @property

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, Self
 
 from nodeagent.lab.net import wiring
-from nodeagent.lab.net.member import Member
+from nodeagent.lab.net.fork_server import ForkServer
+from nodeagent.lab.net.member import ACTOR, Member
 from nodeagent.lab.net.namespaces import (
     LabError,
     create_namespaces,
@@ -18,7 +19,7 @@ from nodeagent.lab.net.namespaces import (
     sweep,
     write_sysctls,
 )
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.process import AgentProcess, Launcher
 from nodeagent.lab.net.topology import UNDERLAY, Node, Pod, Topology, check_name, check_pod, standard_topology
 from nodeagent.model.addresses import Family
 
@@ -42,13 +43,24 @@ class Wiring(Protocol):
 class World:
     """A cluster on this machine, from entering the context to leaving it; any number may exist side by side.
 
-    Members are found by name: ``world["web-0"].serve(8080)``; `underlay` is what joins them. Raises LabError where
+    Members are found by name: ``world["web-0"].serve(8080)``; `underlay` is what joins them. Worlds that are built one
+    after the other can share a fork server that has imported `ACTOR`; `launcher` starts programs. Raises LabError where
     the machine does not play along (not root, no `ip`) and ValueError for a topology that cannot be.
     """
 
-    def __init__(self, topology: Topology | None = None, joined_by: Wiring = wiring) -> None:
+    def __init__(
+        self,
+        topology: Topology | None = None,
+        joined_by: Wiring = wiring,
+        *,
+        fork_server: ForkServer | None = None,
+        launcher: Launcher | None = None,
+    ) -> None:
         self.topology = topology or standard_topology()
         self._joined_by = joined_by
+        self._launcher = launcher or Launcher()
+        self._fork_server = fork_server
+        self._own_fork_server: ForkServer | None = None
         self.topology.check()
         self._nodes = {node.name: node for node in self.topology.nodes}
         self._token = secrets.token_hex(3)
@@ -60,6 +72,8 @@ class World:
         sweep()
         atexit.register(self.close)
         try:
+            if self._fork_server is None:
+                self._fork_server = self._own_fork_server = ForkServer(ACTOR)
             self._build()
         except BaseException:
             self.close()
@@ -86,12 +100,16 @@ class World:
         addresses: dict[str, tuple[str, ...]] = {UNDERLAY: (), **self.topology.addresses}
         self._create(list(addresses))
         for name, host in addresses.items():
-            self._members[name] = Member(name, self._namespaces[name], host)
+            self._members[name] = self._member(name, host)
         for name, namespace in self._namespaces.items():
             write_sysctls(namespace, wiring.QUIET | (wiring.FORWARDING if name in forwarding else {}))
         for step in self._joined_by.plan(self.topology, self._namespaces.__getitem__):
             options = ["-6"] if step.family is Family.IPV6 else []
             run_ip([*options, "-n", self._namespaces[step.member]], step.lines)
+
+    def _member(self, name: str, addresses: tuple[str, ...]) -> Member:
+        assert self._fork_server is not None, "the world is not there yet"
+        return Member(name, self._namespaces[name], addresses, self._fork_server)
 
     def _create(self, members: Sequence[str]) -> None:
         names = {member: namespace_name(os.getpid(), self._token, member) for member in members}
@@ -106,7 +124,7 @@ class World:
             raise ValueError(f"{pod.name} exists")
         self._create([pod.name])
         namespace = self._namespaces[pod.name]
-        self._members[pod.name] = Member(pod.name, namespace, pod.addresses)
+        self._members[pod.name] = self._member(pod.name, pod.addresses)
         write_sysctls(namespace, wiring.QUIET)
         home = self._nodes[node]
         run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.underlay_route(home, pod)))
@@ -127,8 +145,7 @@ class World:
         self, member: str, argv: Sequence[str], *, stdin: str = "", check: bool = True, timeout: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in a member's namespace to its end. Raises LabError when it fails, unless `check` is off."""
-        command = ["ip", "netns", "exec", self._namespaces[member], *argv]
-        result = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout)
+        result = self._launcher.run(self._namespaces[member], argv, stdin=stdin, timeout=timeout)
         if check and result.returncode:
             raise LabError(f"{' '.join(argv)} in {member} ended with {result.returncode}: {result.stderr.strip()}")
         return result
@@ -143,7 +160,7 @@ class World:
 
     def start(self, member: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> AgentProcess:
         """Start a program in a member's namespace; it ends with the world at the latest."""
-        process = AgentProcess(self._namespaces[member], argv, environment=environment)
+        process = AgentProcess(self._namespaces[member], argv, environment=environment, launcher=self._launcher)
         self._processes.append(process)
         return process
 
@@ -158,4 +175,7 @@ class World:
         for member in self._members.values():
             member.wait()
         self._processes, self._members, self._namespaces = [], {}, {}
+        if self._own_fork_server is not None:
+            self._own_fork_server.close()
+            self._fork_server = self._own_fork_server = None
         atexit.unregister(self.close)

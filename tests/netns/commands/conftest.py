@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.lab.net.namespaces import create_namespaces, namespace_name, remove_namespace
+from tests.harness.warm_start import WarmLauncher
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -23,8 +24,9 @@ Done = subprocess.CompletedProcess[str]
 class Node:
     """A network namespace; loopback is up."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, launcher: WarmLauncher) -> None:
         self.name = name
+        self._launcher = launcher
 
     def run(self, *argv: str, environment: Mapping[str, str] | None = None) -> Done:
         """A program that ran inside."""
@@ -45,8 +47,14 @@ class Node:
         return done.stdout
 
     def nodeagent(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Done:
-        """The command, whatever came of it."""
-        return self.run(*NODEAGENT, *arguments, environment=environment)
+        """The command, whatever came of it; forked."""
+        return self._launcher.command(
+            self.name,
+            arguments,
+            environment={**os.environ, **(environment or {})},
+            directory=str(ROOT),
+            timeout=COMMAND_SECONDS,
+        )
 
     def program_examples(self, *options: str) -> None:
         """Let an agent program docs/examples, and end."""
@@ -58,12 +66,12 @@ class Node:
 
 
 @contextmanager
-def one_node() -> Iterator[Node]:
+def one_node(launcher: WarmLauncher) -> Iterator[Node]:
     """A new node, gone at the end."""
     name = namespace_name(os.getpid(), secrets.token_hex(3), "node")
     create_namespaces([name])
     try:
-        node = Node(name)
+        node = Node(name, launcher)
         node.shell("ip link set lo up")
         yield node
     finally:
@@ -71,6 +79,6 @@ def one_node() -> Iterator[Node]:
 
 
 @pytest.fixture
-def node(network_namespaces: None) -> Iterator[Node]:
-    with one_node() as made:
+def node(network_namespaces: None, warm_launcher: WarmLauncher) -> Iterator[Node]:
+    with one_node(warm_launcher) as made:
         yield made

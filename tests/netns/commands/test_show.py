@@ -8,15 +8,16 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.conftest import NODEAGENT, Node, one_node
 
 FULL = "nodeagent: standard output: No space left on device\n"
 
 
 @pytest.fixture(scope="module")
-def programmed(network_namespaces: None) -> Iterator[Node]:
+def programmed(network_namespaces: None, warm_launcher: WarmLauncher) -> Iterator[Node]:
     """A node with the services of docs/examples."""
-    with one_node() as node:
+    with one_node(warm_launcher) as node:
         node.program_examples()
         yield node
 

@@ -19,12 +19,12 @@ def prepare() -> Callable[[Cluster], None]:
 @pytest.fixture(scope="module")
 def beside(
     request: pytest.FixtureRequest,
-    network_namespaces: None,
+    new_world: Callable[..., World],
     tmp_path_factory: pytest.TempPathFactory,
     prepare: Callable[[Cluster], None],
 ) -> Iterator[Scene]:
     """The scene of a setting (indirect parameter)."""
-    with World() as world:
+    with new_world() as world:
         scene = Scene(Cluster(world, tmp_path_factory.mktemp("manifests")))
         scene.serve()
         prepare(scene.cluster)

@@ -8,9 +8,10 @@ import pytest
 from nodeagent.lab.net.process import AgentProcess
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.objects import Service
-from tests.harness.cluster import AGENT, NODE, WITH_POD_CIDRS, cluster_ips
+from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
 from tests.harness.objects import make_service
 from tests.harness.served import ServedNode
+from tests.harness.warm_start import AGENT
 
 SQUATTER = """
 import signal, struct, socket

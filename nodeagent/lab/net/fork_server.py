@@ -1,0 +1,191 @@
+"""Processes that begin with their modules imported: forks of a server that has imported them once.
+
+An interpreter of its own takes an actor 0.1 s of processor time to start, nearly all of it imports; a fork takes
+0.005 s. The server runs one thread and ends with its creator, and every fork begins as a new interpreter would: default
+signals, no descriptors but the standard ones and those it is given.
+"""
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from nodeagent.lab.net.namespaces import LabError
+
+LARGEST_ORDER = 1 << 17
+MOST_DESCRIPTORS = 8
+START_DEADLINE = 60.0
+PID_BYTES, STATUS_BYTES = 8, 4
+
+
+class Order(msgspec.Struct, frozen=True, array_like=True):
+    """What a fork does: ``module:function`` is called with these arguments, then with the descriptors."""
+
+    function: str
+    arguments: tuple[str, ...]
+
+
+class Fork:
+    """A process that was forked; it is used as `subprocess.Popen` is. Raises LabError when there is no server any more."""
+
+    def __init__(self, reports: socket.socket) -> None:
+        self._reports = reports
+        self._looking = threading.Lock()
+        self.returncode: int | None = None
+        reports.settimeout(START_DEADLINE)
+        try:
+            pid = reports.recv(PID_BYTES)
+        except OSError as error:
+            raise LabError(f"no process was forked: {error}") from error
+        if len(pid) != PID_BYTES:
+            raise LabError("no process was forked: the server or the fork ended")
+        self.pid = int.from_bytes(pid)
+
+    def poll(self) -> int | None:
+        """The exit status, negative for a signal; None as long as it runs."""
+        with self._looking:
+            if self.returncode is None and select.select([self._reports], [], [], 0)[0]:
+                self._take_status()
+            return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status. Raises subprocess.TimeoutExpired."""
+        with self._looking:
+            if self.returncode is None:
+                if not select.select([self._reports], [], [], timeout)[0]:
+                    raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0.0)
+                self._take_status()
+            assert self.returncode is not None
+            return self.returncode
+
+    def _take_status(self) -> None:
+        status = self._reports.recv(STATUS_BYTES)
+        self._reports.close()
+        self.returncode = int.from_bytes(status, signed=True) if status else -signal.SIGKILL  # it went with the server
+
+    def send_signal(self, number: int) -> None:
+        """One that has ended is fine."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+class ForkServer:
+    """Starts the server, which imports `modules` while the caller goes on. It ends when this is closed, or its creator."""
+
+    def __init__(self, *modules: str) -> None:
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        root = str(Path(__file__).parents[3])
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(theirs.fileno()), *modules],
+                pass_fds=[theirs.fileno()],
+                env=os.environ | {"PYTHONPATH": root},
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the creator, which then ends what it has started
+            )
+
+    def fork(self, function: str, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> Fork:
+        """A process that calls a function of one of the modules. Raises LabError."""
+        reports, theirs = socket.socketpair()
+        order = msgspec.json.encode(Order(function, tuple(arguments)))
+        with theirs:
+            try:
+                socket.send_fds(self._orders, [order], [theirs.fileno(), *descriptors])
+            except OSError as error:
+                reports.close()
+                raise LabError(f"no process was forked: {error}") from error
+        return Fork(reports)
+
+    def close(self) -> None:
+        """End the server. What it has forked goes on, without anybody who learns how it ends."""
+        self._orders.close()
+        self._process.wait()
+
+
+def serve(orders: socket.socket) -> None:
+    """Fork as ordered until the creator has gone; in a fork, this does not return."""
+    reports: dict[int, socket.socket] = {}
+    awake, wake = socket.socketpair()
+    for end in (awake, wake):
+        end.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+    gc.freeze()
+    while True:
+        ready, _, _ = select.select([orders, awake], [], [])
+        if awake in ready:
+            awake.recv(1024)
+            report_ended(reports)
+        if orders in ready:
+            data, descriptors, _, _ = socket.recv_fds(orders, LARGEST_ORDER, MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
+            if not data:
+                return
+            report = socket.socket(fileno=descriptors[0])
+            pid = os.fork()
+            if not pid:
+                begin(report, (orders, awake, wake, *reports.values()))
+                carry_out(msgspec.json.decode(data, type=Order), descriptors[1:])
+            for descriptor in descriptors[1:]:
+                os.close(descriptor)
+            reports[pid] = report
+
+
+def begin(report: socket.socket, inherited: Iterable[socket.socket]) -> None:
+    """In the fork: be as a new interpreter, and tell the creator its pid."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for one in inherited:
+        one.close()
+    with report, suppress(OSError):  # the creator may have gone meanwhile
+        report.sendall(os.getpid().to_bytes(PID_BYTES))
+
+
+def report_ended(reports: dict[int, socket.socket]) -> None:
+    """Tell the creator of each child that has ended how."""
+    while reports:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        with reports.pop(pid) as report, suppress(OSError):
+            report.sendall(os.waitstatus_to_exitcode(status).to_bytes(STATUS_BYTES, signed=True))
+
+
+def carry_out(order: Order, descriptors: Sequence[int]) -> None:
+    """Call the function, and end with 0, or with 1 and a traceback when it raises."""
+    status = 1
+    try:
+        module, _, name = order.function.partition(":")
+        getattr(importlib.import_module(module), name)(*order.arguments, *descriptors)
+        status = 0
+    except BaseException:  # noqa: BLE001 - nothing may return into the server's loop
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def main(descriptor: str, *modules: str) -> None:
+    """Import, then serve."""
+    for module in modules:
+        importlib.import_module(module)
+    serve(socket.socket(fileno=int(descriptor)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

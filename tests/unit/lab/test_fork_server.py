@@ -1,0 +1,99 @@
+"""Forks start, end and are ended as other processes are."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeagent.lab.net.fork_server import ForkServer
+from nodeagent.lab.net.namespaces import LabError, is_alive
+
+SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ForkServer]:
+    server = ForkServer("signal")
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "status"),
+    [
+        pytest.param("os:getpid", [], 0, id="comes to its end"),
+        pytest.param("builtins:int", ["x"], 1, id="raises"),
+        pytest.param("os:abort", [], -signal.SIGABRT, id="is ended by a signal"),
+        pytest.param("no_such_module:f", [], 1, id="is not there"),
+    ],
+)
+def test_a_fork_tells_how_it_ended(server: ForkServer, function: str, arguments: list[str], status: int) -> None:
+    fork = server.fork(function, arguments)
+    assert fork.wait(SECONDS) == status
+    assert fork.poll() == fork.returncode == status
+    fork.kill()  # one that has ended is fine
+
+
+def test_a_fork_runs_until_it_is_ended(server: ForkServer) -> None:
+    fork = server.fork("signal:pause", [])
+    with pytest.raises(subprocess.TimeoutExpired):
+        fork.wait(0.05)
+    assert fork.poll() is None
+    assert is_alive(fork.pid)
+    fork.kill()
+    assert fork.wait(SECONDS) == -signal.SIGKILL
+    assert not is_alive(fork.pid)
+
+
+def test_a_fork_has_its_descriptors_and_no_others(server: ForkServer) -> None:
+    others = [server.fork("signal:pause", []) for _ in range(3)]
+    reads, writes = os.pipe()
+    os.write(writes, b"x")
+    fork = server.fork("signal:pause", [], [reads])
+    found = {os.readlink(f"/proc/{fork.pid}/fd/{number}") for number in os.listdir(f"/proc/{fork.pid}/fd")}
+    pipe = os.readlink(f"/proc/self/fd/{reads}")
+    for each in (fork, *others):
+        each.kill()
+    os.close(reads)
+    os.close(writes)
+    assert pipe in found
+    assert not [name for name in found if name.startswith("socket:")], found
+
+
+def test_forks_begin_with_default_signals(server: ForkServer) -> None:
+    fork = server.fork("signal:pause", [])
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{fork.pid}/status").read_text().splitlines())
+    fork.kill()
+    caught = int(status["SigCgt"], 16)
+    assert caught == 1 << (signal.SIGINT - 1), "as Python has it; not SIGCHLD, which the server catches"
+
+
+def test_there_are_no_forks_without_a_server() -> None:
+    server = ForkServer()
+    pid = server.fork("os:getpid", []).pid
+    server.close()
+    assert pid
+    with pytest.raises(LabError, match="no process was forked"):
+        server.fork("os:getpid", [])
+
+
+def test_a_server_that_cannot_import_says_so() -> None:
+    server = ForkServer("no_such_module")
+    with pytest.raises(LabError, match="no process was forked"):
+        server.fork("os:getpid", [])
+    server.close()
+
+
+def test_a_server_ends_with_its_creator() -> None:
+    text = "from nodeagent.lab.net.fork_server import ForkServer as F\nimport os\nf = F()\nf.fork('os:getpid', [])\n"
+    text += "print(f._process.pid, flush=True); os.kill(os.getpid(), 9)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    deadline = time.monotonic() + SECONDS
+    while is_alive(int(done.stdout)):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
