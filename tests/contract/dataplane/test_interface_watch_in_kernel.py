@@ -46,11 +46,13 @@ class Keeper:
             self._wanted.clear()
             try:
                 report = await self.interface.sync(VIPS)
-            except OSError:  # it was taken away under our hands; the engine tries again as well
+                complete = report.complete
+                self.reports.append((report.added, report.removed))
+            except OSError:
+                complete = False
+            if not complete:  # it was taken away under our hands; the engine tries again as well
                 await asyncio.sleep(0.2)
                 self._wanted.set()
-                continue
-            self.reports.append((report.added, report.removed))
 
 
 async def shell(command: str) -> None:
