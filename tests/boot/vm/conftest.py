@@ -5,15 +5,17 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from .emulator import run_in_guest
 
+T = TypeVar("T")
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 IMAGES = ROOT / ".tools" / "boot" / "vm"
@@ -29,8 +31,6 @@ wait
 python guest_story.py out/facts.json
 """
 """Modules are loaded meanwhile only to save time; the kernel loads by itself what is missing."""
-
-
 TESTS = tuple(
     f"tests/contract/nft/test_{what}_in_kernel.py" for what in ("drift", "driver", "fetch", "listing", "rejection")
 )
@@ -47,6 +47,9 @@ LEFT_OUT = {
 }
 """For pytest's -k. Neither kernel tells how many elements a set has, so none is fetched by key. Linux 6.1 cannot own tables, and
 takes ranges that overlap, which these tests have refused."""
+KERNELS = {"bookworm": "6.1.", "trixie": "6.12."}
+"""Release of Debian → how the release of its kernel begins."""
+RELEASES = [pytest.param("bookworm", id="6.1"), pytest.param("trixie", id="6.12")]
 PACE = 4
 """What is timed in these tests may take so many times as long."""
 
@@ -75,26 +78,25 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def job(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The story of the agent on a node."""
-    directory = tmp_path_factory.mktemp("job")
-    shutil.copy(wheel, directory)
-    shutil.copy(HERE / "guest_story.py", directory)
-    harness = Path("tests", "harness")
-    shutil.copytree(ROOT / harness, directory / harness, ignore=shutil.ignore_patterns("__pycache__"))
-    (directory / "job.sh").write_text(f"set -e\n{JOB}")
-    return directory
+def reports_by_release(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
+    """The story as the kernel of each release of Debian has it, told at the same time."""
+    places = {debian: (tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian)) for debian in KERNELS}
+
+    def tell(debian: str) -> Report:
+        job, out = places[debian]
+        shutil.copy(wheel, job)
+        shutil.copy(HERE / "guest_story.py", job)
+        (job / "job.sh").write_text(f"set -e\n{JOB}")
+        run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=GUEST_SECONDS)
+        return Report(KERNELS[debian], json.loads((out / "facts.json").read_text()))
+
+    return in_machines(tell)
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(("bookworm", "6.1."), id="6.1"), pytest.param(("trixie", "6.12."), id="6.12")]
-)
-def report(request: pytest.FixtureRequest, job: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """The story as a Debian release's kernel has it. `make test-boot` builds the images."""
-    debian, release = request.param
-    out = tmp_path_factory.mktemp(debian)
-    run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=GUEST_SECONDS)
-    return Report(release, json.loads((out / "facts.json").read_text()))
+@pytest.fixture(scope="session", params=RELEASES)
+def report(request: pytest.FixtureRequest, reports_by_release: dict[str, Report]) -> Report:
+    """One of them. `make test-boot` builds the images."""
+    return reports_by_release[request.param]
 
 
 @dataclass(frozen=True)
@@ -108,17 +110,22 @@ class Outcomes:
 
 @pytest.fixture(scope="session")
 def outcomes_by_release(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcomes]:
-    """TESTS, run in a machine of each release of Debian, all at the same time: each keeps about one processor busy."""
-    places = {debian: (tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian)) for debian in LEFT_OUT}
+    """TESTS, run in a machine of each release of Debian."""
+    places = {debian: (tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian)) for debian in KERNELS}
 
     def run(debian: str) -> Outcomes:
         return run_tests(debian, wheel, *places[debian])
 
+    return in_machines(run)
+
+
+def in_machines(work: Callable[[str], T]) -> dict[str, T]:
+    """What `work` returns for each release of Debian. All at the same time: each machine keeps about one processor busy."""
     with ThreadPoolExecutor() as machines:
-        return dict(zip(places, machines.map(run, places), strict=True))
+        return dict(zip(KERNELS, machines.map(work, KERNELS), strict=True))
 
 
-@pytest.fixture(params=[pytest.param("bookworm", id="6.1"), pytest.param("trixie", id="6.12")])
+@pytest.fixture(params=RELEASES)
 def outcomes(request: pytest.FixtureRequest, outcomes_by_release: dict[str, Outcomes]) -> Outcomes:
     """Of one of them."""
     return outcomes_by_release[request.param]
