@@ -62,6 +62,7 @@ class ServiceSpec(Struct, frozen=True, gc=False, rename="camel"):
     session_affinity_config: SessionAffinityConfig | None = None
     load_balancer_source_ranges: tuple[str, ...] | None = None
     health_check_node_port: int | None = None
+    external_name: str | None = None
 
 
 class LoadBalancerIngress(Struct, frozen=True, gc=False, rename="camel"):
@@ -111,6 +112,7 @@ class Endpoint(Struct, frozen=True, gc=False, rename="camel"):
     node_name: str | None = None
     zone: str | None = None
     hints: EndpointHints | None = None
+    hostname: str | None = None
 
 
 class EndpointPort(Struct, frozen=True, gc=False):
@@ -129,6 +131,7 @@ class EndpointSlice(Struct, frozen=True, gc=False, rename="camel"):
 class EndpointAddress(Struct, frozen=True, gc=False, rename="camel"):
     ip: str = ""
     node_name: str | None = None
+    hostname: str | None = None
 
 
 class EndpointSubset(Struct, frozen=True, gc=False, rename="camel"):

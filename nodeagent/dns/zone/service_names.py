@@ -1,0 +1,111 @@
+"""What of a Service and its EndpointSlices its names need, in a form that is cheap to send and to hold."""
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from nodeagent.model.addresses import parse_address
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice, Service, key_of
+
+NO_PORT = -1
+"""The port number of an entry without one: its addresses count, no SRV record names it."""
+
+
+class NamedPort(NamedTuple):
+    """name and protocol in lower case; the name may be empty."""
+
+    name: str
+    protocol: str
+    port: int
+
+
+class EndpointGroup(Struct, frozen=True, gc=False, array_like=True):
+    """The ready endpoints of one slice.
+
+    addresses: canonical. hosts: the first label of the name of each, in lower case; empty for one that is made from its
+    address. No hosts at all: every name is made from its address.
+    """
+
+    ports: tuple[NamedPort, ...]
+    addresses: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
+
+    def endpoints(self) -> Iterator[tuple[str, str]]:
+        """Name and address of each."""
+        for index, address in enumerate(self.addresses):
+            yield (self.hosts[index] if self.hosts else "") or host_of(address), address
+
+
+class ServiceNames(Struct, frozen=True, gc=False, array_like=True):
+    """All that the names of one Service come from. Neither ClusterIPs nor an external name: see `headless`."""
+
+    namespace: str
+    name: str
+    headless: bool = False
+    cluster_ips: tuple[str, ...] = ()
+    external_name: str = ""
+    ports: tuple[NamedPort, ...] = ()
+    groups: tuple[EndpointGroup, ...] = ()
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
+
+
+def names_of(service: Service, slices: Collection[EndpointSlice]) -> ServiceNames:
+    """What a Service and its slices say about names.
+
+    An endpoint counts when its `ready` is true or absent; publishNotReadyAddresses acts through whoever writes slices.
+    """
+    spec = service.spec
+    key = key_of(service)
+    if spec.type == "ExternalName":
+        return ServiceNames(key.namespace, key.name, external_name=spec.external_name or "")
+    texts = spec.cluster_ips or ((spec.cluster_ip,) if spec.cluster_ip else ())
+    return ServiceNames(
+        key.namespace,
+        key.name,
+        headless="None" in texts,
+        cluster_ips=tuple(filter(None, map(parse_address, texts))),
+        ports=tuple(
+            NamedPort((port.name or "").lower(), (port.protocol or "TCP").lower(), port.port)
+            for port in spec.ports or ()
+        ),
+        groups=tuple(group for one in slices if (group := _group(one)) is not None),
+    )
+
+
+def _group(endpoints: EndpointSlice) -> EndpointGroup | None:
+    """None when no endpoint of the slice is ready, or its addresses are host names."""
+    if endpoints.address_type == "FQDN":
+        return None
+    addresses = []
+    hosts = []
+    for endpoint in endpoints.endpoints or ():
+        if endpoint.conditions is not None and endpoint.conditions.ready is False:
+            continue
+        for text in endpoint.addresses or ():
+            address = parse_address(text)
+            if address is not None:
+                addresses.append(address)
+                hosts.append((endpoint.hostname or ("" if text == address else host_of(text))).lower())
+    if not addresses:
+        return None
+    ports = tuple(
+        NamedPort(
+            (port.name or "").lower(), (port.protocol or "TCP").lower(), NO_PORT if port.port is None else port.port
+        )
+        for port in endpoints.ports or ()
+    )
+    return EndpointGroup(ports, tuple(addresses), tuple(hosts) if any(hosts) else ())
+
+
+def host_of(address: str) -> str:
+    """The label that stands for an address: ``10-244-1-5``, ``fd00--5``; no label ends in a hyphen, so ``fd00::`` is
+    ``fd00--0``."""
+    if ":" not in address:
+        return address.replace(".", "-")
+    dashed = address.replace(":", "-")
+    return dashed + "0" if dashed.endswith("-") else dashed
