@@ -1,0 +1,107 @@
+"""What the agent's objects say about names, as messages: all of it, and then what changed.
+
+Decided here: when a change is told. Never before the pass that programmed it has been reported.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+
+from nodeagent.dns.feed.messages import SERVICES_IN_ONE, Begin, End, Namespaces, Put, Remove, ToProcess
+from nodeagent.dns.zone.service_names import ServiceNames, names_of
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.snapshot import Snapshot
+
+
+class Feeder:
+    """Reads the latest objects for keys that passes have dealt with.
+
+    namespaces: all there are, None while they are not known. wall: Unix time in seconds, for SOA serials.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        wall: Callable[[], float],
+        namespaces: Callable[[], Collection[str] | None] = lambda: None,
+    ) -> None:
+        self._snapshot = snapshot
+        self._namespaces = namespaces
+        self._wall = wall
+        self._dirty: set[ObjectKey] = set()
+        self._namespaces_changed = False
+        self._told: dict[ObjectKey, int] = {}
+        self._complete = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    def passed(self, keys: Collection[ObjectKey] | None) -> None:
+        """A pass has programmed the Services of these keys; None: all there are."""
+        if keys is None:
+            self._dirty.update(self._snapshot.services)
+            self._dirty.update(self._told)
+            self._complete.set()
+        else:
+            self._dirty.update(keys)
+        if self._dirty:
+            self._changed.set()
+
+    def namespaces_changed(self) -> None:
+        """Namespaces came or went; no packets depend on them."""
+        self._namespaces_changed = True
+        self._changed.set()
+
+    async def everything(self) -> AsyncIterator[ToProcess]:
+        """The full state, once the first pass has been."""
+        await self._complete.wait()
+        self._dirty.clear()
+        self._told.clear()
+        yield Begin()
+        yield self._all_namespaces()
+        for keys in _some_at_a_time(tuple(self._snapshot.services)):
+            services = tuple(self._names(keys))
+            if services:
+                yield Put(services, self._serial())
+            await asyncio.sleep(0)  # the agent has other work
+        yield End(self._serial())
+
+    async def changes(self) -> AsyncIterator[ToProcess]:
+        """What changed, as soon as it may be known."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            if self._namespaces_changed:
+                self._namespaces_changed = False
+                yield self._all_namespaces()
+            dirty, self._dirty = self._dirty, set()
+            gone = tuple(key for key in dirty if key not in self._snapshot.services and key in self._told)
+            if gone:
+                for key in gone:
+                    del self._told[key]
+                yield Remove(gone, self._serial())
+            for keys in _some_at_a_time(tuple(dirty)):
+                services = tuple(self._names(keys))
+                if services:
+                    yield Put(services, self._serial())
+
+    def _names(self, keys: Collection[ObjectKey]) -> Iterator[ServiceNames]:
+        """The names of those Services that say something else than they did."""
+        for key in keys:
+            service = self._snapshot.services.get(key)
+            if service is None:
+                continue
+            names = names_of(service, self._snapshot.slices_of(key))
+            said = hash(names)
+            if self._told.get(key) != said:
+                self._told[key] = said
+                yield names
+
+    def _all_namespaces(self) -> Namespaces:
+        return Namespaces(tuple(self._namespaces() or ()), self._serial())
+
+    def _serial(self) -> int:
+        return int(self._wall())
+
+
+def _some_at_a_time(keys: tuple[ObjectKey, ...]) -> Iterator[tuple[ObjectKey, ...]]:
+    for start in range(0, len(keys), SERVICES_IN_ONE):
+        yield keys[start : start + SERVICES_IN_ONE]

@@ -1,0 +1,132 @@
+"""What the agent and the DNS process say to each other: frames of msgpack on a unix stream socket."""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from nodeagent.dns.zone.service_names import ServiceNames
+
+LARGEST_FRAME = 64 << 20
+SERVICES_IN_ONE = 50
+"""Services in one message of a full state, so that taking it in holds back no query for long."""
+
+
+class Settings(Struct, frozen=True, tag=True):
+    """What a DNS process is for all its life. version: of the program, so that an upgrade replaces the process.
+    upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. user: who the process becomes."""
+
+    version: str = ""
+    zones: tuple[str, ...] = ("cluster.local",)
+    ttl: int = 30
+    pods: str = "insecure"
+    server: tuple[str, str] = ("kube-system", "kube-dns")
+    upstreams: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    user: int = 65534
+
+
+class Hello(Struct, frozen=True, tag=True):
+    """First word of the process on a connection, with its sockets attached. settings: None until it was given some."""
+
+    pid: int
+    settings: Settings | None
+
+
+class Begin(Struct, frozen=True, tag=True):
+    """A full state follows; till its End the old one is answered from."""
+
+
+class End(Struct, frozen=True, tag=True):
+    """The full state is complete, and what follows are changes."""
+
+    serial: int
+
+
+class Put(Struct, frozen=True, tag=True):
+    """The latest state of some Services. serial: Unix time."""
+
+    services: tuple[ServiceNames, ...]
+    serial: int
+
+
+class Remove(Struct, frozen=True, tag=True):
+    """Services that are gone, as namespace and name."""
+
+    services: tuple[tuple[str, str], ...]
+    serial: int
+
+
+class Namespaces(Struct, frozen=True, tag=True):
+    """All namespaces there are."""
+
+    names: tuple[str, ...]
+    serial: int
+
+
+class Pods(Struct, frozen=True, tag=True):
+    """Namespace and address of all running pods."""
+
+    pods: tuple[tuple[str, str], ...]
+    serial: int
+
+
+class Retire(Struct, frozen=True, tag=True):
+    """Another process has the sockets now: finish what was asked and end."""
+
+
+class Replaced(Struct, frozen=True, tag=True):
+    """Said to an agent when another one has connected: the process is no longer its own."""
+
+
+class Report(Struct, frozen=True, tag=True):
+    """What the process counted since it began; sent about once a second when something changed."""
+
+    services: int
+    synced: bool
+    counts: dict[str, int]
+
+
+ToProcess = Settings | Begin | End | Put | Remove | Namespaces | Pods | Retire
+FromProcess = Hello | Replaced | Report
+_encoder = msgspec.msgpack.Encoder()
+
+
+class BadFrame(ValueError):
+    """Bytes on the socket that are no message: the other side is another version."""
+
+
+def encode(message: ToProcess | FromProcess) -> bytes:
+    """The message with its length before it."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(4, "big") + body
+
+
+class Decoder:
+    """Messages from pieces of a stream."""
+
+    def __init__(self, kind: object) -> None:
+        """kind: the union of messages that may come."""
+        self._decoder = msgspec.msgpack.Decoder(kind)
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[object]:
+        """Every message that is complete with these bytes. Raises BadFrame."""
+        buffer = self._buffer
+        buffer += data
+        at = 0
+        try:
+            while len(buffer) - at >= 4:
+                size = int.from_bytes(buffer[at : at + 4], "big")
+                if size > LARGEST_FRAME:
+                    raise BadFrame(f"a frame of {size} bytes")
+                if len(buffer) - at - 4 < size:
+                    break
+                try:
+                    message = self._decoder.decode(memoryview(buffer)[at + 4 : at + 4 + size])
+                except msgspec.MsgspecError as error:
+                    raise BadFrame(str(error)) from error
+                at += 4 + size
+                yield message
+        finally:
+            del buffer[:at]

@@ -1,0 +1,269 @@
+"""Keeps a DNS process alive and told: adopts one that is there, starts one when there is none.
+
+The listening sockets are held by the agent and by the process, so names answer while either of them is started anew.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from nodeagent.dns.feed.messages import (
+    BadFrame,
+    Decoder,
+    FromProcess,
+    Hello,
+    Replaced,
+    Report,
+    Retire,
+    Settings,
+    ToProcess,
+    encode,
+)
+from nodeagent.dns.feed.sockets import Place, open_sockets, place_of
+from nodeagent.dns.feed.spawn import exit_status, spawn
+from nodeagent.model.problem import Problem
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S = 10.0
+MOST_SOCKETS = 64
+SHORTEST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 5.0
+PIECE = 1 << 16
+REAP_TRIES = 50
+REAP_S = 0.02
+
+
+class Feed(Protocol):
+    """What the process is told."""
+
+    def everything(self) -> AsyncIterator[ToProcess]:
+        """A full state, from Begin to End; nothing when there is none yet."""
+        ...
+
+    def changes(self) -> AsyncIterator[ToProcess]:
+        """Changes since the last full state, for ever."""
+        ...
+
+
+class Gone(Exception):
+    """The process ended, or speaks another language."""
+
+
+class TakenOver(Exception):
+    """Another agent looks after the process now."""
+
+
+class Supervisor:
+    """Runs until cancelled, or another agent has taken the process over.
+
+    path: of the unix socket; its directory must be root's. on_problems: what is wrong with the process, in one line.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        places: tuple[Place, ...],
+        settings: Settings,
+        feed: Feed,
+        *,
+        on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
+        on_report: Callable[[Report], None] = lambda report: None,  # noqa: ARG005
+    ) -> None:
+        self._path = path
+        self._places = places
+        self._settings = settings
+        self._feed = feed
+        self._on_problems = on_problems
+        self._on_report = on_report
+        self._sockets: dict[tuple[Place, int], socket.socket] = {}
+        self._listener: socket.socket | None = None
+        self._child = 0
+        self.pid = 0
+        """Of the process, 0 while there is none."""
+
+    async def run(self) -> None:
+        """Raises CannotListen when an address cannot be had at the start."""
+        pause = SHORTEST_PAUSE_S
+        try:
+            while True:
+                try:
+                    connection, hello = await self._process()
+                    pause = SHORTEST_PAUSE_S
+                    await self._look_after(connection, hello)
+                except Gone as gone:
+                    self.pid = 0
+                    logger.warning("the DNS process is gone: %s; starting another", gone)
+                    self._on_problems((Problem("dns", "ProcessGone", f"starting another: {gone}"),))
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_S)
+                except TakenOver:
+                    logger.info("another agent looks after the DNS process now")
+                    return
+        finally:
+            self._close()
+
+    async def _process(self) -> tuple[socket.socket, Hello]:
+        """A connection to a process of our settings: the one that is there, or a new one."""
+        found = await self._connect()
+        if found is not None:
+            connection, hello = found
+            if hello.settings in (None, self._settings) and self._has_places():
+                logger.info("adopted the DNS process pid=%d", hello.pid)
+                return found
+            await self._start()
+            successor = await self._connect()
+            with suppress(OSError):
+                connection.sendall(encode(Retire()))
+            connection.close()
+        else:
+            await self._start()
+            successor = await self._connect()
+        if successor is None:
+            raise Gone("it does not answer")
+        return successor
+
+    async def _connect(self) -> tuple[socket.socket, Hello] | None:
+        """Connect to the process behind the path and take a share of its sockets; None when there is none."""
+        loop = asyncio.get_running_loop()
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.setblocking(False)
+            await loop.sock_connect(connection, str(self._path))
+            async with asyncio.timeout(CONNECT_S):
+                hello, sockets = await _receive_hello(connection)
+        except (OSError, BadFrame, TimeoutError) as error:
+            connection.close()
+            logger.debug("no DNS process at %s: %s", self._path, error)
+            return None
+        self._keep(sockets)
+        return connection, hello
+
+    def _keep(self, sockets: list[socket.socket]) -> None:
+        """Of the sockets of a process keep those we have not got."""
+        listener, *others = sockets
+        if self._listener is None:
+            self._listener = listener
+        else:
+            listener.close()
+        for sock in others:
+            key = (place_of(sock), sock.type)
+            if key in self._sockets or key[0] not in self._places:
+                sock.close()
+            else:
+                self._sockets[key] = sock
+
+    def _has_places(self) -> bool:
+        return {place for place, _ in self._sockets} == set(self._places)
+
+    async def _start(self) -> None:
+        """Start a process with all our sockets, opening those that are missing. Raises CannotListen."""
+        for place in self._places:
+            if (place, socket.SOCK_DGRAM) not in self._sockets:
+                for sock in open_sockets(place):
+                    self._sockets[place, sock.type] = sock
+        listener = _listen(self._path)
+        if self._listener is not None:
+            self._listener.close()
+        self._listener = listener
+        descriptors = [listener.fileno(), *(sock.fileno() for sock in self._sockets.values())]
+        self._child = await asyncio.to_thread(spawn, descriptors[0], descriptors[1:], self._settings.user)
+        logger.info("started a DNS process pid=%d", self._child)
+
+    async def _look_after(self, connection: socket.socket, hello: Hello) -> None:
+        """Feed the process until it is gone."""
+        self.pid = hello.pid
+        reader, writer = await asyncio.open_unix_connection(sock=connection)
+        try:
+            writer.write(encode(self._settings))
+            self._on_problems(())
+            async with asyncio.TaskGroup() as tasks:
+                listening = tasks.create_task(self._listen_to(reader), name="words of the DNS process")
+                feeding = tasks.create_task(self._tell(writer), name="feed of the DNS process")
+                await asyncio.wait((listening, feeding), return_when=asyncio.FIRST_COMPLETED)
+                listening.cancel()
+                feeding.cancel()
+        except* (Gone, OSError) as group:
+            raise Gone(str(group.exceptions[0])) from group
+        except* TakenOver as group:
+            raise TakenOver from group
+        finally:
+            writer.close()
+
+    async def _tell(self, writer: asyncio.StreamWriter) -> None:
+        async for message in self._feed.everything():
+            writer.write(encode(message))
+            await writer.drain()
+        async for message in self._feed.changes():
+            writer.write(encode(message))
+            await writer.drain()
+
+    async def _listen_to(self, reader: asyncio.StreamReader) -> None:
+        decoder = Decoder(FromProcess)
+        while data := await reader.read(PIECE):
+            try:
+                for message in decoder.feed(data):
+                    if isinstance(message, Replaced):
+                        raise TakenOver
+                    if isinstance(message, Report):
+                        self._on_report(message)
+            except BadFrame as error:
+                raise Gone(f"it speaks another language: {error}") from error
+        raise Gone(await self._how_it_ended())
+
+    async def _how_it_ended(self) -> str:
+        """Its exit status if it was our child; waits a moment for it, so that no zombie is left."""
+        for _ in range(REAP_TRIES):
+            if self._child != self.pid:
+                break
+            status = exit_status(self._child)
+            if status is not None:
+                self._child = 0
+                return f"it ended with status {status}"
+            await asyncio.sleep(REAP_S)
+        return "it closed its socket"
+
+    def _close(self) -> None:
+        for sock in (*self._sockets.values(), self._listener):
+            if sock is not None:
+                sock.close()
+
+
+def _listen(path: Path) -> socket.socket:
+    """A unix socket at the path that only we may connect to."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            path.unlink()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    listener.listen(4)
+    return listener
+
+
+async def _receive_hello(connection: socket.socket) -> tuple[Hello, list[socket.socket]]:
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(connection, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection)
+    data, descriptors, _, _ = socket.recv_fds(connection, PIECE, MOST_SOCKETS)
+    sockets = [socket.socket(fileno=number) for number in descriptors]
+    for message in Decoder(FromProcess).feed(data):
+        if isinstance(message, Hello) and sockets:
+            return message, sockets
+    for sock in sockets:
+        sock.close()
+    raise BadFrame("no word of greeting")

@@ -1,0 +1,131 @@
+"""From a packet to its reply, whichever way it came."""
+
+import asyncio
+from collections import Counter
+from typing import Protocol
+
+from nodeagent.dns.wire.codes import CD, RD, TCP_LIMIT, Kind, Rcode
+from nodeagent.dns.wire.message import BadMessage, Sections, cut, read_message
+from nodeagent.dns.wire.query import NotAnswered, Query, answer_with, read_query
+from nodeagent.dns.zone.lookup import Found
+from nodeagent.dns.zone.prepared import Answers, complete
+
+MOST_FORWARDED = 1000
+"""Questions that wait for upstream at a time; what comes on top gets SERVFAIL, so that the node's own names go on."""
+
+
+class Upstream(Protocol):
+    """Resolves what is not in our zones."""
+
+    async def run(self) -> None:
+        """What it does beside answering, until cancelled."""
+        ...
+
+    async def resolve(self, query: bytes) -> bytes:
+        """A complete response message with the query's id, not cut to a size; raises nothing but CancelledError."""
+        ...
+
+
+class NoUpstream:
+    """Nobody to ask: other names are refused."""
+
+    async def run(self) -> None:
+        """There is nothing to do."""
+
+    async def resolve(self, query: bytes) -> bytes:
+        """REFUSED."""
+        return answer_with(read_query(query), Rcode.REFUSED)
+
+
+class Waiting:
+    """A query that waits for upstream."""
+
+    __slots__ = ("found", "limit", "query")
+
+    def __init__(self, query: Query, found: Found, limit: int) -> None:
+        self.query = query
+        self.found = found
+        self.limit = limit
+
+
+class Front:
+    """Replies from `answers`, and from upstream what these do not have."""
+
+    def __init__(self, answers: Answers, upstream: Upstream) -> None:
+        self.answers = answers
+        self._upstream = upstream
+        self._waiting = 0
+        self.counts: Counter[str] = Counter()
+
+    def reply(self, packet: bytes, *, tcp: bool) -> bytes | Waiting | None:
+        """The reply to any packet; None for silence, Waiting for what `resolve` has to be awaited for."""
+        try:
+            query = read_query(packet)
+        except NotAnswered as refused:
+            self.counts["silent" if refused.reply is None else "refused"] += 1
+            return refused.reply
+        limit = TCP_LIMIT if tcp else query.udp_limit
+        answer = self.answers.answer(query, limit)
+        if isinstance(answer, bytes):
+            self.counts["answered"] += 1
+            return answer
+        if self._waiting >= MOST_FORWARDED:
+            self.counts["overload"] += 1
+            return answer_with(query, Rcode.SERVFAIL)
+        return Waiting(query, answer, limit)
+
+    async def resolve(self, waiting: Waiting) -> bytes:
+        """The reply that needs upstream."""
+        self._waiting += 1
+        self.counts["forwarded"] += 1
+        try:
+            if waiting.found.alias is None:
+                return cut(await self._upstream.resolve(waiting.query.packet), waiting.limit)
+            return await self._chase(waiting, waiting.found.alias)
+        finally:
+            self._waiting -= 1
+
+    async def _chase(self, waiting: Waiting, target: bytes) -> bytes:
+        """The reply to a name of ours that is a CNAME to somebody else's."""
+        packet = waiting.query.packet
+        question = target + waiting.query.question[-4:]
+        header = packet[:2] + bytes((packet[2] & RD, packet[3] & CD)) + b"\0\1\0\0\0\0\0\0"
+        response = await self._upstream.resolve(header + question)
+        try:
+            _, sections = read_message(response)
+        except BadMessage:
+            sections, rcode = Sections(), int(Rcode.SERVFAIL)
+        else:
+            rcode = response[3] & 0x0F
+        return complete(waiting.query, waiting.found, sections, self._rcode_of(sections, rcode), waiting.limit)
+
+    def _rcode_of(self, sections: Sections, rcode: int) -> int:
+        """Upstream's rcode, unless its answer leads back to a name of ours, of which it knows nothing."""
+        last = sections.answer[-1] if sections.answer else None
+        leads_back = (
+            last is not None and last.kind == Kind.CNAME and self.answers.lookup.zone_of(last.rdata.lower()) is not None
+        )
+        return int(Rcode.NOERROR) if leads_back else rcode
+
+
+class Tasks:
+    """Owns the tasks of waiting queries, so that they are neither lost nor left over."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(self, task: "asyncio.Task[None]") -> None:
+        """Keep a task until it is done."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finish(self, within_s: float) -> None:
+        """Wait for what runs, and cancel what has not ended then."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=within_s)
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

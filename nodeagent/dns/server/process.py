@@ -1,0 +1,143 @@
+"""The DNS process: what starts, in which order, and how it ends.
+
+It is started with a unix socket and its listening sockets as open files, gives away its rights, waits for an agent to
+connect, and reads queries once it has been told everything; until then they wait in the sockets.
+"""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+from collections.abc import Callable
+
+from nodeagent.dns.feed.messages import Report, Retire, Settings, ToProcess
+from nodeagent.dns.server.control import Control
+from nodeagent.dns.server.front import Front, Tasks, Upstream
+from nodeagent.dns.server.privileges import drop_privileges
+from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.tcp import TcpListener
+from nodeagent.dns.server.udp import UdpListener
+
+PATIENCE_S = 5.0
+"""How long queries wait for the first full state; from then on names of the zones are SERVFAIL and others work."""
+PARTING_S = 2.0
+"""For queries under way when the process is told to end."""
+REPORT_S = 1.0
+GARBAGE_THRESHOLD = 50_000
+
+
+class Process:
+    """One DNS process, from the first Settings on."""
+
+    def __init__(
+        self,
+        control: socket.socket,
+        sockets: tuple[socket.socket, ...],
+        upstream: Callable[[Settings], Upstream],
+    ) -> None:
+        self._control = Control(control, sockets, pid=os.getpid(), take=self._take, lost=self._lost)
+        self._sockets = sockets
+        self._make_upstream = upstream
+        self._fed: Fed | None = None
+        self._front: Front | None = None
+        self._listeners: tuple[UdpListener | TcpListener, ...] = ()
+        self._tasks = Tasks()
+        self._background: list[asyncio.Task[None]] = []
+        self._serving = False
+        self._started = asyncio.Event()
+        self._retired = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until it is retired or cancelled."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._retired.set)
+        self._background += [
+            asyncio.create_task(self._control.run(), name="control"),
+            asyncio.create_task(self._lose_patience(), name="patience"),
+            asyncio.create_task(self._report(), name="report"),
+        ]
+        try:
+            await self._retired.wait()
+        finally:
+            for listener in self._listeners:
+                listener.stop()
+            await self._tasks.finish(PARTING_S)
+            for task in self._background:
+                task.cancel()
+            await asyncio.gather(*self._background, return_exceptions=True)
+
+    async def _take(self, message: ToProcess) -> None:
+        if isinstance(message, Retire):
+            self._retired.set()
+        elif isinstance(message, Settings):
+            if self._fed is None:
+                self._begin(message)
+        elif self._fed is not None and self._front is not None and self._fed.take(message):
+            self._front.answers = self._fed.answers
+            gc.collect()
+            gc.freeze()
+            await self._serve()
+
+    def _lost(self) -> None:
+        if self._fed is not None:
+            self._fed.forget_coming()
+
+    def _begin(self, settings: Settings) -> None:
+        self._control.settings = settings
+        self._fed = Fed(settings)
+        upstream = self._make_upstream(settings)
+        self._background.append(asyncio.create_task(upstream.run(), name="upstream"))
+        self._front = front = Front(self._fed.answers, upstream)
+        self._listeners = tuple(
+            (UdpListener if sock.type == socket.SOCK_DGRAM else TcpListener)(sock, front, self._tasks)
+            for sock in self._sockets
+        )
+        self._started.set()
+
+    async def _lose_patience(self) -> None:
+        await self._started.wait()
+        await asyncio.sleep(PATIENCE_S)
+        await self._serve()
+
+    async def _serve(self) -> None:
+        if self._serving:
+            return
+        self._serving = True
+        for listener in self._listeners:
+            started = listener.start()
+            if started is not None:
+                await started
+
+    async def _report(self) -> None:
+        last = None
+        while True:
+            await asyncio.sleep(REPORT_S)
+            if self._front is None or self._fed is None:
+                continue
+            answers = self._fed.answers
+            counts = dict(self._front.counts)
+            quick = sum(listener.quick for listener in self._listeners if isinstance(listener, UdpListener))
+            counts["answered"] = counts.get("answered", 0) + quick
+            report = Report(len(answers.lookup.index), answers.synced, counts)
+            if report != last:
+                last = report
+                self._control.say(report)
+
+
+def run_process(
+    control_fd: int, socket_fds: tuple[int, ...], user: int, upstream: Callable[[Settings], Upstream]
+) -> None:
+    """Give away all rights and serve until the end. Raises OSError."""
+    control = socket.socket(fileno=control_fd)
+    sockets = tuple(socket.socket(fileno=number) for number in socket_fds)
+    drop_privileges(user)
+    gc.set_threshold(GARBAGE_THRESHOLD, 20, 100)
+    asyncio.run(_run(control, sockets, upstream))
+
+
+async def _run(
+    control: socket.socket, sockets: tuple[socket.socket, ...], upstream: Callable[[Settings], Upstream]
+) -> None:
+    await Process(control, sockets, upstream).run()

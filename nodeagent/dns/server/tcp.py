@@ -1,0 +1,80 @@
+"""Queries by TCP (RFC 7766): many in one connection, answered as they are ready."""
+
+import asyncio
+import socket
+from contextlib import suppress
+
+from nodeagent.dns.server.front import Front, Tasks, Waiting
+
+IDLE_S = 10.0
+"""Between two queries of a connection."""
+STALLED_S = 3.0
+"""Until the first query, and within one."""
+MOST_CONNECTIONS = 512
+MOST_IN_ONE = 32
+"""Queries of one connection that wait for upstream; reading stops until one is answered."""
+
+
+class TcpListener:
+    """Answers on one listening socket."""
+
+    def __init__(self, sock: socket.socket, front: Front, tasks: Tasks) -> None:
+        self._socket = sock
+        self._front = front
+        self._tasks = tasks
+        self._server: asyncio.Server | None = None
+        self.connections = 0
+
+    async def start(self) -> None:
+        """Begin to accept; connections that came before wait in the socket."""
+        self._socket.setblocking(False)
+        self._server = await asyncio.start_server(self._serve, sock=self._socket.dup())
+
+    def stop(self) -> None:
+        """Accept no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.connections >= MOST_CONNECTIONS:
+            writer.close()
+            return
+        self.connections += 1
+        own = Tasks()
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+                await self._serve_queries(reader, writer, own)
+            await own.finish(STALLED_S)
+        finally:
+            self.connections -= 1
+            writer.close()
+
+    async def _serve_queries(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own: Tasks) -> None:
+        """Until the client ends, stalls or is idle for too long."""
+        room = asyncio.Semaphore(MOST_IN_ONE)
+        patience = STALLED_S
+        while True:
+            async with asyncio.timeout(patience):
+                first = await reader.readexactly(1)
+            async with asyncio.timeout(STALLED_S):
+                size = first[0] << 8 | (await reader.readexactly(1))[0]
+                packet = await reader.readexactly(size)
+            patience = IDLE_S
+            answer = self._front.reply(packet, tcp=True)
+            if isinstance(answer, Waiting):
+                await room.acquire()
+                own.start(asyncio.create_task(self._wait(answer, writer, room), name="forwarded query"))
+            elif answer is not None:
+                _send(writer, answer)
+            async with asyncio.timeout(IDLE_S):
+                await writer.drain()
+
+    async def _wait(self, waiting: Waiting, writer: asyncio.StreamWriter, room: asyncio.Semaphore) -> None:
+        try:
+            _send(writer, await self._front.resolve(waiting))
+        finally:
+            room.release()
+
+
+def _send(writer: asyncio.StreamWriter, answer: bytes) -> None:
+    writer.write(len(answer).to_bytes(2, "big") + answer)
