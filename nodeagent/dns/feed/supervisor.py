@@ -83,7 +83,6 @@ class Supervisor:
         self._on_problems = on_problems
         self._on_report = on_report
         self._sockets: dict[tuple[Place, int], socket.socket] = {}
-        self._listener: socket.socket | None = None
         self._child = 0
         self.pid = 0
         """Of the process, 0 while there is none."""
@@ -147,12 +146,7 @@ class Supervisor:
 
     def _keep(self, sockets: list[socket.socket]) -> None:
         """Of the sockets of a process keep those we have not got."""
-        listener, *others = sockets
-        if self._listener is None:
-            self._listener = listener
-        else:
-            listener.close()
-        for sock in others:
+        for sock in sockets:
             key = (place_of(sock), sock.type)
             if key in self._sockets or key[0] not in self._places:
                 sock.close()
@@ -168,12 +162,10 @@ class Supervisor:
             if (place, socket.SOCK_DGRAM) not in self._sockets:
                 for sock in open_sockets(place):
                     self._sockets[place, sock.type] = sock
-        listener = _listen(self._path)
-        if self._listener is not None:
-            self._listener.close()
-        self._listener = listener
-        descriptors = [listener.fileno(), *(sock.fileno() for sock in self._sockets.values())]
-        self._child = await asyncio.to_thread(spawn, descriptors[0], descriptors[1:], self._settings.user)
+        descriptors = [sock.fileno() for sock in self._sockets.values()]
+        # The process alone holds this one: who connects while there is no process must be refused.
+        with _listen(self._path) as listener:
+            self._child = await asyncio.to_thread(spawn, listener.fileno(), descriptors, self._settings.user)
         logger.info("started a DNS process pid=%d", self._child)
 
     async def _look_after(self, connection: socket.socket, hello: Hello) -> None:
@@ -183,16 +175,19 @@ class Supervisor:
         try:
             writer.write(encode(self._settings))
             self._on_problems(())
-            async with asyncio.TaskGroup() as tasks:
-                listening = tasks.create_task(self._listen_to(reader), name="words of the DNS process")
-                feeding = tasks.create_task(self._tell(writer), name="feed of the DNS process")
-                await asyncio.wait((listening, feeding), return_when=asyncio.FIRST_COMPLETED)
+            listening = asyncio.create_task(self._listen_to(reader), name="words of the DNS process")
+            feeding = asyncio.create_task(self._tell(writer), name="feed of the DNS process")
+            try:
+                done, _ = await asyncio.wait((listening, feeding), return_when=asyncio.FIRST_COMPLETED)
+            finally:
                 listening.cancel()
                 feeding.cancel()
-        except* (Gone, OSError) as group:
-            raise Gone(str(group.exceptions[0])) from group
-        except* TakenOver as group:
-            raise TakenOver from group
+                await asyncio.gather(listening, feeding, return_exceptions=True)
+            for task in (listening, feeding):  # what the process said last counts more than that it cannot be told
+                if task in done:
+                    task.result()
+        except OSError as error:
+            raise Gone(await self._how_it_ended()) from error
         finally:
             writer.close()
 
@@ -230,9 +225,8 @@ class Supervisor:
         return "it closed its socket"
 
     def _close(self) -> None:
-        for sock in (*self._sockets.values(), self._listener):
-            if sock is not None:
-                sock.close()
+        for sock in self._sockets.values():
+            sock.close()
 
 
 def _listen(path: Path) -> socket.socket:

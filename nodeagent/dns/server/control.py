@@ -65,7 +65,7 @@ class Control:
             self._serving = None
 
     async def _serve(self, connection: socket.socket) -> None:
-        descriptors = [self._listener.fileno(), *(sock.fileno() for sock in self._sockets)]
+        descriptors = [sock.fileno() for sock in self._sockets]
         try:
             socket.send_fds(connection, [encode(Hello(self._pid, self.settings))], descriptors)
         except OSError:

@@ -54,7 +54,7 @@ class Index:
         self._services: dict[tuple[bytes, bytes], ServiceEntry] = {}
         self._namespaces: frozenset[bytes] = frozenset()
         self._services_of: dict[bytes, int] = {}
-        self._by_cluster_ip: dict[str, ServiceEntry] = {}
+        self._by_cluster_ip: dict[str, tuple[ServiceEntry, ...]] = {}
         self._by_endpoint: dict[str, tuple[ServiceEntry, ...]] = {}
         self._pods: dict[str, frozenset[bytes]] = {}
 
@@ -76,7 +76,9 @@ class Index:
         return namespace in self._pods.get(address, ())
 
     def at_cluster_ip(self, address: str) -> ServiceEntry | None:
-        return self._by_cluster_ip.get(address)
+        """The Service of a ClusterIP; the first by name when several claim it."""
+        entries = self._by_cluster_ip.get(address, ())
+        return min(entries, key=lambda entry: entry.names.key) if len(entries) > 1 else (entries or (None,))[0]
 
     def at_endpoint(self, address: str) -> tuple[ServiceEntry, ...]:
         """The Services of which a ready endpoint has this address."""
@@ -90,10 +92,9 @@ class Index:
         self._services[namespace, names.name.encode()] = entry
         self._services_of[namespace] = self._services_of.get(namespace, 0) + 1
         for address in names.cluster_ips:
-            self._by_cluster_ip.setdefault(address, entry)
-        if not names.external_name:
-            for address in dict.fromkeys(entry.addresses()):
-                self._by_endpoint[address] = (*self._by_endpoint.get(address, ()), entry)
+            _add(self._by_cluster_ip, address, entry)
+        for address in dict.fromkeys(entry.addresses()):
+            _add(self._by_endpoint, address, entry)
         return replaced
 
     def remove(self, key: ObjectKey) -> ServiceEntry | None:
@@ -108,14 +109,9 @@ class Index:
         else:
             del self._services_of[namespace]
         for address in entry.names.cluster_ips:
-            if self._by_cluster_ip.get(address) is entry:
-                del self._by_cluster_ip[address]
+            _discard(self._by_cluster_ip, address, entry)
         for address in set(entry.addresses()):
-            others = tuple(other for other in self._by_endpoint.get(address, ()) if other is not entry)
-            if others:
-                self._by_endpoint[address] = others
-            else:
-                self._by_endpoint.pop(address, None)
+            _discard(self._by_endpoint, address, entry)
         return entry
 
     def set_namespaces(self, names: Iterable[str]) -> None:
@@ -128,3 +124,15 @@ class Index:
         for namespace, address in pods:
             found.setdefault(address, set()).add(namespace.encode())
         self._pods = {address: frozenset(namespaces) for address, namespaces in found.items()}
+
+
+def _add(table: dict[str, tuple[ServiceEntry, ...]], address: str, entry: ServiceEntry) -> None:
+    table[address] = (*table.get(address, ()), entry)
+
+
+def _discard(table: dict[str, tuple[ServiceEntry, ...]], address: str, entry: ServiceEntry) -> None:
+    others = tuple(other for other in table.get(address, ()) if other is not entry)
+    if others:
+        table[address] = others
+    else:
+        table.pop(address, None)

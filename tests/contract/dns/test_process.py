@@ -1,0 +1,315 @@
+"""The DNS process as the agent runs it: real processes and sockets on loopback."""
+
+import asyncio
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import dns.asyncquery
+import dns.message
+import dns.rcode
+import pytest
+
+from nodeagent.dns.feed.feeder import Feeder
+from nodeagent.dns.feed.messages import Settings
+from nodeagent.dns.feed.sockets import CannotListen, Place, open_sockets
+from nodeagent.dns.feed.supervisor import Supervisor
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice, ObjectMeta, Service, ServicePort, ServiceSpec
+from tests.harness.dns.reference import RecordedObjects, answers, differences, packet_of
+
+WEB = "web.shop.svc.cluster.local."
+DEADLINE_S = 30.0
+
+
+class Objects:
+    """Services without endpoints, as a snapshot."""
+
+    def __init__(self) -> None:
+        self.services: dict[ObjectKey, Service] = {}
+
+    def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
+        return ()
+
+    def put(self, name: str, address: str) -> ObjectKey:
+        key = ObjectKey("shop", name)
+        spec = ServiceSpec(cluster_ip=address, cluster_ips=(address,), ports=(ServicePort(80, "http"),))
+        self.services[key] = Service(ObjectMeta(name=name, namespace="shop"), spec)
+        return key
+
+
+class Node:
+    """An agent's part in names: its objects, and a supervisor that can be ended and started again."""
+
+    def __init__(self, path: Path, place: Place) -> None:
+        self.place = place
+        self.objects = Objects()
+        self.settings = Settings(version="1", zones=("cluster.local",))
+        self._path = path
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, *, listed: bool = True) -> Supervisor:
+        """What an agent does that starts, whether another one is there or not."""
+        self.feeder = Feeder(self.objects, wall=time.time)  # type: ignore[arg-type]  # names need no more of a snapshot
+        self.supervisor = Supervisor(self._path / "dns.sock", (self.place,), self.settings, self.feeder)
+        self._task = asyncio.create_task(self.supervisor.run())
+        if listed:
+            self.feeder.passed(None)
+        return self.supervisor
+
+    async def stop(self) -> None:
+        """What is left when an agent ends."""
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def ask(self, name: str = WEB, kind: str = "A", *, timeout_s: float = 2.0) -> str:
+        """The data of the first record, or the rcode; an empty text for no reply."""
+        query = dns.message.make_query(name, kind)
+        try:
+            reply = await dns.asyncquery.udp(query, self.place.address, timeout=timeout_s, port=self.place.port)
+        except (dns.exception.Timeout, OSError):
+            return ""
+        return reply.answer[0][0].to_text() if reply.answer else dns.rcode.to_text(reply.rcode())
+
+    async def until_said(self, expected: str, name: str = WEB) -> float:
+        """Wait until a name is answered so; how long it took."""
+        start = time.monotonic()
+        while (said := await self.ask(name)) != expected:
+            assert time.monotonic() < start + DEADLINE_S, f"{name} is {said!r}, not {expected!r}"
+        return time.monotonic() - start
+
+
+def free_port() -> int:
+    """A port that nobody has by UDP or TCP, from below the range that clients get theirs from."""
+    while True:
+        place = Place("127.0.0.1", random.randrange(20_000, 32_000))
+        with suppress(CannotListen):
+            for sock in open_sockets(place):
+                sock.close()
+            return place.port
+
+
+@asynccontextmanager
+async def a_node(path: Path, kind: type[Node] = Node) -> AsyncIterator[Node]:
+    node = kind(path, Place("127.0.0.1", free_port()))
+    node.objects.put("web", "10.96.0.1")
+    node.start()
+    try:
+        yield node
+    finally:
+        await until(lambda: node.supervisor.pid)
+        pid = node.supervisor.pid
+        await node.stop()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+            await asyncio.to_thread(os.waitpid, pid, 0)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.005)
+
+
+def run(scene: Callable[[Node], Coroutine[None, None, None]], path: Path) -> None:
+    async def whole() -> None:
+        async with a_node(path) as node:
+            await scene(node)
+
+    asyncio.run(whole())
+
+
+def test_a_change_is_answered_after_its_pass_and_not_before(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        key = node.objects.put("web", "10.96.0.2")
+        await asyncio.sleep(0.05)
+        assert await node.ask() == "10.96.0.1"
+        node.feeder.passed({key})
+        await node.until_said("10.96.0.2")
+        del node.objects.services[key]
+        node.feeder.passed({key})
+        await node.until_said("NXDOMAIN")
+
+    run(scene, tmp_path)
+
+
+def test_a_killed_process_is_replaced_without_a_lost_query(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        enough = asyncio.Event()
+        asked = [asyncio.create_task(keep_asking(node, enough)) for _ in range(4)]
+        for _ in range(2):
+            pid: int = node.supervisor.pid
+            os.kill(pid, signal.SIGKILL)
+            await until(lambda: node.supervisor.pid not in (0, pid))  # noqa: B023  # awaited before it changes
+            await node.until_said("10.96.0.1")
+        enough.set()
+        assert sum(await asyncio.gather(*asked)) > 4
+
+    run(scene, tmp_path)
+
+
+async def keep_asking(node: Node, enough: asyncio.Event) -> int:
+    """Ask again and again; how often. A query that the process had read when it was killed may be lost: its client asks
+    once more."""
+    count = 0
+    while not enough.is_set():
+        said = await node.ask(timeout_s=DEADLINE_S / 6) or await node.ask(timeout_s=DEADLINE_S / 6)
+        assert said == "10.96.0.1"
+        count += 1
+    return count
+
+
+def test_the_process_answers_while_no_agent_is_there_and_is_adopted_by_the_next(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        pid = node.supervisor.pid
+        await node.stop()
+        assert await node.ask() == "10.96.0.1"
+        node.objects.put("web", "10.96.0.3")
+        node.start(listed=False)
+        await until(lambda: node.supervisor.pid)
+        assert node.supervisor.pid == pid
+        assert await node.ask() == "10.96.0.1"
+        node.feeder.passed(None)
+        await node.until_said("10.96.0.3")
+
+    run(scene, tmp_path)
+
+
+def test_other_settings_mean_another_process_with_the_same_sockets(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        pid = node.supervisor.pid
+        await node.stop()
+        node.settings = Settings(version="2", zones=("cluster.local", "other.test"))
+        node.start()
+        await node.until_said("10.96.0.1", "web.shop.svc.other.test.")
+        assert await node.ask() == "10.96.0.1"
+        assert node.supervisor.pid != pid
+        await asyncio.to_thread(os.waitpid, pid, 0)
+
+    run(scene, tmp_path)
+
+
+def test_an_agent_whose_process_another_one_took_ends_in_peace(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        first = node._task
+        pid = node.supervisor.pid
+        node.start()
+        assert first is not None
+        await asyncio.wait_for(first, DEADLINE_S)
+        await until(lambda: node.supervisor.pid)
+        assert node.supervisor.pid == pid
+        await node.until_said("10.96.0.1")
+
+    run(scene, tmp_path)
+
+
+def test_the_process_has_no_rights(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        status = await asyncio.to_thread(Path(f"/proc/{node.supervisor.pid}/status").read_text)
+        words = {line.split(":")[0]: line.split(":")[1].split() for line in status.splitlines()}
+        if os.geteuid() == 0:
+            assert words["Uid"] == words["Gid"] == ["65534"] * 4
+            assert words["Groups"] == []
+        for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            assert int(words[name][0], 16) == 0
+        assert words["NoNewPrivs"] == ["1"]
+
+    run(scene, tmp_path)
+
+
+def test_an_address_that_is_taken_is_an_error_with_its_name(tmp_path: Path) -> None:
+    async def whole() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+            taken.bind(("127.0.0.1", 0))
+            node = Node(tmp_path, Place("127.0.0.1", taken.getsockname()[1]))
+            with pytest.raises(CannotListen, match=r"127\.0\.0\.1:\d+: Address already in use"):
+                await node.start().run()
+            await node.stop()
+
+    asyncio.run(whole())
+
+
+def test_many_queries_in_one_connection_are_answered(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        reader, writer = await asyncio.open_connection(*node.place)
+        packets = [dns.message.make_query(WEB, "A", id=number).to_wire() for number in range(500)]
+        writer.write(b"".join(len(packet).to_bytes(2, "big") + packet for packet in packets))
+        idents = set()
+        for _ in packets:
+            size = int.from_bytes(await reader.readexactly(2), "big")
+            reply = dns.message.from_wire(await reader.readexactly(size))
+            assert reply.answer[0][0].to_text() == "10.96.0.1"
+            idents.add(reply.id)
+        assert idents == set(range(500))
+        writer.close()
+
+    run(scene, tmp_path)
+
+
+def test_a_connection_that_stalls_is_closed(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        for beginning in (b"", b"\0\x30half a query"):
+            reader, writer = await asyncio.open_connection(*node.place)
+            writer.write(beginning)
+            async with asyncio.timeout(DEADLINE_S):
+                assert await reader.read() == b""
+            writer.close()
+
+    run(scene, tmp_path)
+
+
+class Recorded(Node):
+    """A node with the recorded objects."""
+
+    def start(self, *, listed: bool = True) -> Supervisor:
+        recorded = RecordedObjects()
+        self.feeder = Feeder(recorded, wall=time.time, namespaces=lambda: recorded.namespaces)  # type: ignore[arg-type]
+        self.supervisor = Supervisor(self._path / "dns.sock", (self.place,), self.settings, self.feeder)
+        self._task = asyncio.create_task(self.supervisor.run())
+        self.feeder.passed(None)
+        return self.supervisor
+
+
+def test_recorded_answers_come_out_of_the_process_by_udp_and_tcp(tmp_path: Path) -> None:
+    """A sample by real sockets; all of them are compared without a process in tests/unit/dns."""
+    own = [one for one in answers() if one["level"] != "odd" and "AA" in one["answer"].get("flags", ())]
+    own = [one for one in own if "externalname" not in one["case"] and "EXT" not in str(one["query"])]
+
+    async def whole() -> None:
+        async with a_node(tmp_path, Recorded) as node:
+            await node.until_said("10.96.1.1")
+            for record in random.Random(1).sample(own, 100):
+                query = packet_of(record["query"], 7)
+                ask = ask_by_tcp if record["transport"] == "tcp" else ask_by_udp
+                assert not differences(record, await asyncio.to_thread(ask, node.place, query)), record["id"]
+
+    asyncio.run(whole())
+
+
+def ask_by_udp(place: Place, query: bytes) -> bytes:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(place)
+        sock.settimeout(DEADLINE_S)
+        sock.send(query)
+        return sock.recv(65535)
+
+
+def ask_by_tcp(place: Place, query: bytes) -> bytes:
+    with socket.create_connection(place, DEADLINE_S) as sock, sock.makefile("rb") as stream:
+        sock.sendall(len(query).to_bytes(2, "big") + query)
+        return stream.read(int.from_bytes(stream.read(2), "big"))
