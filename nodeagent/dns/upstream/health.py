@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nodeagent.dns.upstream.limits import HealthLimits
 from nodeagent.dns.upstream.server import Server
+from nodeagent.model.backoff import Backoff
 
 
 @dataclass(slots=True)
@@ -41,6 +42,7 @@ class Health:
     def __init__(self, limits: HealthLimits, changed: Callable[[], None] = lambda: None) -> None:
         """changed: called when a probe becomes due earlier than it was."""
         self._limits = limits
+        self._backoff = Backoff(limits.first, limits.longest)
         self._changed = changed
         self._records: dict[Server, Record] = {}
 
@@ -117,9 +119,8 @@ class Health:
         return now >= self._of(server).plain_until
 
     def _pause(self, record: Record, now: float) -> None:
-        pause = min(self._limits.longest, self._limits.first * 2.0 ** min(record.pauses, 32))
         record.pauses += 1
-        record.probe_at = now + pause
+        record.probe_at = now + self._backoff.seconds(record.pauses)
         self._changed()
 
     def _of(self, server: Server) -> Record:
