@@ -4,8 +4,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 iputils-ping conntrack iptables kmod procps systemd ca-certificates \
-	openssl dnsmasq-base $(if $(shell command -v kubectl),,kubernetes-client)
+# What the agent, the lab and the demo use.
+SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 kmod ca-certificates openssl $(if $(shell command -v kubectl),,kubernetes-client)
 # Programs of other releases that tests hold us to; unpacked below .tools, not installed.
 TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl
 
@@ -13,7 +13,7 @@ TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32
 PARALLEL := --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # What only tests need, and what only those of `make test-boot` do.
-TEST_PACKAGES := curl shellcheck vagrant
+TEST_PACKAGES := iputils-ping conntrack iptables procps systemd python3-nftables dnsmasq-base curl shellcheck vagrant
 BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static
 VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-config-network libvirt-daemon-system \
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
@@ -39,7 +39,7 @@ help:
 	@echo "make audit   ask PyPI whether a hole is known in a locked release"
 	@echo "make clean   remove what these commands made in this directory"
 
-setup: system-packages $(VENV)/.installed
+setup: system-packages $(VENV)/.runtime
 
 # Only what is missing is installed, so that a second run needs no network.
 system-packages:
@@ -51,11 +51,15 @@ system-packages:
 		DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -y -qq --no-install-recommends $$missing; \
 	fi
 
-# A stamp of its own, so that a half-made environment is completed.
-$(VENV)/.installed: pyproject.toml requirements/development.txt
+# Stamps of their own, so that a half-made environment is completed: what the agent and the lab run with, and the tools.
+$(VENV)/.runtime: pyproject.toml requirements/runtime.txt requirements/build.txt
 	/usr/bin/python3 -m venv $(VENV)
-	$(BIN)/pip install --quiet --require-hashes --requirement requirements/development.txt
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/runtime.txt --requirement requirements/build.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.runtime requirements/development.txt
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements/development.txt
 	touch $@
 
 # A second nft, only unpacked, to check listings with both.
@@ -73,7 +77,7 @@ demo: setup
 	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
 
 test kernel test-boot: SYSTEM_PACKAGES += $(TEST_PACKAGES)
-test: setup $(TEST_TOOLS) lint
+test: setup $(VENV)/.installed $(TEST_TOOLS) lint
 	$(SUDO) env CI=$(CI) $(BIN)/pytest $(PARALLEL)
 
 lint: $(VENV)/.installed
@@ -84,17 +88,17 @@ lint: $(VENV)/.installed
 unit: $(VENV)/.installed
 	$(BIN)/pytest $(PARALLEL) -m "not kernel"
 
-kernel: setup $(TEST_TOOLS)
+kernel: setup $(VENV)/.installed $(TEST_TOOLS)
 	$(SUDO) env CI=$(CI) $(BIN)/pytest $(PARALLEL) -m kernel
 
-attack: setup
+attack: setup $(VENV)/.installed
 	$(BIN)/pytest -s -o timeout=1200 -o faulthandler_timeout=1300 tests/attack
 
-bench: setup
+bench: setup $(VENV)/.installed
 	$(SUDO) $(BIN)/python tests/bench/table.py
 
 bench-connections: SYSTEM_PACKAGES += gcc libc6-dev
-bench-connections: setup
+bench-connections: setup $(VENV)/.installed
 	$(SUDO) $(BIN)/python tests/bench/new_connection.py
 
 wheel: $(VENV)/.installed
@@ -118,7 +122,7 @@ deb: $(VENV)/.installed
 
 # The package twice, for an upgrade from the first to the second.
 test-boot: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
-test-boot: setup .tools/boot/debian-12 $(VM_IMAGES) .tools/boot/vagrant/bookworm.box
+test-boot: setup $(VENV)/.installed .tools/boot/debian-12 $(VM_IMAGES) .tools/boot/vagrant/bookworm.box
 	rm -rf build/boot
 	systemd/packaging/build_deb.sh build/boot 1
 	systemd/packaging/build_deb.sh build/boot 2

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Writes the lock files anew from pyproject.toml, with the newest releases that it admits: `make lock`.
 #
-# runtime.txt is what the agent runs with, development.txt adds the tools of `make test`. Each has the hashes of all files of
+# runtime.txt is what the agent runs with, development.txt adds the tools of `make test`, build.txt is what installs the
+# package from this tree. Each has the hashes of all files of
 # a release, so that it holds on every architecture. Needs a package index; takes minutes, because each file is hashed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,3 +24,5 @@ compile() { # FILE SOURCE…
 }
 compile runtime.txt pyproject.toml
 compile development.txt --constraint requirements/runtime.txt pyproject.toml "$work/development.in"
+printf '%s\n' hatchling editables >"$work/build.in"
+compile build.txt --constraint requirements/development.txt "$work/build.in"

@@ -39,18 +39,19 @@ def test_what_is_declared_is_locked(name: str, declared: Iterable[str]) -> None:
         assert wanted.specifier.contains(version), f"{wanted}, locked {version}: make lock"
 
 
-@pytest.mark.parametrize("name", ["runtime.txt", "development.txt"])
+@pytest.mark.parametrize("name", ["runtime.txt", "build.txt", "development.txt"])
 def test_every_release_is_known_by_its_hashes(name: str) -> None:
     assert [library for library, (_, hashes) in locked(name).items() if not hashes] == []
 
 
-def test_tests_run_with_the_releases_that_users_get() -> None:
+@pytest.mark.parametrize("name", ["runtime.txt", "build.txt"])
+def test_tests_run_with_the_releases_that_users_get(name: str) -> None:
     development = locked("development.txt")
-    assert {name: development.get(name) for name in locked("runtime.txt")} == locked("runtime.txt")
+    assert {library: development.get(library) for library in locked(name)} == locked(name)
 
 
 def test_what_is_locked_is_installed() -> None:
-    """In the environment of this run, as `make setup` makes it."""
+    """In the environment of this run, as `make test` makes it."""
     installed = {str(canonicalize_name(one.metadata["Name"])): one.version for one in distributions(path=sys.path)}
     lock = {name: version for name, (version, _) in locked("development.txt").items()}
     assert {name: installed.get(name) for name in lock} == lock

@@ -16,7 +16,7 @@ PROJECT = ROOT / "vagrant"
 
 def needs(program: str) -> pytest.MarkDecorator:
     missing = shutil.which(program) is None and os.environ.get("CI") != "true"
-    return pytest.mark.skipif(missing, reason=f"make setup brings {program}")
+    return pytest.mark.skipif(missing, reason=f"make test brings {program}")
 
 
 def vagrant(state: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
