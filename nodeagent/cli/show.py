@@ -75,7 +75,7 @@ def show_command(what: str, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(rows, indent=2))
         return
-    _print_table(COLUMNS[what], rows)
+    print_table(COLUMNS[what], rows)
 
 
 def read_frontends() -> list[ProgrammedFrontend]:
@@ -177,7 +177,7 @@ def _action(one: ProgrammedFrontend) -> str:
     return f"pick of {len(one.backends)}{sticky}"
 
 
-def _print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
+def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
     """Aligned columns that fit the terminal; whole lines into a pipe or a file."""
     layout = lay_out(columns, rows, shutil.get_terminal_size().columns if _is_terminal() else None)
     heading, *lines = layout.lines

@@ -27,8 +27,8 @@ def test_each_shell_has_a_script_which_the_document_names(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("nodeagent ", {"run", "show", "cleanup", "apiserver", "lab", "config"}),
-        ("nodeagent c", {"cleanup", "config"}),
+        ("nodeagent ", {"run", "show", "check", "cleanup", "apiserver", "lab", "config"}),
+        ("nodeagent c", {"check", "cleanup", "config"}),
         ("nodeagent show ", {"services", "frontends", "backends"}),
         ("nodeagent config ", {"show", "check", "reference"}),
         ("nodeagent run --cluster", {"--cluster-cidr"}),

@@ -1,0 +1,60 @@
+"""Debian's Python bindings of libnftables as a second reader of our table.
+
+They are loaded only here and only when asked for: they are GPL-2.0, and no daemon of ours may come to load them. In a
+virtual environment they are taken from the system's directory.
+"""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.model.addresses import Family
+
+SYSTEM_PACKAGES = Path("/usr/lib/python3/dist-packages")
+HOW_TO_INSTALL = "install python3-nftables (Debian, Ubuntu) or python3-nftables (Fedora)"
+_FAMILIES = {Family.IPV4: "ip", Family.IPV6: "ip6"}
+
+
+class NoSecondReader(Exception):
+    """The bindings, or the library below them, are not here; one line says what to do."""
+
+
+class SecondReader:
+    """Raises NoSecondReader when the bindings cannot be loaded."""
+
+    def __init__(self, directory: Path = SYSTEM_PACKAGES) -> None:
+        module = _load(directory)
+        try:
+            self._nftables = module.Nftables()
+        except OSError as error:
+            raise NoSecondReader(f"libnftables cannot be loaded ({error}): install libnftables1") from error
+        self._nftables.set_json_output(True)
+
+    def sets_and_maps(self, family: Family) -> list[dict[str, Any]]:
+        """What there is of a family, as libnftables-json(5) says. Raises OSError with its words when it cannot list."""
+        short = _FAMILIES[family]
+        return [*self._list(f"list sets table {short} {schema.TABLE}"), *self._list(f"list maps {short}")]
+
+    def _list(self, command: str) -> list[dict[str, Any]]:
+        status, output, error = self._nftables.cmd(command)
+        if status != 0:
+            raise OSError(f"nft {command}: {' '.join(error.split())}")
+        listed: list[dict[str, Any]] = json.loads(output)["nftables"]
+        return listed
+
+
+def _load(directory: Path) -> ModuleType:
+    if "nftables" in sys.modules:
+        return sys.modules["nftables"]
+    path = directory / "nftables" / "__init__.py"
+    spec = importlib.util.find_spec("nftables") or importlib.util.spec_from_file_location("nftables", path)
+    if spec is None or spec.loader is None or not Path(spec.origin or "").exists():
+        raise NoSecondReader(f"there is no nftables module in {directory}: {HOW_TO_INSTALL}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["nftables"] = module
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,37 @@
+"""Does this kernel take what the agent programs?"""
+
+from nodeagent.dataplane.errors import CommitRejected
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.classes import PickClass
+from nodeagent.dataplane.nft.program import build_program
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dataplane.nft.transaction import Transaction
+from nodeagent.model.addresses import Family
+
+_EVERY_KIND = tuple(
+    PickClass(2, cluster_scope, node_port, sticky)
+    for cluster_scope in (False, True)
+    for node_port in (False, True)
+    for sticky in (False, True)
+)
+_SOME_TIMEOUT_SECONDS = 60
+_OPTIONS = ProgramOptions(PodDetection.CIDR, masquerade_all=False, counters=True)
+
+
+def refused_by_kernel(ruleset: Ruleset, family: Family) -> tuple[str, ...]:
+    """What of the table's sets, chains and rules the kernel does not take, one line each; empty when it takes all.
+
+    There must be no table of ours. It is made with one chain of every kind and deleted in the same transaction, so no
+    packet ever meets it. Raises NotPermitted.
+    """
+    transaction = Transaction(family, {spec.name: spec for spec in schema.set_specs(counters=_OPTIONS.counters)})
+    transaction.claim_table(owned=False)
+    transaction.create_sets()
+    transaction.write_program(build_program(family, _OPTIONS, _EVERY_KIND, (_SOME_TIMEOUT_SECONDS,)))
+    transaction.delete_table()
+    try:
+        ruleset.commit(transaction)
+    except CommitRejected as error:
+        return tuple(f"{rejection.about}: {rejection.reason}" for rejection in error.rejections)
+    return ()

@@ -1,0 +1,74 @@
+"""`nodeagent check`: what the kernel takes, and whether nft reads the table as the agent does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.netns.commands.conftest import NODEAGENT, Node
+
+BINDINGS = "/usr/lib/python3/dist-packages/nftables"
+
+
+def findings(node: Node, exit_code: int = 0) -> dict[str, tuple[str, str]]:
+    """Check → (result, what was found)."""
+    done = node.nodeagent("check", "-o", "json")
+    assert (done.returncode, done.stderr) == (exit_code, "")
+    document = json.loads(done.stdout)
+    assert list(document) == ["verdict", "checks"], "the verdict comes first"
+    assert document["verdict"] == ("not healthy" if exit_code else "healthy")
+    return {check["check"]: (check["result"], check["detail"]) for check in document["checks"]}
+
+
+def test_a_kernel_that_has_nothing_of_ours_takes_all_and_keeps_nothing(node: Node) -> None:
+    found = findings(node)
+    for family in ("IPv4", "IPv6"):
+        assert found[f"{family} rules"] == ("ok", "the kernel takes every set, chain and rule")
+        assert found[f"{family} table"] == ("note", "nothing is programmed")
+    assert node.shell("nft list ruleset") == ""
+
+
+@pytest.mark.parametrize("ownership", ["owned", "plain"])
+@pytest.mark.parametrize("counters", [True, False], ids=["counters", "no counters"])
+def test_both_readers_say_the_same_of_what_is_programmed(
+    node: Node, tmp_path: Path, counters: bool, ownership: str
+) -> None:
+    config = tmp_path / "config.yaml"
+    head = "apiVersion: nodeagent.io/v1alpha1\nkind: NodeAgentConfiguration\n"
+    options = f"dataplane: {{counters: {str(counters).lower()}, tableOwnership: {ownership}}}\n"
+    config.write_text(head + options)
+    node.program_examples("--config", str(config))
+    before = node.shell("nft list ruleset")
+    found = findings(node)
+    for family in ("IPv4", "IPv6"):
+        result, told = found[f"{family} table"]
+        assert result == "ok"
+        assert told.endswith("nft reads the same")
+        assert not told.startswith("30 sets, 0 elements")
+    assert node.shell("nft list ruleset") == before
+
+
+def test_a_table_that_is_not_as_we_make_it_is_not_healthy(node: Node) -> None:
+    node.program_examples()
+    node.shell("nft add set ip nodeagent intruder '{ type ipv4_addr; }'")
+    found = findings(node, exit_code=1)
+    assert found["IPv4 table"][0] == "failed"
+    assert found["IPv6 table"][0] == "ok"
+
+
+def test_without_the_bindings_one_line_says_what_to_install(node: Node) -> None:
+    node.program_examples()
+    hidden = f'mount -t tmpfs none {BINDINGS} && exec "$@"'
+    done = node.run("unshare", "--mount", "sh", "-c", hidden, "-", *NODEAGENT, "check", "-o", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = {check["check"]: check for check in json.loads(done.stdout)["checks"]}
+    assert found["second reader"]["result"] == "note"
+    assert "install python3-nftables" in found["second reader"]["detail"]
+    assert found["IPv4 table"]["result"] == "ok"
+
+
+def test_it_needs_a_permission(node: Node) -> None:
+    done = node.run("setpriv", "--bounding-set=-net_admin", *NODEAGENT, "check")
+    assert done.returncode == 3
+    assert done.stderr.startswith("nodeagent: nf_tables: not permitted")
+    assert len(done.stderr.splitlines()) == 1
