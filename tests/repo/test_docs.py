@@ -19,7 +19,10 @@ from nodeagent.model.addresses import Family
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = ROOT / "docs" / "decisions"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 EXAMPLES = sorted((ROOT / "docs" / "examples").iterdir())
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -306,3 +309,18 @@ def test_the_dataplane_document_has_every_set_and_chain() -> None:
     for name in names:
         assert f"`{name}`" in text, f"docs/dataplane.md says nothing of {name}"
     assert f"schema {schema.SCHEMA}:" in text
+
+
+def test_the_map_of_the_tests_has_every_folder() -> None:
+    """A folder of a map's row stands for those below it, unless they have rows of their own."""
+    mapped = set(re.findall(r"^\| \[([\w/]+)/\]", (ROOT / "tests" / "README.md").read_text(), re.MULTILINE))
+    holding = {path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")}
+    rooms = {path.name for path in (ROOT / "nodeagent").iterdir() if path.is_dir()} | {"agent", "harness"}
+    assert {folder.parts[0] for folder in holding} | {"harness", "bench", "tools"} == {
+        name for name in mapped if "/" not in name
+    }
+    assert {folder.parts[1] for folder in holding if folder.parts[0] == "unit"} <= rooms
+    with_rows = {name.split("/")[0] for name in mapped if "/" in name}
+    assert {
+        "/".join(folder.parts[:2]) for folder in holding if folder.parts[0] in with_rows and folder.parts[1:]
+    } <= mapped
