@@ -25,6 +25,7 @@ from nodeagent.model.reports import CleaningReport
 from nodeagent.netlink.conntrack import delete_flow, dump_udp, read_flows
 from nodeagent.netlink.framing import Request
 from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,6 @@ one walk over all is quicker than one for each place."""
 _FLOW_COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
 _ATTEMPTS = 5
 _DELETIONS_AT_A_TIME = 512
-_NETLINK_NETFILTER = 12
 _INTERRUPTED = {errno.EINTR, errno.ENOBUFS}
 _PACKED_AT_ONCE = 500
 """Endpoints of a service port; of more, a worker thread makes what flows are compared with."""
@@ -168,7 +168,7 @@ class _Pass:
         started = time.perf_counter()
         error = ""
         try:
-            with NetlinkSocket(_NETLINK_NETFILTER) as writer:
+            with NetlinkSocket(NETLINK_NETFILTER) as writer:
                 for request in self._walks():
                     self._walk_to_the_end(request, writer)
         except OSError as failure:
@@ -198,7 +198,7 @@ class _Pass:
         """Starts a walk anew, on a fresh socket, when the kernel breaks it off; raises after some attempts."""
         for attempt in range(_ATTEMPTS):
             try:
-                with NetlinkSocket(_NETLINK_NETFILTER) as reader:
+                with NetlinkSocket(NETLINK_NETFILTER) as reader:
                     self._walk(request, reader, writer)
             except OSError as error:
                 if error.errno not in _INTERRUPTED or attempt == _ATTEMPTS - 1:

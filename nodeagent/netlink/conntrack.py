@@ -11,50 +11,20 @@ from typing import NamedTuple
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.framing import ATTRIBUTE, HEADER, Request, attribute, attributes, nested
 from nodeagent.netlink.netfilter import GENMSG_LENGTH, genmsg, message_type, u32
+from nodeagent.netlink.uapi import nfnetlink_conntrack as uapi
 from nodeagent.netlink.uapi.netlink import NLA_F_NESTED, NLM_F_CREATE, NLM_F_EXCL
 from nodeagent.netlink.uapi.nfnetlink import NFNL_SUBSYS_CTNETLINK
-from nodeagent.netlink.uapi.nfnetlink_conntrack import (
-    CTA_FILTER,
-    CTA_FILTER_F_CTA_IP_DST,
-    CTA_FILTER_F_CTA_PROTO_DST_PORT,
-    CTA_FILTER_F_CTA_PROTO_NUM,
-    CTA_FILTER_ORIG_FLAGS,
-    CTA_ID,
-    CTA_IP_V4_DST,
-    CTA_IP_V4_SRC,
-    CTA_IP_V6_DST,
-    CTA_IP_V6_SRC,
-    CTA_MARK,
-    CTA_MARK_MASK,
-    CTA_PROTO_DST_PORT,
-    CTA_PROTO_NUM,
-    CTA_PROTO_SRC_PORT,
-    CTA_STATUS,
-    CTA_TIMEOUT,
-    CTA_TUPLE_IP,
-    CTA_TUPLE_ORIG,
-    CTA_TUPLE_PROTO,
-    CTA_TUPLE_REPLY,
-    CTA_TUPLE_ZONE,
-    CTA_ZONE,
-    IPCTNL_MSG_CT_DELETE,
-    IPCTNL_MSG_CT_GET,
-    IPCTNL_MSG_CT_NEW,
-    IPS_ASSURED,
-    IPS_CONFIRMED,
-    IPS_SEEN_REPLY,
-)
 
-_NEW = message_type(NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_NEW)
-_GET = message_type(NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_GET)
-_DELETE = message_type(NFNL_SUBSYS_CTNETLINK, IPCTNL_MSG_CT_DELETE)
+_NEW = message_type(NFNL_SUBSYS_CTNETLINK, uapi.IPCTNL_MSG_CT_NEW)
+_GET = message_type(NFNL_SUBSYS_CTNETLINK, uapi.IPCTNL_MSG_CT_GET)
+_DELETE = message_type(NFNL_SUBSYS_CTNETLINK, uapi.IPCTNL_MSG_CT_DELETE)
 _UDP = socket.IPPROTO_UDP
 _ALL_BITS = 0xFFFFFFFF
 _HEADERS = HEADER.size + GENMSG_LENGTH
 _LENGTH = struct.Struct("=I")
 _U32 = struct.Struct("=I")
 _PORT = struct.Struct(">H")
-_ZONE_FOLLOWS = struct.pack("=H", CTA_ZONE)
+_ZONE_FOLLOWS = struct.pack("=H", uapi.CTA_ZONE)
 
 
 class Flow(NamedTuple):
@@ -95,16 +65,16 @@ def _layout(address: int, source_attribute: int, destination_attribute: int) -> 
     )
     return _Layout(
         struct.Struct(template),
-        ATTRIBUTE.pack(tuple_length, CTA_TUPLE_ORIG | NLA_F_NESTED),
-        ATTRIBUTE.pack(tuple_length, CTA_TUPLE_REPLY | NLA_F_NESTED),
+        ATTRIBUTE.pack(tuple_length, uapi.CTA_TUPLE_ORIG | NLA_F_NESTED),
+        ATTRIBUTE.pack(tuple_length, uapi.CTA_TUPLE_REPLY | NLA_F_NESTED),
         source_attribute,
         destination_attribute,
     )
 
 
 _LAYOUTS = {
-    Family.IPV4: _layout(Family.IPV4.address_length, CTA_IP_V4_SRC, CTA_IP_V4_DST),
-    Family.IPV6: _layout(Family.IPV6.address_length, CTA_IP_V6_SRC, CTA_IP_V6_DST),
+    Family.IPV4: _layout(Family.IPV4.address_length, uapi.CTA_IP_V4_SRC, uapi.CTA_IP_V4_DST),
+    Family.IPV6: _layout(Family.IPV6.address_length, uapi.CTA_IP_V6_SRC, uapi.CTA_IP_V6_DST),
 }
 
 
@@ -115,19 +85,19 @@ def dump_udp(family: Family, destination: bytes | None = None, port: int | None 
     passed on: the kernel then returns the flows to all others (ctnetlink_filter_match_tuple takes the result of
     ipv6_addr_cmp for "equal"; so still in 6.18).
     """
-    protocol = attribute(CTA_PROTO_NUM, bytes([_UDP]))
-    flags = CTA_FILTER_F_CTA_PROTO_NUM
+    protocol = attribute(uapi.CTA_PROTO_NUM, bytes([_UDP]))
+    flags = uapi.CTA_FILTER_F_CTA_PROTO_NUM
     parts = []
     if destination is not None and family is Family.IPV4:
-        parts.append(nested(CTA_TUPLE_IP, attribute(_LAYOUTS[family].destination_attribute, destination)))
-        flags |= CTA_FILTER_F_CTA_IP_DST
+        parts.append(nested(uapi.CTA_TUPLE_IP, attribute(_LAYOUTS[family].destination_attribute, destination)))
+        flags |= uapi.CTA_FILTER_F_CTA_IP_DST
     if port is not None:
-        protocol += attribute(CTA_PROTO_DST_PORT, _PORT.pack(port))
-        flags |= CTA_FILTER_F_CTA_PROTO_DST_PORT
-    parts.append(nested(CTA_TUPLE_PROTO, protocol))
+        protocol += attribute(uapi.CTA_PROTO_DST_PORT, _PORT.pack(port))
+        flags |= uapi.CTA_FILTER_F_CTA_PROTO_DST_PORT
+    parts.append(nested(uapi.CTA_TUPLE_PROTO, protocol))
     body = genmsg(family.socket_family)
-    chosen = nested(CTA_FILTER, attribute(CTA_FILTER_ORIG_FLAGS, _U32.pack(flags)))
-    return Request(_GET, 0, body + nested(CTA_TUPLE_ORIG, *parts) + chosen)
+    chosen = nested(uapi.CTA_FILTER, attribute(uapi.CTA_FILTER_ORIG_FLAGS, _U32.pack(flags)))
+    return Request(_GET, 0, body + nested(uapi.CTA_TUPLE_ORIG, *parts) + chosen)
 
 
 def create_flow(source: tuple[bytes, int], destination: tuple[bytes, int], *, mark: int, seconds: int) -> Request:
@@ -135,15 +105,17 @@ def create_flow(source: tuple[bytes, int], destination: tuple[bytes, int], *, ma
 
     mark: by which `delete_marked` finds it. It ends by itself after so many seconds.
     """
-    tuples = _ipv4_tuple(CTA_TUPLE_ORIG, source, destination) + _ipv4_tuple(CTA_TUPLE_REPLY, destination, source)
-    status = u32(CTA_STATUS, IPS_SEEN_REPLY | IPS_ASSURED | IPS_CONFIRMED)
-    body = genmsg(socket.AF_INET) + tuples + status + u32(CTA_TIMEOUT, seconds) + u32(CTA_MARK, mark)
+    tuples = _ipv4_tuple(uapi.CTA_TUPLE_ORIG, source, destination) + _ipv4_tuple(
+        uapi.CTA_TUPLE_REPLY, destination, source
+    )
+    status = u32(uapi.CTA_STATUS, uapi.IPS_SEEN_REPLY | uapi.IPS_ASSURED | uapi.IPS_CONFIRMED)
+    body = genmsg(socket.AF_INET) + tuples + status + u32(uapi.CTA_TIMEOUT, seconds) + u32(uapi.CTA_MARK, mark)
     return Request(_NEW, NLM_F_CREATE | NLM_F_EXCL, body)
 
 
 def delete_marked(mark: int) -> Request:
     """Deletes all IPv4 flows with a mark, and no other."""
-    return Request(_DELETE, 0, genmsg(socket.AF_INET) + u32(CTA_MARK, mark) + u32(CTA_MARK_MASK, _ALL_BITS))
+    return Request(_DELETE, 0, genmsg(socket.AF_INET) + u32(uapi.CTA_MARK, mark) + u32(uapi.CTA_MARK_MASK, _ALL_BITS))
 
 
 def delete_flow(family: Family, flow: Flow) -> Request:
@@ -151,12 +123,14 @@ def delete_flow(family: Family, flow: Flow) -> Request:
 
     Raises ValueError for a message without a tuple: sent like that it would mean "delete every flow".
     """
-    wanted = {kind: bytes(value) for kind, value in attributes(flow.message) if kind in {CTA_TUPLE_ORIG, CTA_ID}}
-    if CTA_TUPLE_ORIG not in wanted:
+    wanted = {
+        kind: bytes(value) for kind, value in attributes(flow.message) if kind in {uapi.CTA_TUPLE_ORIG, uapi.CTA_ID}
+    }
+    if uapi.CTA_TUPLE_ORIG not in wanted:
         raise ValueError("a flow without an original tuple")
-    body = genmsg(family.socket_family) + attribute(CTA_TUPLE_ORIG | NLA_F_NESTED, wanted[CTA_TUPLE_ORIG])
-    if CTA_ID in wanted:
-        body += attribute(CTA_ID, wanted[CTA_ID])
+    body = genmsg(family.socket_family) + attribute(uapi.CTA_TUPLE_ORIG | NLA_F_NESTED, wanted[uapi.CTA_TUPLE_ORIG])
+    if uapi.CTA_ID in wanted:
+        body += attribute(uapi.CTA_ID, wanted[uapi.CTA_ID])
     return Request(_DELETE, 0, body)
 
 
@@ -190,12 +164,14 @@ def read_flows(family: Family, datagram: memoryview) -> Iterator[Flow]:
 
 
 def _ipv4_tuple(kind: int, source: tuple[bytes, int], destination: tuple[bytes, int]) -> bytes:
-    addresses = nested(CTA_TUPLE_IP, attribute(CTA_IP_V4_SRC, source[0]), attribute(CTA_IP_V4_DST, destination[0]))
+    addresses = nested(
+        uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_SRC, source[0]), attribute(uapi.CTA_IP_V4_DST, destination[0])
+    )
     ports = nested(
-        CTA_TUPLE_PROTO,
-        attribute(CTA_PROTO_NUM, bytes([_UDP])),
-        attribute(CTA_PROTO_SRC_PORT, _PORT.pack(source[1])),
-        attribute(CTA_PROTO_DST_PORT, _PORT.pack(destination[1])),
+        uapi.CTA_TUPLE_PROTO,
+        attribute(uapi.CTA_PROTO_NUM, bytes([_UDP])),
+        attribute(uapi.CTA_PROTO_SRC_PORT, _PORT.pack(source[1])),
+        attribute(uapi.CTA_PROTO_DST_PORT, _PORT.pack(destination[1])),
     )
     return nested(kind, addresses, ports)
 
@@ -203,18 +179,21 @@ def _ipv4_tuple(kind: int, source: tuple[bytes, int], destination: tuple[bytes, 
 def _read_unusual(layout: _Layout, message: memoryview) -> Flow | None:
     """The same, attribute by attribute; None for what is no UDP flow or is in a zone."""
     top = dict(attributes(message))
-    if CTA_ZONE in top or CTA_TUPLE_ORIG not in top or CTA_TUPLE_REPLY not in top:
+    if uapi.CTA_ZONE in top or uapi.CTA_TUPLE_ORIG not in top or uapi.CTA_TUPLE_REPLY not in top:
         return None
-    tuples = [dict(attributes(top[kind])) for kind in (CTA_TUPLE_ORIG, CTA_TUPLE_REPLY)]
-    if any(CTA_TUPLE_ZONE in parts or not {CTA_TUPLE_IP, CTA_TUPLE_PROTO} <= parts.keys() for parts in tuples):
+    tuples = [dict(attributes(top[kind])) for kind in (uapi.CTA_TUPLE_ORIG, uapi.CTA_TUPLE_REPLY)]
+    if any(
+        uapi.CTA_TUPLE_ZONE in parts or not {uapi.CTA_TUPLE_IP, uapi.CTA_TUPLE_PROTO} <= parts.keys()
+        for parts in tuples
+    ):
         return None
-    addresses = [dict(attributes(parts[CTA_TUPLE_IP])) for parts in tuples]
-    ports = [dict(attributes(parts[CTA_TUPLE_PROTO])) for parts in tuples]
-    if bytes(ports[0].get(CTA_PROTO_NUM, b"")) != bytes([_UDP]):
+    addresses = [dict(attributes(parts[uapi.CTA_TUPLE_IP])) for parts in tuples]
+    ports = [dict(attributes(parts[uapi.CTA_TUPLE_PROTO])) for parts in tuples]
+    if bytes(ports[0].get(uapi.CTA_PROTO_NUM, b"")) != bytes([_UDP]):
         return None
     destination = addresses[0].get(layout.destination_attribute)
     source = addresses[1].get(layout.source_attribute)
-    port, source_port = ports[0].get(CTA_PROTO_DST_PORT), ports[1].get(CTA_PROTO_SRC_PORT)
+    port, source_port = ports[0].get(uapi.CTA_PROTO_DST_PORT), ports[1].get(uapi.CTA_PROTO_SRC_PORT)
     if destination is None or source is None or port is None or source_port is None:
         return None
     return Flow(

@@ -20,15 +20,16 @@ from nodeagent.dataplane.nft.image import TableImage, class_of, empty_image
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import Fate, Packet
 from nodeagent.dataplane.nft.program import build_program
-from nodeagent.dataplane.nft.readback import collect_elements
 from nodeagent.dataplane.nft.render import slot_keys
 from nodeagent.dataplane.nft.schema import DATA_SETS, set_specs
-from nodeagent.dataplane.nft.transaction import DELSETELEM, NEWSETELEM, Transaction
+from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import Frontend, NodeState, Route, Verdict
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_SERVICE_NAME, EndpointSlice, Service, ServiceCIDR
 from nodeagent.netlink.framing import attribute_map
+from nodeagent.netlink.nf_tables.elements import read_elements
+from nodeagent.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM
 from nodeagent.translate.context import Context
 from nodeagent.translate.translator import Translator
 
@@ -295,11 +296,11 @@ def replayed(transaction: Transaction, programmed: TableImage) -> TableImage:
     """What the kernel would hold after the element messages of a transaction, read as a dump is read."""
     image = {name: dict(elements) for name, elements in programmed.items()}
     for message in transaction.messages:
-        if message.kind in (NEWSETELEM, DELSETELEM):
+        if message.kind in (NFT_MSG_NEWSETELEM, NFT_MSG_DELSETELEM):
             name = bytes(attribute_map(memoryview(message.body))[2]).rstrip(b"\0").decode()
-            elements = collect_elements(SPECS[name], [memoryview(message.body)]).elements
+            elements = read_elements(SPECS[name].form(transaction.family), [memoryview(message.body)]).elements
             assert set(elements) == set(message.keys)
-            if message.kind == NEWSETELEM:
+            if message.kind == NFT_MSG_NEWSETELEM:
                 image[name].update(elements)
             else:
                 for key in elements:

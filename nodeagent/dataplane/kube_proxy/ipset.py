@@ -10,40 +10,35 @@ from collections.abc import Iterable, Sequence
 
 from nodeagent.dataplane.kube_proxy import names
 from nodeagent.dataplane.kube_proxy.leftovers import Finding, LeftoverError
-from nodeagent.netlink.framing import Request, attribute, attribute_map, string, text_of
-from nodeagent.netlink.netfilter import u32
+from nodeagent.netlink.framing import Request, attribute_map, string, text_of
+from nodeagent.netlink.netfilter import GENMSG_LENGTH, genmsg, message_type, u8, u32
 from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.netlink.uapi import ip_set as uapi
+from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
+from nodeagent.netlink.uapi.nfnetlink import NFNL_SUBSYS_IPSET
 
-NETLINK_NETFILTER = 12
-_SUBSYSTEM = 6
-_DESTROY, _LIST = 3, 7
-_PROTOCOL, _SET_NAME, _FLAGS = 1, 2, 6
-_PROTOCOL_VERSION = b"\x06"
-_LIST_SET_NAME = 1 << 1
-_ERR_BUSY = 4100
-_ERR_REFERENCED = 4108
-_GENMSG = b"\0\0\0\0"
+_HEAD = genmsg(0) + u8(uapi.IPSET_ATTR_PROTOCOL, uapi.IPSET_PROTOCOL_MIN)
 
 
 def list_request() -> Request:
     """Asks for the names of all sets, without their members."""
-    flags = u32(_FLAGS, _LIST_SET_NAME)
-    return Request(_SUBSYSTEM << 8 | _LIST, 0, _GENMSG + attribute(_PROTOCOL, _PROTOCOL_VERSION) + flags)
+    flags = u32(uapi.IPSET_ATTR_FLAGS, uapi.IPSET_FLAG_LIST_SETNAME)
+    return Request(message_type(NFNL_SUBSYS_IPSET, uapi.IPSET_CMD_LIST), 0, _HEAD + flags)
 
 
 def destroy_request(name: str) -> Request:
     """Destroys a set."""
-    body = _GENMSG + attribute(_PROTOCOL, _PROTOCOL_VERSION) + string(_SET_NAME, name)
-    return Request(_SUBSYSTEM << 8 | _DESTROY, 0, body)
+    body = _HEAD + string(uapi.IPSET_ATTR_SETNAME, name)
+    return Request(message_type(NFNL_SUBSYS_IPSET, uapi.IPSET_CMD_DESTROY), 0, body)
 
 
 def set_names(replies: Iterable[memoryview]) -> list[str]:
     """Of the replies to `list_request`."""
     found = []
     for reply in replies:
-        attributes = attribute_map(reply[len(_GENMSG) :])
-        if _SET_NAME in attributes:
-            found.append(text_of(attributes[_SET_NAME]))
+        attributes = attribute_map(reply[GENMSG_LENGTH:])
+        if uapi.IPSET_ATTR_SETNAME in attributes:
+            found.append(text_of(attributes[uapi.IPSET_ATTR_SETNAME]))
     return found
 
 
@@ -76,4 +71,4 @@ def _destroy(sets: Sequence[str]) -> None:
 
 
 def _explain(code: int) -> str:
-    return "still used by a rule" if code in {_ERR_BUSY, _ERR_REFERENCED} else os.strerror(code)
+    return "still used by a rule" if code in {uapi.IPSET_ERR_BUSY, uapi.IPSET_ERR_REFERENCED} else os.strerror(code)

@@ -1,13 +1,11 @@
 """What its ipvs mode leaves besides rules and sets: virtual servers, and the interface `kube-ipvs0`."""
 
 import errno
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
 from nodeagent.dataplane.kube_proxy import names
 from nodeagent.dataplane.kube_proxy.ipvs_messages import (
-    GENL_FAMILY,
     VirtualServer,
     delete_request,
     family_number,
@@ -18,8 +16,9 @@ from nodeagent.dataplane.kube_proxy.ipvs_messages import (
 from nodeagent.dataplane.kube_proxy.leftovers import Finding, LeftoverError
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.socket import NetlinkSocket, read_consistently
+from nodeagent.netlink.uapi.ip_vs import IPVS_GENL_NAME
+from nodeagent.netlink.uapi.netlink import NETLINK_GENERIC, NETLINK_ROUTE
 
-NETLINK_GENERIC = 16
 _SHOWN = 3
 
 
@@ -55,14 +54,14 @@ class VirtualServers:
     def _servers() -> tuple[VirtualServer, ...]:
         def read() -> tuple[VirtualServer, ...]:
             with NetlinkSocket(NETLINK_GENERIC) as netlink:
-                family = family_number(netlink.ask(family_request(GENL_FAMILY)))
+                family = family_number(netlink.ask(family_request(IPVS_GENL_NAME)))
                 return tuple(read_server(reply) for reply in netlink.dump(servers_request(family)))
 
         return read_consistently(read)
 
 
 def _interface_index() -> int | None:
-    with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+    with NetlinkSocket(NETLINK_ROUTE) as netlink:
         try:
             return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(names.INTERFACE))).ifindex
         except OSError as error:
@@ -74,10 +73,10 @@ def _interface_index() -> int | None:
 def _remove(servers: Sequence[VirtualServer], interface: int) -> None:
     if servers:
         with NetlinkSocket(NETLINK_GENERIC) as netlink:
-            family = family_number(netlink.ask(family_request(GENL_FAMILY)))
+            family = family_number(netlink.ask(family_request(IPVS_GENL_NAME)))
             failures = netlink.perform(delete_request(family, server) for server in servers)
         _raise_failures([(servers[f.position].text, f.errno, f.detail) for f in failures if f.errno != errno.ESRCH])
-    with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+    with NetlinkSocket(NETLINK_ROUTE) as netlink:
         failures = netlink.perform([rtnetlink.delete_link(interface)])
     _raise_failures([(names.INTERFACE, f.errno, f.detail) for f in failures if f.errno != errno.ENODEV])
 

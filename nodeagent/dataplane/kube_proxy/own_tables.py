@@ -3,12 +3,13 @@
 from nodeagent.dataplane.kube_proxy import names
 from nodeagent.dataplane.kube_proxy.leftovers import Finding
 from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.dataplane.nft.transaction import DELTABLE, GETTABLE, Message, Transaction
+from nodeagent.dataplane.nft.transaction import Message, Transaction
 from nodeagent.model.addresses import Family
-from nodeagent.netlink.framing import string
 from nodeagent.netlink.netfilter import nfproto
+from nodeagent.netlink.nf_tables.objects import pack_table
+from nodeagent.netlink.uapi.nf_tables import NFT_MSG_DELTABLE, NFT_MSG_GETTABLE
 
-_TABLE = string(1, names.TABLE)
+_TABLE = pack_table(names.TABLE)
 
 
 class OwnTable:
@@ -25,7 +26,7 @@ class OwnTable:
     def look(self) -> Finding:
         """Whether there is one. Raises NotPermitted."""
         try:
-            self._socket.get(GETTABLE, nfproto(self._family), _TABLE)
+            self._socket.get(NFT_MSG_GETTABLE, nfproto(self._family), _TABLE)
         except FileNotFoundError:
             return Finding()
         family = "ip" if self._family is Family.IPV4 else "ip6"
@@ -33,5 +34,5 @@ class OwnTable:
 
     def _remove(self) -> None:
         transaction = Transaction(self._family, {})
-        transaction.messages.append(Message(DELTABLE, 0, _TABLE, f"table {names.TABLE}"))
+        transaction.messages.append(Message(NFT_MSG_DELTABLE, 0, _TABLE, f"table {names.TABLE}"))
         self._socket.commit(transaction)

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from nodeagent.dataplane.nft.classes import STICKY_OFFSET
 from nodeagent.dataplane.nft.image import Elements, class_of, endpoint_value
-from nodeagent.dataplane.nft.readback import ElementDump
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import Frontend, Scope, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.problem import Problem
+from nodeagent.netlink.nf_tables.elements import ElementDump
 
 Holder = tuple[ServicePortName, Scope]
 ValidEndpoints = Mapping[int, frozenset[bytes]]

@@ -9,18 +9,12 @@ from nodeagent.dataplane.nft.chain import Hook, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
 from nodeagent.dataplane.nft.image import TableImage, class_of, empty_image
 from nodeagent.dataplane.nft.program import build_program, verdict_elements
-from nodeagent.dataplane.nft.readback import (
-    TABLE_DORMANT,
-    TABLE_OWNER,
-    TABLE_PERSIST,
-    KernelRule,
-    SetHeader,
-    TableHeader,
-    same_chains,
-)
+from nodeagent.dataplane.nft.readback import same_chains, same_set
 from nodeagent.dataplane.nft.schema import DATA_SETS, SetSpec
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.nf_tables.expressions import Code
+from nodeagent.netlink.nf_tables.objects import KernelRule, SetHeader, TableHeader
+from nodeagent.netlink.uapi.nf_tables import NFT_TABLE_F_DORMANT, NFT_TABLE_F_OWNER, NFT_TABLE_F_PERSIST
 
 
 class Ownership(Enum):
@@ -51,10 +45,10 @@ class Contents:
         """Whether the table is in force and has exactly our sets, of this schema."""
         named = {name for name in self.sets if not name.startswith("__")}
         return (
-            not self.header.flags & TABLE_DORMANT
+            not self.header.flags & NFT_TABLE_F_DORMANT
             and self.header.comment.startswith(schema.COMMENT_PREFIX)
             and named == set(specs)
-            and all(self.sets[name].matches(spec, family) for name, spec in specs.items())
+            and all(same_set(self.sets[name], spec, family) for name, spec in specs.items())
         )
 
 
@@ -96,7 +90,7 @@ def believe(
     """Judge what was read."""
     if contents is None:
         return Belief(empty_image(DATA_SETS))
-    owned = bool(contents.header.flags & (TABLE_OWNER | TABLE_PERSIST))
+    owned = bool(contents.header.flags & (NFT_TABLE_F_OWNER | NFT_TABLE_F_PERSIST))
     fits = contents.fits(specs, family)
     belief = Belief(
         contents.image if fits else empty_image(DATA_SETS),

@@ -12,32 +12,32 @@ from nodeagent.dataplane.errors import DumpInterrupted, KernelUnclear
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
 from nodeagent.dataplane.nft.image import Elements, TableImage
-from nodeagent.dataplane.nft.readback import (
-    AnswerShape,
-    ElementDump,
-    KernelRule,
-    TableHeader,
-    collect_elements,
-    collect_pairs,
-    parse_chain,
-    parse_rule,
-    parse_set,
-    parse_table,
-)
+from nodeagent.dataplane.nft.readback import hook_of, same_set
 from nodeagent.dataplane.nft.render import programmed_keys
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import SetSpec
-from nodeagent.dataplane.nft.transaction import (
-    GETCHAIN,
-    GETRULE,
-    GETSET,
-    GETSETELEM,
-    GETTABLE,
-    encode_keys,
-)
 from nodeagent.model.addresses import Family
-from nodeagent.netlink.framing import nested, string
 from nodeagent.netlink.netfilter import nfproto
+from nodeagent.netlink.nf_tables.elements import AnswerShape, ElementDump, pack_keys, read_elements, read_pairs
+from nodeagent.netlink.nf_tables.objects import (
+    KernelRule,
+    TableHeader,
+    named_set,
+    pack_element_list,
+    pack_rules,
+    pack_table,
+    read_chain,
+    read_rule,
+    read_set,
+    read_table,
+)
+from nodeagent.netlink.uapi.nf_tables import (
+    NFT_MSG_GETCHAIN,
+    NFT_MSG_GETRULE,
+    NFT_MSG_GETSET,
+    NFT_MSG_GETSETELEM,
+    NFT_MSG_GETTABLE,
+)
 
 T = TypeVar("T")
 
@@ -65,12 +65,12 @@ class KernelTable:
         self._family = family
         self._specs = specs
         self._fetch_above = fetch_above
-        self._table = string(1, schema.TABLE)
+        self._table = pack_table(schema.TABLE)
 
     def header(self) -> TableHeader | None:
         """The table object; None when there is none."""
         try:
-            return parse_table(self._socket.get(GETTABLE, nfproto(self._family), self._table))
+            return read_table(self._socket.get(NFT_MSG_GETTABLE, nfproto(self._family), self._table))
         except FileNotFoundError:
             return None
 
@@ -105,12 +105,12 @@ class KernelTable:
             return None
         contents = Contents(header)
         try:
-            contents.sets = {found.name: found for found in self._read(GETSET, parse_set)}
-            for table, name, hook, policy in self._read(GETCHAIN, parse_chain):
+            contents.sets = {found.name: found for found in self._read(NFT_MSG_GETSET, read_set)}
+            for chain in self._read(NFT_MSG_GETCHAIN, read_chain):
                 # The kernel dumps the chains of all tables of a family, whichever was asked for.
-                if table == schema.TABLE:
-                    contents.hooks[name] = hook
-                    contents.policies[name] = policy
+                if chain.table == schema.TABLE:
+                    contents.hooks[chain.name] = hook_of(chain.hook)
+                    contents.policies[chain.name] = chain.policy
             for rule in self._rules(contents.hooks):
                 contents.rules.setdefault(rule.chain, []).append(rule)
             if contents.fits(self._specs, self._family):
@@ -131,38 +131,42 @@ class KernelTable:
     def _rules(self, chains: Iterable[str]) -> list[KernelRule]:
         """All rules in one dump, or chain by chain where others change so much that this is always interrupted."""
         try:
-            return self._read_once(GETRULE, parse_rule)
+            return self._read_once(NFT_MSG_GETRULE, read_rule)
         except DumpInterrupted:
-            return [rule for name in chains for rule in self._read(GETRULE, parse_rule, string(2, name))]
+            return [
+                rule
+                for name in chains
+                for rule in self._read(NFT_MSG_GETRULE, read_rule, pack_rules(schema.TABLE, name))
+            ]
 
-    def _read(self, kind: int, parse: Callable[[memoryview], T], where: bytes = b"") -> list[T]:
+    def _read(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
         return self._undisturbed(lambda: self._read_once(kind, parse, where))
 
-    def _read_once(self, kind: int, parse: Callable[[memoryview], T], where: bytes = b"") -> list[T]:
-        dump = self._socket.dump(kind, nfproto(self._family), self._table + where)
+    def _read_once(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
+        dump = self._socket.dump(kind, nfproto(self._family), self._table if where is None else where)
         return [parse(data) for data in dump]
 
     def holds(self, name: str, elements: Elements) -> bool:
         """Whether the set has these elements, with these values: asked for by key, whatever else is in it."""
         spec = self._specs[name]
-        shape = AnswerShape(spec, self._family)
-        where = self._table + string(2, name)
+        form = spec.form(self._family)
+        shape = AnswerShape(form, schema.TABLE, name)
         remaining = list(elements)
         while remaining:
             keys = remaining[:FETCH_KEYS]
             confirmed = 0
             if not spec.interval:
-                body = where + nested(3, *encode_keys(spec, keys))
+                body = pack_element_list(schema.TABLE, name, pack_keys(form, keys))
                 expected = shape.expected({key: elements[key] for key in keys})
                 confirmed = self._socket.confirmed(
-                    GETSETELEM, nfproto(self._family), body, shape.start, expected, exact=shape.exact
+                    NFT_MSG_GETSETELEM, nfproto(self._family), body, shape.start, expected, exact=shape.exact
                 )
             remaining = remaining[confirmed:]
             if confirmed < len(keys):
                 # Not the expected bytes: what they mean is what counts.
                 key = remaining.pop(0)
                 try:
-                    found = collect_elements(spec, self._fetch(name, iter((key,)))).elements
+                    found = read_elements(form, self._fetch(name, iter((key,)))).elements
                 except FileNotFoundError:
                     return False
                 if found != {key: elements[key]}:
@@ -178,20 +182,20 @@ class KernelTable:
     def affinity(self) -> ElementDump | None:
         """What clients learned; None where there is no such set, or one of another type."""
         spec = self._specs[schema.AFFINITY]
-        where = self._table + string(2, schema.AFFINITY)
+        where = named_set(schema.TABLE, schema.AFFINITY)
         try:
-            found = parse_set(self._socket.get(GETSET, nfproto(self._family), where))
-            return self.elements(schema.AFFINITY) if found.matches(spec, self._family) else None
+            found = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
+            return self.elements(schema.AFFINITY) if same_set(found, spec, self._family) else None
         except FileNotFoundError:
             return None
 
     def learned_endpoints(self) -> Iterator[Elements]:
         """Of what clients learned only which endpoint, a datagram at a time: some twice and others not at all while the
         set grows. Raises FileNotFoundError when there is no such set."""
-        spec = self._specs[schema.AFFINITY]
-        where = self._table + string(2, schema.AFFINITY)
-        for data in self._socket.dump(GETSETELEM, nfproto(self._family), where):
-            yield collect_pairs(spec, self._family, data)
+        form = self._specs[schema.AFFINITY].form(self._family)
+        where = named_set(schema.TABLE, schema.AFFINITY)
+        for data in self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where):
+            yield read_pairs(form, data)
 
     def _add_elements(self, contents: Contents, name: str) -> None:
         dump = self._fetched(contents, name) or self.elements(name)
@@ -206,16 +210,16 @@ class KernelTable:
             return None
         keys = programmed_keys(contents.image, name)
         try:
-            fetched = collect_elements(self._specs[name], self._fetch(name, keys))
+            fetched = read_elements(self._specs[name].form(self._family), self._fetch(name, keys))
         except (FileNotFoundError, KernelUnclear):
             return None
         return fetched if not fetched.duplicates and len(fetched.elements) == self._count(name) else None
 
     def _fetch(self, name: str, keys: Iterator[bytes]) -> Iterator[memoryview]:
-        where = self._table + string(2, name)
+        form = self._specs[name].form(self._family)
         while wanted := list(islice(keys, FETCH_KEYS)):
-            body = where + nested(3, *encode_keys(self._specs[name], wanted))
-            yield from self._socket.fetch(GETSETELEM, nfproto(self._family), body)
+            body = pack_element_list(schema.TABLE, name, pack_keys(form, wanted))
+            yield from self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body)
 
     def _add_verdicts(self, contents: Contents, name: str) -> None:
         contents.verdicts[name] = {key: chain.decode() for key, chain in self.elements(name).elements.items()}
@@ -227,11 +231,11 @@ class KernelTable:
         later it is whole again. A dynamic set's count includes expired elements, so only duplicates count there.
         """
         spec = self._specs[name]
-        where = self._table + string(2, name)
+        where = named_set(schema.TABLE, name)
 
         def read() -> ElementDump:
-            dump = self._socket.dump(GETSETELEM, nfproto(self._family), where)
-            return collect_elements(spec, dump)
+            dump = self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where)
+            return read_elements(spec.form(self._family), dump)
 
         for _ in range(DUMP_ATTEMPTS):
             dump = self._undisturbed(read)
@@ -253,5 +257,5 @@ class KernelTable:
         return read()
 
     def _count(self, name: str) -> int | None:
-        where = self._table + string(2, name)
-        return parse_set(self._socket.get(GETSET, nfproto(self._family), where)).count
+        where = named_set(schema.TABLE, name)
+        return read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where)).count

@@ -20,12 +20,13 @@ from nodeagent.dataplane.errors import (
     StaleGeneration,
 )
 from nodeagent.dataplane.nft.generations import OwnSteps
-from nodeagent.dataplane.nft.transaction import GETGEN, Message, Transaction
-from nodeagent.netlink.framing import HEADER, Received, Request, attribute_map, attributes
-from nodeagent.netlink.netfilter import GENMSG_LENGTH, genmsg, message_type, number
+from nodeagent.dataplane.nft.transaction import Message, Transaction
+from nodeagent.netlink.framing import Received, Request, attribute_map
+from nodeagent.netlink.netfilter import GENMSG_LENGTH, number
+from nodeagent.netlink.nf_tables.batch import entry_at, request
 from nodeagent.netlink.socket import REPLY_SECONDS, DumpInterruptedError, NetlinkSocket, errno_of, offset_at_fault
 from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
-from nodeagent.netlink.uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
+from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETGEN, NFTA_GEN_ID
 
 REPLY_BUFFER: Final = 8 << 20
 _BATCH = "the batch"
@@ -95,14 +96,14 @@ class Ruleset:
         Raises FileNotFoundError when the table or set is not there, DumpInterrupted at the end of a dump into which a
         change fell, KernelUnclear when the kernel could not answer.
         """
-        return self._objects(self._socket.dump, _request(kind, family, body))
+        return self._objects(self._socket.dump, request(kind, family, body))
 
     def fetch(self, kind: int, family: int, body: bytes) -> Iterator[memoryview]:
         """The attributes of every object a request names, a message each; valid only until the next step.
 
         Raises FileNotFoundError when one of them is not there, KernelUnclear when the kernel could not answer.
         """
-        return self._objects(self._socket.fetch, _request(kind, family, body))
+        return self._objects(self._socket.fetch, request(kind, family, body))
 
     def confirmed(
         self, kind: int, family: int, body: bytes, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool
@@ -113,12 +114,12 @@ class Ruleset:
         Raises KernelUnclear when the kernel could not answer.
         """
         with self._lock, self._typed():
-            return self._socket.confirmed(_request(kind, family, body), start, expected, exact=exact)
+            return self._socket.confirmed(request(kind, family, body), start, expected, exact=exact)
 
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
         """The attributes of one object. Raises FileNotFoundError when there is none."""
         with self._lock, self._typed():
-            return memoryview(bytes(self._socket.ask(_request(kind, family, body))))[GENMSG_LENGTH:]
+            return memoryview(bytes(self._socket.ask(request(kind, family, body))))[GENMSG_LENGTH:]
 
     def generation(self) -> int:
         """The ruleset generation of this network namespace: any change of any table raises it (8 µs)."""
@@ -127,12 +128,12 @@ class Ruleset:
 
     def _ask_generation(self) -> int:
         with self._typed():
-            answer = self._socket.ask(_request(GETGEN, 0, b""))
-        return number(attribute_map(answer[GENMSG_LENGTH:])[1])
+            answer = self._socket.ask(request(NFT_MSG_GETGEN, 0))
+        return number(attribute_map(answer[GENMSG_LENGTH:])[NFTA_GEN_ID])
 
-    def _objects(self, read: Callable[[Request], Iterator[memoryview]], request: Request) -> Iterator[memoryview]:
+    def _objects(self, read: Callable[[Request], Iterator[memoryview]], asked: Request) -> Iterator[memoryview]:
         with self._lock, self._typed():
-            for body in read(request):
+            for body in read(asked):
                 yield body[GENMSG_LENGTH:]
 
     @contextmanager
@@ -176,15 +177,14 @@ class Ruleset:
             self._send_bytes = wanted
 
 
-def _request(kind: int, family: int, body: bytes) -> Request:
-    return Request(message_type(NFNL_SUBSYS_NFTABLES, kind), 0, genmsg(family) + body)
-
-
 def _rejection(item: Message, code: int, answer: Received) -> Rejection:
-    """Names the element or expression at fault, where the extended acknowledgement has the bad attribute's offset."""
+    """Names the element or expression at fault, where the extended acknowledgement has the bad attribute's offset.
+
+    An interval of a lone field is two elements where keys count ranges, so the key named may be one further on.
+    """
     reason = os.strerror(code)
     offset = offset_at_fault(answer)
-    at = None if offset is None else _child_at(item.body, offset)
+    at = None if offset is None else entry_at(item.body, offset)
     if item.keys:
         lone = item.keys[0] if len(item.keys) == 1 else None
         key = item.keys[at] if at is not None and at < len(item.keys) else lone
@@ -192,20 +192,3 @@ def _rejection(item: Message, code: int, answer: Received) -> Rejection:
     if item.expressions and at is not None and at < len(item.expressions):
         reason = f"{reason} (expression {item.expressions[at]})"
     return Rejection(item.about, code, reason)
-
-
-def _child_at(body: bytes, offset: int) -> int | None:
-    """Which entry of the message's list (elements, 3, or expressions, 4) an offset into the message falls into.
-
-    An interval of a lone field is two entries; the keys there count ranges, so such an answer may be too high.
-    """
-    position = HEADER.size + GENMSG_LENGTH
-    for kind, payload in attributes(memoryview(body)):
-        if kind in (3, 4) and position <= offset < position + 4 + len(payload):
-            inside = position + 4
-            for index, (_, entry) in enumerate(attributes(payload)):
-                inside += 4 + len(entry) + 3 & ~3
-                if offset < inside:
-                    return index
-        position += 4 + len(payload) + 3 & ~3
-    return None

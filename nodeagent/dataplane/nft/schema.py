@@ -9,6 +9,8 @@ from enum import Enum, IntFlag
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.objects import DEFAULT_AFFINITY_SECONDS
+from nodeagent.netlink.nf_tables.elements import ElementForm
+from nodeagent.netlink.uapi import nf_tables as uapi
 
 TABLE = "nodeagent"
 SCHEMA = 2
@@ -28,13 +30,13 @@ class Kind(Enum):
 class Flag(IntFlag):
     """enum nft_set_flags."""
 
-    ANONYMOUS = 0x1
-    CONSTANT = 0x2
-    INTERVAL = 0x4
-    MAP = 0x8
-    TIMEOUT = 0x10
-    DYNAMIC = 0x20
-    CONCAT = 0x80
+    ANONYMOUS = uapi.NFT_SET_ANONYMOUS
+    CONSTANT = uapi.NFT_SET_CONSTANT
+    INTERVAL = uapi.NFT_SET_INTERVAL
+    MAP = uapi.NFT_SET_MAP
+    TIMEOUT = uapi.NFT_SET_TIMEOUT
+    DYNAMIC = uapi.NFT_SET_EVAL
+    CONCAT = uapi.NFT_SET_CONCAT
 
 
 A, L4, PORT, CLASS = Kind.ADDRESS, Kind.PROTOCOL, Kind.PORT, Kind.CLASS
@@ -91,6 +93,19 @@ class SetSpec:
     def data_type(self, family: Family) -> int:
         """The value's type number; 0 for a set."""
         return _type(self.data, family)
+
+    def form(self, family: Family) -> ElementForm:
+        """How its elements look in messages."""
+        return ElementForm(
+            self.key_length(family),
+            self.data_length(family),
+            is_map=self.is_map,
+            interval=self.interval,
+            concatenated=len(self.key) > 1,
+            commented=self.commented,
+            counted=self.counter,
+            timeout_milliseconds=AFFINITY_DEFAULT_TIMEOUT_SECONDS * 1000 if self.dynamic else 0,
+        )
 
     def field_lengths(self, family: Family) -> tuple[int, ...]:
         """Unpadded lengths of the key's fields."""

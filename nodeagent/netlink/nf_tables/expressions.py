@@ -10,70 +10,79 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from nodeagent.netlink.framing import attribute, nested, string
+from nodeagent.netlink.framing import attribute, attribute_map, nested, string, text_of
 from nodeagent.netlink.netfilter import u8, u32, u64
-
-VERDICT_REGISTER = 0
-FIRST_REGISTER = 8
+from nodeagent.netlink.uapi import nf_tables as uapi
 
 
 class PayloadBase(IntEnum):
     """Which header an offset counts from."""
 
-    NETWORK = 1
-    TRANSPORT = 2
+    NETWORK = uapi.NFT_PAYLOAD_NETWORK_HEADER
+    TRANSPORT = uapi.NFT_PAYLOAD_TRANSPORT_HEADER
 
 
 class MetaKey(IntEnum):
     """enum nft_meta_keys."""
 
-    PRIORITY = 2
-    IIF = 4
-    IIFNAME = 6
-    L4PROTO = 16
+    PRIORITY = uapi.NFT_META_PRIORITY
+    IIF = uapi.NFT_META_IIF
+    IIFNAME = uapi.NFT_META_IIFNAME
+    L4PROTO = uapi.NFT_META_L4PROTO
 
 
 class CtKey(IntEnum):
     """enum nft_ct_keys."""
 
-    STATUS = 2
-    PROTOCOL = 10
-    PROTO_DST = 12
-    SRC_IP = 19
-    DST_IP = 20
-    SRC_IP6 = 21
-    DST_IP6 = 22
+    STATUS = uapi.NFT_CT_STATUS
+    PROTOCOL = uapi.NFT_CT_PROTOCOL
+    PROTO_DST = uapi.NFT_CT_PROTO_DST
+    SRC_IP = uapi.NFT_CT_SRC_IP
+    DST_IP = uapi.NFT_CT_DST_IP
+    SRC_IP6 = uapi.NFT_CT_SRC_IP6
+    DST_IP6 = uapi.NFT_CT_DST_IP6
 
 
 class Code(IntEnum):
     """Verdict codes: netfilter's, and enum nft_verdicts."""
 
-    DROP = 0
-    ACCEPT = 1
-    JUMP = -3
-    GOTO = -4
-    RETURN = -5
+    DROP = uapi.NF_DROP
+    ACCEPT = uapi.NF_ACCEPT
+    JUMP = uapi.NFT_JUMP
+    GOTO = uapi.NFT_GOTO
+    RETURN = uapi.NFT_RETURN
 
 
+ANONYMOUS_SET = "__set%d"
+"""The name of a set that a rule brings along; the kernel puts a number of its own into it."""
 CT_DIRECTIONLESS = frozenset({CtKey.STATUS, CtKey.PROTOCOL})
 
 
 def register(index: int) -> int:
     """The netlink number of 32-bit register `index`."""
-    return FIRST_REGISTER + index
+    return uapi.NFT_REG32_00 + index
 
 
 def data_value(data: bytes) -> bytes:
     """NFTA_DATA_VALUE."""
-    return attribute(1, data)
+    return attribute(uapi.NFTA_DATA_VALUE, data)
+
+
+def _looked_up(name: str, index: int) -> bytes:
+    return string(uapi.NFTA_LOOKUP_SET, name) + u32(uapi.NFTA_LOOKUP_SREG, register(index))
+
+
+def set_looked_up(data: memoryview) -> str:
+    """The name of the set that a lookup is in, of its data."""
+    return text_of(attribute_map(data)[uapi.NFTA_LOOKUP_SET])
 
 
 def verdict_value(code: Code, chain: str | None) -> bytes:
     """NFTA_DATA_VERDICT with its code and, for jump and goto, the chain."""
-    children = [u32(1, code)]
+    children = [u32(uapi.NFTA_VERDICT_CODE, code)]
     if chain is not None:
-        children.append(string(2, chain))
-    return nested(2, *children)
+        children.append(string(uapi.NFTA_VERDICT_CHAIN, chain))
+    return nested(uapi.NFTA_DATA_VERDICT, *children)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +97,12 @@ class Payload:
     name = "payload"
 
     def encode(self) -> bytes:
-        return u32(1, register(self.reg)) + u32(2, self.base) + u32(3, self.offset) + u32(4, self.length)
+        return (
+            u32(uapi.NFTA_PAYLOAD_DREG, register(self.reg))
+            + u32(uapi.NFTA_PAYLOAD_BASE, self.base)
+            + u32(uapi.NFTA_PAYLOAD_OFFSET, self.offset)
+            + u32(uapi.NFTA_PAYLOAD_LEN, self.length)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +115,7 @@ class Meta:
     name = "meta"
 
     def encode(self) -> bytes:
-        return u32(2, self.key) + u32(1, register(self.reg))
+        return u32(uapi.NFTA_META_KEY, self.key) + u32(uapi.NFTA_META_DREG, register(self.reg))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +128,7 @@ class MetaSet:
     name = "meta"
 
     def encode(self) -> bytes:
-        return u32(2, self.key) + u32(3, register(self.reg))
+        return u32(uapi.NFTA_META_KEY, self.key) + u32(uapi.NFTA_META_SREG, register(self.reg))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +141,8 @@ class Ct:
     name = "ct"
 
     def encode(self) -> bytes:
-        direction = b"" if self.key in CT_DIRECTIONLESS else u8(3, 0)
-        return u32(2, self.key) + u32(1, register(self.reg)) + direction
+        direction = b"" if self.key in CT_DIRECTIONLESS else u8(uapi.NFTA_CT_DIRECTION, uapi.IP_CT_DIR_ORIGINAL)
+        return u32(uapi.NFTA_CT_KEY, self.key) + u32(uapi.NFTA_CT_DREG, register(self.reg)) + direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +156,11 @@ class Cmp:
     name = "cmp"
 
     def encode(self) -> bytes:
-        return u32(1, register(self.reg)) + u32(2, int(self.invert)) + nested(3, data_value(self.data))
+        return (
+            u32(uapi.NFTA_CMP_SREG, register(self.reg))
+            + u32(uapi.NFTA_CMP_OP, uapi.NFT_CMP_NEQ if self.invert else uapi.NFT_CMP_EQ)
+            + nested(uapi.NFTA_CMP_DATA, data_value(self.data))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +176,11 @@ class Mask:
         here = register(self.reg)
         zero = b"\0" * len(self.mask)
         return (
-            u32(1, here)
-            + u32(2, here)
-            + u32(3, len(self.mask))
-            + nested(4, data_value(self.mask))
-            + nested(5, data_value(zero))
+            u32(uapi.NFTA_BITWISE_SREG, here)
+            + u32(uapi.NFTA_BITWISE_DREG, here)
+            + u32(uapi.NFTA_BITWISE_LEN, len(self.mask))
+            + nested(uapi.NFTA_BITWISE_MASK, data_value(self.mask))
+            + nested(uapi.NFTA_BITWISE_XOR, data_value(zero))
         )
 
 
@@ -178,8 +196,9 @@ class Lookup:
     name = "lookup"
 
     def encode(self) -> bytes:
-        into = b"" if self.dreg is None else u32(3, register(self.dreg))
-        return string(1, self.set) + u32(2, register(self.reg)) + into + u32(5, int(self.invert))
+        into = b"" if self.dreg is None else u32(uapi.NFTA_LOOKUP_DREG, register(self.dreg))
+        flags = u32(uapi.NFTA_LOOKUP_FLAGS, uapi.NFT_LOOKUP_F_INV if self.invert else 0)
+        return _looked_up(self.set, self.reg) + into + flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +211,8 @@ class LookupVerdict:
     name = "lookup"
 
     def encode(self) -> bytes:
-        return string(1, self.set) + u32(2, register(self.reg)) + u32(3, VERDICT_REGISTER) + u32(5, 0)
+        into = u32(uapi.NFTA_LOOKUP_DREG, uapi.NFT_REG_VERDICT)
+        return _looked_up(self.set, self.reg) + into + u32(uapi.NFTA_LOOKUP_FLAGS, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +229,8 @@ class OneOf:
     name = "lookup"
 
     def encode_with(self, set_id: int) -> bytes:
-        return string(1, "__set%d") + u32(2, register(self.reg)) + u32(4, set_id) + u32(5, 0)
+        by_id = u32(uapi.NFTA_LOOKUP_SET_ID, set_id)
+        return _looked_up(ANONYMOUS_SET, self.reg) + by_id + u32(uapi.NFTA_LOOKUP_FLAGS, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +243,9 @@ class Immediate:
     name = "immediate"
 
     def encode(self) -> bytes:
-        return u32(1, register(self.reg)) + nested(2, data_value(self.data))
+        return u32(uapi.NFTA_IMMEDIATE_DREG, register(self.reg)) + nested(
+            uapi.NFTA_IMMEDIATE_DATA, data_value(self.data)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +258,8 @@ class Verdict:
     name = "immediate"
 
     def encode(self) -> bytes:
-        return u32(1, VERDICT_REGISTER) + nested(2, verdict_value(self.code, self.chain))
+        verdict = nested(uapi.NFTA_IMMEDIATE_DATA, verdict_value(self.code, self.chain))
+        return u32(uapi.NFTA_IMMEDIATE_DREG, uapi.NFT_REG_VERDICT) + verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +273,12 @@ class Random:
     name = "numgen"
 
     def encode(self) -> bytes:
-        return u32(1, register(self.reg)) + u32(2, self.modulus) + u32(3, 1) + u32(4, self.offset)
+        return (
+            u32(uapi.NFTA_NG_DREG, register(self.reg))
+            + u32(uapi.NFTA_NG_MODULUS, self.modulus)
+            + u32(uapi.NFTA_NG_TYPE, uapi.NFT_NG_RANDOM)
+            + u32(uapi.NFTA_NG_OFFSET, self.offset)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +292,12 @@ class Dnat:
     name = "nat"
 
     def encode(self) -> bytes:
-        return u32(1, 1) + u32(2, self.family) + u32(3, register(self.address_reg)) + u32(5, register(self.port_reg))
+        return (
+            u32(uapi.NFTA_NAT_TYPE, uapi.NFT_NAT_DNAT)
+            + u32(uapi.NFTA_NAT_FAMILY, self.family)
+            + u32(uapi.NFTA_NAT_REG_ADDR_MIN, register(self.address_reg))
+            + u32(uapi.NFTA_NAT_REG_PROTO_MIN, register(self.port_reg))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +307,7 @@ class Masquerade:
     name = "masq"
 
     def encode(self) -> bytes:
-        return u32(1, 16)
+        return u32(uapi.NFTA_MASQ_FLAGS, uapi.NF_NAT_RANGE_PROTO_RANDOM_FULLY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +320,9 @@ class Reject:
     name = "reject"
 
     def encode(self) -> bytes:
-        return u32(1, int(self.tcp_reset)) + u8(2, 0 if self.tcp_reset else self.icmp_code)
+        kind = uapi.NFT_REJECT_TCP_RST if self.tcp_reset else uapi.NFT_REJECT_ICMP_UNREACH
+        code = 0 if self.tcp_reset else self.icmp_code
+        return u32(uapi.NFTA_REJECT_TYPE, kind) + u8(uapi.NFTA_REJECT_ICMP_CODE, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +335,11 @@ class FibType:
     name = "fib"
 
     def encode(self) -> bytes:
-        return u32(1, register(self.reg)) + u32(2, 3) + u32(3, 1 if self.source else 2)
+        return (
+            u32(uapi.NFTA_FIB_DREG, register(self.reg))
+            + u32(uapi.NFTA_FIB_RESULT, uapi.NFT_FIB_RESULT_ADDRTYPE)
+            + u32(uapi.NFTA_FIB_FLAGS, uapi.NFTA_FIB_F_SADDR if self.source else uapi.NFTA_FIB_F_DADDR)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,11 +358,11 @@ class UpdateMap:
 
     def encode(self) -> bytes:
         return (
-            string(1, self.set)
-            + u32(3, 1)
-            + u32(4, register(self.key_reg))
-            + u32(5, register(self.data_reg))
-            + u64(6, self.timeout_seconds * 1000)
+            string(uapi.NFTA_DYNSET_SET_NAME, self.set)
+            + u32(uapi.NFTA_DYNSET_OP, uapi.NFT_DYNSET_OP_UPDATE)
+            + u32(uapi.NFTA_DYNSET_SREG_KEY, register(self.key_reg))
+            + u32(uapi.NFTA_DYNSET_SREG_DATA, register(self.data_reg))
+            + u64(uapi.NFTA_DYNSET_TIMEOUT, self.timeout_seconds * 1000)
         )
 
 

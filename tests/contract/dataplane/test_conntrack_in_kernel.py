@@ -20,7 +20,7 @@ from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.reports import CleaningReport
 from nodeagent.netlink.framing import Request, attribute, nested
 from nodeagent.netlink.socket import NetlinkSocket
-from nodeagent.netlink.uapi.netlink import NLM_F_CREATE, NLM_F_EXCL
+from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER, NLM_F_CREATE, NLM_F_EXCL
 
 pytestmark = pytest.mark.kernel
 
@@ -84,7 +84,7 @@ def track(client: tuple[str, int], to: tuple[str, int], answered_by: tuple[str, 
 
 def given_flows(namespace: Namespace, flows: Iterator[Request] | list[Request]) -> None:
     def insert() -> None:
-        with NetlinkSocket(12) as netlink:
+        with NetlinkSocket(NETLINK_NETFILTER) as netlink:
             assert netlink.perform(flows) == []
 
     namespace.run(insert)

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import pytest
 
 from nodeagent.dataplane.errors import NotPermitted
-from nodeagent.dataplane.kube_proxy.ipset import NETLINK_NETFILTER, Sets
+from nodeagent.dataplane.kube_proxy.ipset import Sets
 from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables, legacy_tables
 from nodeagent.dataplane.kube_proxy.iptables_nft import NftTables
 from nodeagent.dataplane.kube_proxy.ipvs import VirtualServers
@@ -19,7 +19,7 @@ from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.framing import Request, attribute, nested, string
 from nodeagent.netlink.socket import NetlinkSocket
-from nodeagent.netlink.uapi.netlink import NLM_F_CREATE, NLM_F_EXCL
+from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER, NLM_F_CREATE, NLM_F_EXCL
 
 pytestmark = pytest.mark.kernel
 

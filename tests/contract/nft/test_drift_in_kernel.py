@@ -8,10 +8,11 @@ import pytest
 
 from nodeagent.dataplane.nft import kernel_table, schema
 from nodeagent.dataplane.nft.image import frontend_key
-from nodeagent.dataplane.nft.readback import ElementDump, parse_set
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
+from nodeagent.netlink.nf_tables.elements import ElementDump
+from nodeagent.netlink.nf_tables.objects import read_set
 
 pytestmark = pytest.mark.kernel
 
@@ -46,7 +47,7 @@ COUNTED = pytest.mark.parametrize("counted", [True, False], ids=["counted", "not
 
 def without_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a kernel that does not tell how many elements a set has (Linux 6.1)."""
-    monkeypatch.setattr(kernel_table, "parse_set", lambda data: replace(parse_set(data), count=None))
+    monkeypatch.setattr(kernel_table, "read_set", lambda data: replace(read_set(data), count=None))
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from nodeagent.dataplane.nft.belief import Contents
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import set_specs
-from nodeagent.dataplane.nft.transaction import GETSETELEM
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import Backend, Route, ServiceState
+from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETSETELEM
 
 pytestmark = pytest.mark.kernel
 
@@ -30,7 +30,7 @@ class WatchedSocket(Ruleset):
         self.fetched = 0
 
     def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[memoryview]:
-        if kind == GETSETELEM:
+        if kind == NFT_MSG_GETSETELEM:
             self.dumped.append(body)
         return super().dump(kind, family, body)
 

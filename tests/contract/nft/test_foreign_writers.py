@@ -11,9 +11,10 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.generations import OwnSteps
 from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.dataplane.nft.transaction import GETRULE, GETSETELEM, Transaction
+from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import ServiceState
+from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETRULE, NFT_MSG_GETSETELEM
 
 pytestmark = pytest.mark.kernel
 
@@ -35,7 +36,7 @@ class CountingSocket(Ruleset):
         self.looks = 0
 
     def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[memoryview]:
-        self.looks += kind == GETRULE
+        self.looks += kind == NFT_MSG_GETRULE
         return super().dump(kind, family, body)
 
 
@@ -69,7 +70,7 @@ def test_an_interrupted_dump_is_read_to_its_end_and_the_next_one_works(
     socket = kernel.run(Ruleset)
 
     def interrupted() -> None:
-        rules = socket.dump(GETRULE, number, table)
+        rules = socket.dump(NFT_MSG_GETRULE, number, table)
         next(rules)
         kernel_changes()
         for _ in rules:
@@ -84,7 +85,7 @@ def test_an_interrupted_dump_is_read_to_its_end_and_the_next_one_works(
     for _ in range(3):
         with pytest.raises(DumpInterrupted, match="while it was read"):
             kernel.run(interrupted)
-        assert kernel.run(lambda: sum(1 for _ in socket.dump(GETRULE, number, table))) > MANY
+        assert kernel.run(lambda: sum(1 for _ in socket.dump(NFT_MSG_GETRULE, number, table))) > MANY
     writer.close()
     socket.close()
 
@@ -94,9 +95,9 @@ def test_a_dump_that_nobody_reads_to_its_end_does_not_hinder_the_next(kernel: An
     table = b"\x0e\x00\x01\x00nodeagent\0\0\0"
     socket = kernel.run(Ruleset)
 
-    kernel.run(lambda: next(socket.dump(GETRULE, 2, table)))
+    kernel.run(lambda: next(socket.dump(NFT_MSG_GETRULE, 2, table)))
 
-    assert kernel.run(lambda: sum(1 for _ in socket.dump(GETRULE, 2, table))) > MANY
+    assert kernel.run(lambda: sum(1 for _ in socket.dump(NFT_MSG_GETRULE, 2, table))) > MANY
     socket.close()
 
 
@@ -110,10 +111,10 @@ def test_a_kernel_that_does_not_answer_is_told_from_one_that_refuses(
     for error, said in ((TimeoutError(), "no answer"), (OSError(105, "No buffer space available"), "No buffer space")):
         with monkeypatch.context() as broken:
             broken.setattr(socket._socket, "receive", raising(error))
-            for ask in (socket.generation, lambda: list(socket.dump(GETRULE, 2, table))):
+            for ask in (socket.generation, lambda: list(socket.dump(NFT_MSG_GETRULE, 2, table))):
                 with pytest.raises(KernelUnclear, match=said):
                     kernel.run(ask)
-    assert kernel.run(lambda: list(socket.dump(GETRULE, 2, table)))
+    assert kernel.run(lambda: list(socket.dump(NFT_MSG_GETRULE, 2, table)))
     assert kernel.run(socket.generation) == kernel.generation()
     socket.close()
 
@@ -341,4 +342,4 @@ def test_nothing_is_dumped_while_nobody_else_writes(
 
     kernel.nft(THEIRS)
     assert not agent.changed_by_others()
-    assert set(asked) == {GETSETELEM}, "then elements are compared"
+    assert set(asked) == {NFT_MSG_GETSETELEM}, "then elements are compared"

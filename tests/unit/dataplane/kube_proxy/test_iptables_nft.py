@@ -4,9 +4,9 @@ import pytest
 
 from nodeagent.dataplane.kube_proxy.iptables_nft import parse_chain, parse_rule, removal_messages
 from nodeagent.dataplane.kube_proxy.rules import Removal, TableRule
-from nodeagent.dataplane.nft.transaction import DELCHAIN, DELRULE
 from nodeagent.netlink.framing import attribute, nested, string
 from nodeagent.netlink.netfilter import u32, u64
+from nodeagent.netlink.uapi.nf_tables import NFT_MSG_DELCHAIN, NFT_MSG_DELRULE
 
 JUMP, GOTO, ACCEPT = -3, -4, 1
 
@@ -31,6 +31,7 @@ def rule(*expressions: bytes, user_data: bytes = b"") -> memoryview:
 
 
 COMMENT = match("comment", b"kubernetes service portals".ljust(256, b"\0"))
+FORWARD = string(1, "filter") + string(3, "FORWARD") + nested(4, u32(1, 2), u32(2, 0)) + string(7, "filter")
 COUNTER = expression("counter", u64(1, 0), u64(2, 0))
 
 
@@ -67,13 +68,9 @@ def test_a_rule_is_read(read: memoryview, expected: TableRule) -> None:
 @pytest.mark.parametrize(
     ("read", "expected"),
     [
-        pytest.param(string(3, "KUBE-SVC-A"), ("KUBE-SVC-A", None), id="made by somebody"),
-        pytest.param(
-            string(3, "FORWARD") + nested(4, u32(1, 2), u32(2, 0)) + u32(5, 0), ("FORWARD", "DROP"), id="drops"
-        ),
-        pytest.param(
-            string(3, "FORWARD") + nested(4, u32(1, 2), u32(2, 0)) + u32(5, 1), ("FORWARD", "ACCEPT"), id="accepts"
-        ),
+        pytest.param(string(1, "nat") + string(3, "KUBE-SVC-A"), ("KUBE-SVC-A", None), id="made by somebody"),
+        pytest.param(FORWARD + u32(5, 0), ("FORWARD", "DROP"), id="drops"),
+        pytest.param(FORWARD + u32(5, 1), ("FORWARD", "ACCEPT"), id="accepts"),
     ],
 )
 def test_a_chain_is_read(read: bytes, expected: tuple[str, str | None]) -> None:
@@ -85,6 +82,6 @@ def test_chains_are_emptied_before_rules_and_chains_go() -> None:
 
     emptied, unlinked, deleted = removal_messages(removal)
 
-    assert (emptied.kind, emptied.body) == (DELRULE, string(1, "nat") + string(2, "KUBE-SVC-A"))
-    assert (unlinked.kind, unlinked.body) == (DELRULE, string(1, "nat") + string(2, "OUTPUT") + u64(3, 9))
-    assert (deleted.kind, deleted.body) == (DELCHAIN, string(1, "nat") + string(3, "KUBE-SVC-A"))
+    assert (emptied.kind, emptied.body) == (NFT_MSG_DELRULE, string(1, "nat") + string(2, "KUBE-SVC-A"))
+    assert (unlinked.kind, unlinked.body) == (NFT_MSG_DELRULE, string(1, "nat") + string(2, "OUTPUT") + u64(3, 9))
+    assert (deleted.kind, deleted.body) == (NFT_MSG_DELCHAIN, string(1, "nat") + string(3, "KUBE-SVC-A"))

@@ -9,10 +9,10 @@ from nodeagent.dataplane.nft.belief import Belief, Contents, undisturbed
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.image import TableImage, empty_image, frontend_key, packed_class
 from nodeagent.dataplane.nft.program import build_program, verdict_elements
-from nodeagent.dataplane.nft.readback import KernelRule, SetHeader, TableHeader
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.netlink.framing import string
 from nodeagent.netlink.nf_tables.expressions import OneOf, Rule
+from nodeagent.netlink.nf_tables.objects import KernelExpression, KernelRule, SetHeader, TableHeader
 
 FAMILY = Family.IPV4
 OPTIONS = ProgramOptions()
@@ -55,7 +55,9 @@ def in_kernel(image: TableImage, *, counted: bool) -> Contents:
 def held(chain: str, rule: Rule) -> KernelRule:
     return KernelRule(
         chain,
-        tuple((one.name, string(1, "__set0") if isinstance(one, OneOf) else one.encode()) for one in rule),
+        tuple(
+            KernelExpression(one.name, string(1, "__set0") if isinstance(one, OneOf) else one.encode()) for one in rule
+        ),
     )
 
 

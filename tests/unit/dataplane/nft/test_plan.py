@@ -12,19 +12,19 @@ from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.image import TableImage, empty_image, frontend_key, packed_class
 from nodeagent.dataplane.nft.plan import Plan, Planner
 from nodeagent.dataplane.nft.program import build_program, verdict_elements
-from nodeagent.dataplane.nft.transaction import (
-    DELCHAIN,
-    DELRULE,
-    DELSETELEM,
-    DELTABLE,
-    NEWCHAIN,
-    NEWRULE,
-    NEWSET,
-    NEWSETELEM,
-    NEWTABLE,
-)
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.netlink.framing import attribute_map
+from nodeagent.netlink.uapi.nf_tables import (
+    NFT_MSG_DELCHAIN,
+    NFT_MSG_DELRULE,
+    NFT_MSG_DELSETELEM,
+    NFT_MSG_DELTABLE,
+    NFT_MSG_NEWCHAIN,
+    NFT_MSG_NEWRULE,
+    NFT_MSG_NEWSET,
+    NFT_MSG_NEWSETELEM,
+    NFT_MSG_NEWTABLE,
+)
 
 SPECS = {spec.name: spec for spec in schema.set_specs(counters=True)}
 OPTIONS = ProgramOptions()
@@ -84,38 +84,44 @@ def test_nothing_to_do_is_an_empty_transaction(
 
 def test_an_owned_table_that_this_process_has_not_claimed_is_claimed_even_so() -> None:
     unclaimed = right(image({KEY: ONE}), claimed=False)
-    assert kinds(plan(unclaimed, image({KEY: ONE}), ownership=Ownership.OWNED)) == [NEWTABLE]
+    assert kinds(plan(unclaimed, image({KEY: ONE}), ownership=Ownership.OWNED)) == [NFT_MSG_NEWTABLE]
     assert plan(unclaimed, image({KEY: ONE}), ownership=Ownership.PLAIN).transaction.empty
 
 
 def test_a_value_that_changes_is_deleted_and_then_put() -> None:
     held = image({KEY: ONE}, **{schema.CLUSTER_IPS: {b"\x0a\x60\x00\x0a": b""}})
     made = plan(right(held), image({KEY: packed_class(0xFFFE)}))
-    assert kinds(made) == [DELSETELEM, DELSETELEM, NEWSETELEM]
-    assert set(elements(made, DELSETELEM)) == {
+    assert kinds(made) == [NFT_MSG_DELSETELEM, NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM]
+    assert set(elements(made, NFT_MSG_DELSETELEM)) == {
         (schema.FRONTENDS, (KEY,)),
         (schema.CLUSTER_IPS, (b"\x0a\x60\x00\x0a",)),
     }
-    assert elements(made, NEWSETELEM) == [(schema.FRONTENDS, (KEY,))]
+    assert elements(made, NFT_MSG_NEWSETELEM) == [(schema.FRONTENDS, (KEY,))]
 
 
 def test_only_dirty_keys_are_looked_at() -> None:
     wanted = image({KEY: packed_class(0xFFFE), OTHER_KEY: packed_class(0xFFFE)})
     made = plan(right(image({KEY: ONE})), wanted, {schema.FRONTENDS: {OTHER_KEY}})
-    assert elements(made, NEWSETELEM) == [(schema.FRONTENDS, (OTHER_KEY,))]
+    assert elements(made, NFT_MSG_NEWSETELEM) == [(schema.FRONTENDS, (OTHER_KEY,))]
 
 
 def test_a_new_endpoint_count_brings_its_chain_before_anything_leads_there() -> None:
     made = plan(right(image({KEY: ONE})), image({KEY: TWO}))
-    assert kinds(made) == [NEWCHAIN, *[NEWRULE] * 4, *[NEWSETELEM] * 3, DELSETELEM, NEWSETELEM]
-    *dispatch, target = elements(made, NEWSETELEM)
+    assert kinds(made) == [
+        NFT_MSG_NEWCHAIN,
+        *[NFT_MSG_NEWRULE] * 4,
+        *[NFT_MSG_NEWSETELEM] * 3,
+        NFT_MSG_DELSETELEM,
+        NFT_MSG_NEWSETELEM,
+    ]
+    *dispatch, target = elements(made, NFT_MSG_NEWSETELEM)
     assert dispatch == [(name, (TWO,)) for name in DISPATCHES]
     assert target == (schema.FRONTENDS, (KEY,))
 
 
 def test_a_chain_that_is_no_longer_needed_stays() -> None:
     made = plan(right(image({KEY: ONE})), image())
-    assert kinds(made) == [DELSETELEM]
+    assert kinds(made) == [NFT_MSG_DELSETELEM]
     assert made.classes == {PickClass(1)}
 
 
@@ -123,7 +129,7 @@ def test_a_new_affinity_timeout_brings_its_learn_chains() -> None:
     wanted = image({KEY: ONE}, **{schema.STICKY_TIMEOUTS: {KEY: packed_class(60)}})
     made = plan(right(image({KEY: ONE})), wanted)
     assert made.timeouts == {60}
-    assert [put for put in elements(made, NEWSETELEM) if put[0]] == [
+    assert [put for put in elements(made, NFT_MSG_NEWSETELEM) if put[0]] == [
         (schema.LEARN, (packed_class(60),)),
         (schema.NODEPORT_LEARN, (packed_class(60),)),
         (schema.STICKY_TIMEOUTS, (KEY,)),
@@ -137,10 +143,10 @@ def test_a_wrong_program_is_rewritten_in_place_and_the_elements_stay() -> None:
     belief.verdicts[schema.DISPATCH][TWO] = "somebody-elses"
     made = plan(belief, image({KEY: ONE}))
 
-    assert kinds(made)[:5] == [DELRULE, *[DELSETELEM] * 3, DELCHAIN]
-    assert elements(made, DELSETELEM) == [(name, tuple(belief.verdicts[name])) for name in DISPATCHES]
-    assert {name for name, _ in elements(made, NEWSETELEM)} == {"", *DISPATCHES}
-    assert NEWTABLE not in kinds(made)
+    assert kinds(made)[:5] == [NFT_MSG_DELRULE, *[NFT_MSG_DELSETELEM] * 3, NFT_MSG_DELCHAIN]
+    assert elements(made, NFT_MSG_DELSETELEM) == [(name, tuple(belief.verdicts[name])) for name in DISPATCHES]
+    assert {name for name, _ in elements(made, NFT_MSG_NEWSETELEM)} == {"", *DISPATCHES}
+    assert NFT_MSG_NEWTABLE not in kinds(made)
     assert made.delta.empty
     assert not made.new_table
 
@@ -156,10 +162,10 @@ def test_a_chain_that_somebody_removed_comes_back_although_no_element_changes() 
 @pytest.mark.parametrize(
     ("ownership", "exists", "start"),
     [
-        pytest.param(Ownership.PLAIN, False, [NEWTABLE], id="plain, nothing there"),
-        pytest.param(Ownership.OWNED, False, [NEWTABLE], id="owned, nothing there"),
-        pytest.param(Ownership.PLAIN, True, [DELTABLE, NEWTABLE], id="plain, something else there"),
-        pytest.param(Ownership.OWNED, True, [DELTABLE, NEWTABLE], id="owned, something else there"),
+        pytest.param(Ownership.PLAIN, False, [NFT_MSG_NEWTABLE], id="plain, nothing there"),
+        pytest.param(Ownership.OWNED, False, [NFT_MSG_NEWTABLE], id="owned, nothing there"),
+        pytest.param(Ownership.PLAIN, True, [NFT_MSG_DELTABLE, NFT_MSG_NEWTABLE], id="plain, something else there"),
+        pytest.param(Ownership.OWNED, True, [NFT_MSG_DELTABLE, NFT_MSG_NEWTABLE], id="owned, something else there"),
     ],
 )
 def test_a_table_is_made_or_replaced_in_one_transaction(ownership: Ownership, exists: bool, start: list[int]) -> None:
@@ -168,9 +174,9 @@ def test_a_table_is_made_or_replaced_in_one_transaction(ownership: Ownership, ex
 
     assert made.new_table
     assert order[: len(start)] == start
-    assert order[len(start) : len(start) + len(SPECS)] == [NEWSET] * len(SPECS)
-    assert max(at for at, kind in enumerate(order) if kind == NEWCHAIN) < order.index(NEWRULE)
-    assert elements(made, NEWSETELEM)[-1] == (schema.FRONTENDS, (KEY,))
+    assert order[len(start) : len(start) + len(SPECS)] == [NFT_MSG_NEWSET] * len(SPECS)
+    assert max(at for at, kind in enumerate(order) if kind == NFT_MSG_NEWCHAIN) < order.index(NFT_MSG_NEWRULE)
+    assert elements(made, NFT_MSG_NEWSETELEM)[-1] == (schema.FRONTENDS, (KEY,))
     assert made.classes == {PickClass(2)}
 
 
@@ -178,7 +184,7 @@ def test_a_replaced_table_keeps_what_clients_learned() -> None:
     learned = {b"k" * 12: (b"v" * 8, 60_000, 12_345)}
     made = plan(Belief(image(), exists=True, affinity=learned), image())
     last = made.transaction.messages[-1]
-    assert (last.kind, last.set, last.keys) == (NEWSETELEM, schema.AFFINITY, (b"k" * 12,))
+    assert (last.kind, last.set, last.keys) == (NFT_MSG_NEWSETELEM, schema.AFFINITY, (b"k" * 12,))
     assert (12_345).to_bytes(8, "big") in bytes(attribute_map(memoryview(last.body))[3])
 
 
@@ -187,4 +193,4 @@ def test_a_large_difference_is_split_into_messages_that_fit_their_length_field()
     made = plan(right(image()), image(many))
     assert len(made.transaction.messages) > 1
     assert all(len(message.body) < 1 << 16 for message in made.transaction.messages)
-    assert sum(len(keys) for _, keys in elements(made, NEWSETELEM)) == 5000
+    assert sum(len(keys) for _, keys in elements(made, NFT_MSG_NEWSETELEM)) == 5000

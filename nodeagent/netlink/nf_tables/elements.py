@@ -1,0 +1,289 @@
+"""Elements of sets and maps as the kernel takes and gives them (pure).
+
+A key in an interval set is first ‖ last, both inclusive; values are empty in sets. Comments stand behind the value.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.netlink.framing import ATTRIBUTE, HEADER, attribute, attribute_map, attributes, nested, string
+from nodeagent.netlink.netfilter import GENMSG_LENGTH, number, u32, u64
+from nodeagent.netlink.nf_tables.expressions import Code, verdict_value
+from nodeagent.netlink.nf_tables.user_data import pack_comment
+from nodeagent.netlink.uapi import nf_tables as uapi
+from nodeagent.netlink.uapi.netlink import NLA_F_NESTED
+
+MAX_LIST_BYTES = 65000
+"""Of elements in one message: an attribute's length field has 16 bits."""
+
+_LENGTH = struct.Struct("=H")
+_HEAD = ATTRIBUTE.size
+_USER_DATA_HEAD = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ElementForm:
+    """What of a set decides how its elements look. Lengths in bytes.
+
+    concatenated: keys have several fields. commented: user data is a comment. counted: a counter is in each element.
+    timeout_milliseconds: of an element that tells none of its own.
+    """
+
+    key_length: int
+    value_length: int = 0
+    is_map: bool = False
+    interval: bool = False
+    concatenated: bool = False
+    commented: bool = False
+    counted: bool = False
+    timeout_milliseconds: int = 0
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether a range is two elements, its first key and the one behind its last."""
+        return self.interval and not self.concatenated
+
+
+def pack_elements(form: ElementForm, elements: Mapping[bytes, bytes]) -> list[bytes]:
+    """Elements in their netlink form, one entry per key (an interval's two elements in one entry)."""
+    if form.interval:
+        return pack_keys(form, elements)
+    if form.commented:
+        length = form.value_length
+        return [_commented(key, value[:length], value[length:]) for key, value in elements.items()]
+    before, between, after = _frame(form)
+    if not form.is_map:
+        return [before + key + between for key in elements]
+    return [before + key + between + value + after for key, value in elements.items()]
+
+
+def pack_keys(form: ElementForm, keys: Iterable[bytes]) -> list[bytes]:
+    """Elements without values: for plain sets, and to delete from any or to ask for."""
+    if form.in_halves:
+        return [_halves(key) for key in keys]
+    if form.interval:
+        return [_range(key) for key in keys]
+    before, between, _ = _frame(ElementForm(form.key_length))
+    return [before + key + between for key in keys]
+
+
+def pack_verdicts(elements: Mapping[bytes, str]) -> list[bytes]:
+    """Elements of a verdict map that go to chains: key → chain."""
+    return [
+        _element(key, nested(uapi.NFTA_SET_ELEM_DATA, verdict_value(Code.GOTO, chain)))
+        for key, chain in elements.items()
+    ]
+
+
+def pack_expiring(elements: Mapping[bytes, tuple[bytes, int, int]]) -> list[bytes]:
+    """Elements that end by themselves: key → (value, timeout ms, remaining ms)."""
+    return [
+        _element(
+            key,
+            _data(value),
+            u64(uapi.NFTA_SET_ELEM_TIMEOUT, timeout),
+            u64(uapi.NFTA_SET_ELEM_EXPIRATION, remaining),
+        )
+        for key, (value, timeout, remaining) in elements.items()
+    ]
+
+
+def _frame(form: ElementForm) -> tuple[bytes, bytes, bytes]:
+    """What stands before the key, between key and value, and after the value of every element of a set."""
+    key_nest = 2 * _HEAD + (form.key_length + 3 & ~3)
+    data_nest = 2 * _HEAD + (form.value_length + 3 & ~3) if form.is_map else 0
+    before = (
+        ATTRIBUTE.pack(_HEAD + key_nest + data_nest, uapi.NFTA_LIST_ELEM | NLA_F_NESTED)
+        + ATTRIBUTE.pack(key_nest, uapi.NFTA_SET_ELEM_KEY | NLA_F_NESTED)
+        + ATTRIBUTE.pack(_HEAD + form.key_length, uapi.NFTA_DATA_VALUE)
+    )
+    between = b"\0" * (-form.key_length % 4)
+    if form.is_map:
+        between += ATTRIBUTE.pack(data_nest, uapi.NFTA_SET_ELEM_DATA | NLA_F_NESTED)
+        between += ATTRIBUTE.pack(_HEAD + form.value_length, uapi.NFTA_DATA_VALUE)
+    return before, between, b"\0" * (-form.value_length % 4)
+
+
+def _element(key: bytes, *rest: bytes) -> bytes:
+    return nested(uapi.NFTA_LIST_ELEM, nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, key)), *rest)
+
+
+def _data(value: bytes) -> bytes:
+    return nested(uapi.NFTA_SET_ELEM_DATA, attribute(uapi.NFTA_DATA_VALUE, value))
+
+
+def _comment(text: bytes) -> bytes:
+    return attribute(uapi.NFTA_SET_ELEM_USERDATA, pack_comment(uapi.NFTNL_UDATA_SET_ELEM_COMMENT, text))
+
+
+def _commented(key: bytes, value: bytes, comment: bytes) -> bytes:
+    return _element(key, _data(value), _comment(comment))
+
+
+def _range(key: bytes) -> bytes:
+    half = len(key) // 2
+    return _element(key[:half], nested(uapi.NFTA_SET_ELEM_KEY_END, attribute(uapi.NFTA_DATA_VALUE, key[half:])))
+
+
+def _halves(key: bytes) -> bytes:
+    """A range of a lone field: its first element, and the one behind its last as the end (none at the space's end)."""
+    half = len(key) // 2
+    first = _element(key[:half])
+    behind = int.from_bytes(key[half:], "big") + 1
+    if behind >> (8 * half):
+        return first
+    end = u32(uapi.NFTA_SET_ELEM_FLAGS, uapi.NFT_SET_ELEM_INTERVAL_END)
+    return first + _element(behind.to_bytes(half, "big"), end)
+
+
+@dataclass(slots=True)
+class ElementDump:
+    """Elements of one set, collected message by message; verdict maps have the chain's name as value.
+
+    A dump of a growing hash set can repeat some elements and miss as many others, without any error, so it counts:
+    `duplicates` must be 0, and the number of elements the set's count, for the dump to be believed.
+    counters: key → (packets, bytes). expirations: key → (timeout, remaining) in milliseconds.
+    """
+
+    elements: dict[bytes, bytes] = field(default_factory=dict)
+    duplicates: int = 0
+    counters: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    expirations: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+
+
+def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementDump:
+    """Every element in messages of one set."""
+    dump = ElementDump()
+    starts: list[bytes] = []
+    ends: list[bytes] = []
+    in_halves = form.in_halves
+    for message in messages:
+        body = attribute_map(message).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS)
+        if body is None:
+            continue
+        for _, element in attributes(body):
+            parts = attribute_map(element)
+            key = bytes(parts[uapi.NFTA_SET_ELEM_KEY][_HEAD:]) if uapi.NFTA_SET_ELEM_KEY in parts else b""
+            if in_halves:
+                (ends if _is_end(parts) else starts).append(key)
+                continue
+            if form.interval:
+                last = parts.get(uapi.NFTA_SET_ELEM_KEY_END)
+                key += key if last is None else bytes(last[_HEAD:])
+            if key in dump.elements:
+                dump.duplicates += 1
+            dump.elements[key] = _value(parts) + _comment_text(parts) if form.commented else _value(parts)
+            if uapi.NFTA_SET_ELEM_EXPR in parts:
+                dump.counters[key] = _counter(parts[uapi.NFTA_SET_ELEM_EXPR])
+            if uapi.NFTA_SET_ELEM_EXPIRATION in parts:
+                dump.expirations[key] = _expiration(form, parts)
+    if in_halves:
+        dump.elements = _join_halves(starts, ends)
+        dump.duplicates = len(starts) - len(set(starts))
+    return dump
+
+
+def _is_end(parts: Mapping[int, memoryview]) -> bool:
+    flags = parts.get(uapi.NFTA_SET_ELEM_FLAGS)
+    return flags is not None and bool(number(flags) & uapi.NFT_SET_ELEM_INTERVAL_END)
+
+
+def _value(parts: Mapping[int, memoryview]) -> bytes:
+    data = parts.get(uapi.NFTA_SET_ELEM_DATA)
+    if data is None:
+        return b""
+    inner = attribute_map(data)
+    if uapi.NFTA_DATA_VALUE in inner:
+        return bytes(inner[uapi.NFTA_DATA_VALUE])
+    verdict = attribute_map(inner[uapi.NFTA_DATA_VERDICT])
+    return bytes(verdict.get(uapi.NFTA_VERDICT_CHAIN, b"")).rstrip(b"\0")
+
+
+def _comment_text(parts: Mapping[int, memoryview]) -> bytes:
+    """An element's user data is its comment only."""
+    found = parts.get(uapi.NFTA_SET_ELEM_USERDATA)
+    return b"" if found is None else bytes(found[_USER_DATA_HEAD:]).rstrip(b"\0")
+
+
+def _counter(expression: memoryview) -> tuple[int, int]:
+    data = attribute_map(expression).get(uapi.NFTA_EXPR_DATA)
+    if data is None:
+        return (0, 0)
+    fields = attribute_map(data)
+    return number(fields.get(uapi.NFTA_COUNTER_PACKETS, b"")), number(fields.get(uapi.NFTA_COUNTER_BYTES, b""))
+
+
+def _expiration(form: ElementForm, parts: Mapping[int, memoryview]) -> tuple[int, int]:
+    """The kernel tells a timeout only where it is not the set's own, and takes no expiration back without one."""
+    timeout = parts.get(uapi.NFTA_SET_ELEM_TIMEOUT)
+    remaining = number(parts[uapi.NFTA_SET_ELEM_EXPIRATION])
+    return form.timeout_milliseconds if timeout is None else number(timeout), remaining
+
+
+def _join_halves(starts: list[bytes], ends: list[bytes]) -> dict[bytes, bytes]:
+    """first ‖ last of every range: an end element is the first address behind its range."""
+    elements: dict[bytes, bytes] = {}
+    remaining = sorted(ends)
+    for first in sorted(starts):
+        while remaining and remaining[0] <= first:
+            remaining.pop(0)
+        if remaining:
+            last = (int.from_bytes(remaining.pop(0), "big") - 1).to_bytes(len(first), "big")
+        else:
+            last = b"\xff" * len(first)
+        elements[first + last] = b""
+    return elements
+
+
+def read_pairs(form: ElementForm, message: memoryview) -> dict[bytes, bytes]:
+    """Keys and values of a map without comments, and nothing else of its elements: eight times as fast.
+
+    An element is its length and type, the heads of the key, the key, the heads of the value, the value.
+    """
+    elements: dict[bytes, bytes] = {}
+    key_length, value_length = form.key_length, form.value_length
+    key_at = _HEAD + len(_heads(uapi.NFTA_SET_ELEM_KEY, key_length))
+    value_at = key_at + key_length + -key_length % 4 + len(_heads(uapi.NFTA_SET_ELEM_DATA, value_length))
+    body = attribute_map(message).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, memoryview(b""))
+    offset = 0
+    while offset < len(body):
+        key, value = offset + key_at, offset + value_at
+        elements[bytes(body[key : key + key_length])] = bytes(body[value : value + value_length])
+        offset += _LENGTH.unpack_from(body, offset)[0] + 3 & ~3
+    return elements
+
+
+class AnswerShape:
+    """The bytes with which the kernel answers when it is asked for one element of a set by its key.
+
+    Parsing a hundred thousand answers costs a second and more; comparing bytes at their place does not.
+    """
+
+    def __init__(self, form: ElementForm, table: str, name: str) -> None:
+        self._value_length = form.value_length
+        # Behind the message's two headers: table, set, the heads of list and element (nf_tables_fill_setelem_info).
+        where = string(uapi.NFTA_SET_ELEM_LIST_TABLE, table) + string(uapi.NFTA_SET_ELEM_LIST_SET, name)
+        self.start = HEADER.size + GENMSG_LENGTH + len(where) + 2 * _HEAD
+        self.commented = form.commented
+        self.exact = not (form.commented or form.counted)
+        self._before = _heads(uapi.NFTA_SET_ELEM_KEY, form.key_length)
+        self._between = b"\0" * (-form.key_length % 4)
+        if form.is_map:
+            self._between += _heads(uapi.NFTA_SET_ELEM_DATA, self._value_length)
+        self._after = b"\0" * (-self._value_length % 4)
+
+    def expected(self, elements: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+        """For each element what stands at `start`, and with what the answer ends; between them a counter may be."""
+        before, between, after, length = self._before, self._between, self._after, self._value_length
+        if not self.commented:
+            return [(before + key + between + value + after, b"") for key, value in elements.items()]
+        return [
+            (before + key + between + value[:length] + after, _comment(value[length:]))
+            for key, value in elements.items()
+        ]
+
+
+def _heads(kind: int, length: int) -> bytes:
+    """The heads of an attribute that holds one attribute of so many bytes (the kernel sets no flag of nests here)."""
+    return attribute(kind, attribute(uapi.NFTA_DATA_VALUE, b"\0" * length))[: 2 * _HEAD]
