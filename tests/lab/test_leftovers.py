@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,16 @@ def children_of(pid: int) -> set[int]:
     return {int(word) for word in text.split()} | {int(word) for path in threads for word in path.read_text().split()}
 
 
+def descendants_of(pid: int) -> set[int]:
+    children = children_of(pid)
+    return children.union(*map(descendants_of, children))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_supervisor_that_is_ended_takes_all_with_it(bench: Any, eventually: Any, number: signal.Signals) -> None:
     bench.do("up", *SMALL)
     supervisor = bench.supervisor()
-    programs = children_of(supervisor)
+    programs = descendants_of(supervisor)
     assert len(programs) >= 7, "actors, API server, agent"
     os.kill(supervisor, number)
 
@@ -42,8 +48,10 @@ def test_a_supervisor_that_is_ended_takes_all_with_it(bench: Any, eventually: An
 def test_the_next_up_sweeps_what_a_killed_lab_left(bench: Any, eventually: Any) -> None:
     bench.do("up", *SMALL)
     supervisor = bench.supervisor()
-    for pid in (supervisor, *children_of(supervisor)):
-        os.kill(pid, signal.SIGKILL)  # the actors too, so that nobody takes the names away
+    os.kill(supervisor, signal.SIGSTOP)
+    for pid in (*descendants_of(supervisor), supervisor):  # the actors too, so that nobody takes the names away
+        with suppress(ProcessLookupError):  # they end with one another
+            os.kill(pid, signal.SIGKILL)
     eventually(lambda: bench.directory().holder() is None)
     assert bench.namespaces(supervisor)
 
