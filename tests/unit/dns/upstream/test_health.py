@@ -125,6 +125,7 @@ def test_a_server_that_leads_back_to_us_is_not_asked(caplog: pytest.LogCaptureFi
         scene.upstream._probes.know([ONE, TWO])
         await asyncio.sleep(1)
         assert [state.loops for state in scene.upstream.servers] == [True, False]
+        assert up(scene) == [False, True]
         assert code(await scene.ask()) == "NOERROR"
         assert {server for _, server, _, _ in script.seen} == {TWO}
         assert caplog.text.count("sends our own questions back") == 1
@@ -135,6 +136,28 @@ def test_a_server_that_leads_back_to_us_is_not_asked(caplog: pytest.LogCaptureFi
         await asyncio.sleep(31)
         assert [state.loops for state in scene.upstream.servers] == [False, False], "seen to be mended"
         assert len(scene.script.seen) == 1
+
+    play(script, scenario)
+
+
+def test_with_loops_only_names_fail_at_once_and_known_ones_stay() -> None:
+    script = Script(one=says("www.example.com. 5 IN A 192.0.2.53"))
+
+    async def scenario(scene: Scene) -> None:
+        await scene.ask()
+
+        async def back(server: Server, packet: bytes) -> None:
+            await scene.ask(dns.message.from_wire(packet))
+
+        script.probed = back
+        scene.upstream._probes.know([])
+        scene.upstream._probes.know([ONE])
+        await asyncio.sleep(10)
+        began = scene.now
+        assert code(await scene.ask(query("other.example.com."))) == "SERVFAIL"
+        assert code(await scene.ask()) == "NOERROR", "a stale answer"
+        assert scene.now == began
+        assert len(script.seen) == 1
 
     play(script, scenario)
 
