@@ -20,7 +20,10 @@ VIP = "198.51.100.7"
 
 
 def get(cluster: ApiCluster, port: int, path: str = "/") -> tuple[int, Any]:
-    """Status and document that a load balancer outside gets from the node; 0 when nobody listens."""
+    """Status and document that a load balancer outside gets from the node; 0 when nobody listens.
+
+    A port that nobody has any more says 404, without a document, until it is closed.
+    """
 
     def ask() -> tuple[int, Any]:
         try:
@@ -28,7 +31,7 @@ def get(cluster: ApiCluster, port: int, path: str = "/") -> tuple[int, Any]:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, json.load(error)
+                return error.code, json.load(error) if error.code != 404 else None
         except OSError:
             return 0, None
 
