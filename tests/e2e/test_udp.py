@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from nodeagent.lab.api import Document
 from nodeagent.lab.net.member import Holding
 from nodeagent.lab.net.messages import Failure
 from nodeagent.lab.net.topology import Pod
 from nodeagent.model.addresses import Family, Protocol
-from tests.harness.api_client import Document
 from tests.harness.api_cluster import SOON, ApiCluster, Tenant
 from tests.harness.cluster import NODE, TARGET_PORT
 from tests.harness.stopwatch import Stopwatch

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nodeagent.lab.api import Document
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.process import AgentProcess
 from nodeagent.lab.net.topology import SERVICE_CIDRS, Outside, Pod, Topology, standard_topology
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
-from tests.harness.api_client import ApiClient, Document
+from tests.harness.api_client import ApiClient
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS
 from tests.harness.stopwatch import Stopwatch
 from tests.harness.warm_start import AGENT
