@@ -97,7 +97,7 @@ class LiveTable:
         self._live.stop()
 
     def show(self, sample: LoadSample) -> None:
-        """What it is now."""
+        """Show this sample in place of the last one; nothing where the output is no terminal."""
         if self._console.is_terminal:
             text = load_text(sample, self._previous)
             if text.count("\n") >= self._console.height:

@@ -164,5 +164,5 @@ def carry_out(directory: LabDirectory, request: InjectFault) -> FaultReport:
 
 
 def protocol_of(udp: bool) -> str:
-    """Its name."""
+    """The protocol's name, as requests to a lab have it."""
     return "UDP" if udp else "TCP"

@@ -45,7 +45,7 @@ class Key:
         return f"NODEAGENT_{self.group}_{self.attribute}".upper()
 
     def value_in(self, config: Options) -> object:
-        """This option's value."""
+        """The value that `config` has for this option."""
         return getattr(getattr(config, self.group), self.attribute)
 
 

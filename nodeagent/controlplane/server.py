@@ -60,11 +60,11 @@ class Notifier(Protocol):
     """Whoever started the server and wants to know how it is (systemd)."""
 
     def ready(self, status: str) -> None:
-        """It answers now."""
+        """Called once, when requests are answered. status: one line for people."""
         ...
 
     def stopping(self) -> None:
-        """It ends on purpose."""
+        """Called when it has been asked to end."""
         ...
 
 

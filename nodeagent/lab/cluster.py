@@ -313,22 +313,22 @@ class LiveCluster:
         return time.monotonic() - began
 
     def freeze_agent(self, node: str) -> None:
-        """It does nothing from now on."""
+        """Stop the agent's process (SIGSTOP); it keeps its sockets and its tables."""
         self.agents[node].signal(signal.SIGSTOP)
         self.frozen.add(node)
 
     def thaw_agent(self, node: str) -> None:
-        """It goes on."""
+        """Let a frozen agent continue (SIGCONT)."""
         self.agents[node].signal(signal.SIGCONT)
         self.frozen.discard(node)
 
     def stop_api_server(self) -> None:
-        """The embedded one ends."""
+        """End the embedded API server; nothing happens where the lab has another one."""
         if self.api_server is not None:
             self.api_server.stop()
 
     def restart_api_server(self) -> None:
-        """It is there again, and answers."""
+        """Start the embedded API server again; returns when it answers. Raises LabError when it does not."""
         if self.api_server is not None:
             self.api_server.restart()
             self.wait_until(self.api_answers, API_ANSWER, of=self.api_server)

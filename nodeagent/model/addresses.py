@@ -23,7 +23,7 @@ class Family(Enum):
 
     @property
     def socket_family(self) -> int:
-        """The ``AF_*`` number."""
+        """The kernel's number of the family (``AF_INET``, ``AF_INET6``)."""
         return socket.AF_INET if self is Family.IPV4 else socket.AF_INET6
 
 

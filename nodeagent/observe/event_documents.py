@@ -47,7 +47,7 @@ _ACTION = "Program"
 
 
 class EventType(Enum):
-    """How bad it is."""
+    """events.k8s.io/v1 `type`."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
@@ -82,7 +82,7 @@ class Event(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Where it is created."""
+        """The path of the collection it is created in."""
         return PATH.format(namespace=self.namespace)
 
 

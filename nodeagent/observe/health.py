@@ -48,7 +48,7 @@ class HealthState(Struct, frozen=True):
 
     @classmethod
     def before_any_pass(cls, families: Iterable[Family]) -> "HealthState":
-        """The state at start."""
+        """The state at start: no pass has tried, nothing waits."""
         return cls(dict.fromkeys(families, FamilyHealth()))
 
     def changed(self, at: float) -> "HealthState":
@@ -76,10 +76,6 @@ class HealthState(Struct, frozen=True):
     def is_healthy(self, now: float, timeout: float) -> bool:
         """Whether no family is late."""
         return not any(family.is_late(now, timeout) for family in self.families.values())
-
-    def was_programmed(self, family: Family) -> bool:
-        """Whether a pass has succeeded for the family."""
-        return family in self.families and self.families[family].updated is not None
 
 
 def health_response(

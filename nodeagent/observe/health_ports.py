@@ -55,7 +55,7 @@ class HealthPorts:
         return touched
 
     def owner(self, port: int) -> Claim | None:
-        """Who has the port."""
+        """The claim of the service that has the port; None when nobody claims it."""
         claims = self._claims_by_port.get(port)
         return claims[0] if claims else None
 

@@ -164,7 +164,7 @@ class _Connection(RequestHandler):
             leaving.force_close()
 
     def has_asked(self) -> None:
-        """A request is here."""
+        """The connection made a request in time: it may stay, and is the last to go when room is needed."""
         self._deadline.cancel()
         self._admission.asked(self, self._local_port)
 

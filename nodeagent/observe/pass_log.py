@@ -69,7 +69,7 @@ class PassLog:
 
 
 class ProblemLog:
-    """The lines of problems."""
+    """A line for each problem that comes (warning) or goes (info)."""
 
     def problems_changed(self, changes: ProblemChanges) -> None:
         """Called when problems came or went."""

@@ -36,7 +36,7 @@ class ProblemBoard:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """All of them, sorted."""
+        """All that are there now, of all sources, each once, sorted."""
         return tuple(sorted(self._known))
 
     def add(self, listener: ProblemListener) -> None:

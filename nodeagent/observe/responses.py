@@ -18,7 +18,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer."""
+    """What is sent back. body: complete, its length is known."""
 
     status: int
     headers: Mapping[str, str]

@@ -179,7 +179,7 @@ class _Connection(web.RequestHandler):
         self._ended = ended
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The end."""
+        """Called by the loop when the connection has ended; its place is free."""
         self._ended()
         super().connection_lost(exc)
 

@@ -80,7 +80,7 @@ class Pod(Struct, gc=False):
 
     @property
     def is_ready(self) -> bool:
-        """Its Ready condition is true."""
+        """Whether its Ready condition is true."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
     @property
@@ -90,12 +90,12 @@ class Pod(Struct, gc=False):
 
     @property
     def is_terminating(self) -> bool:
-        """It has been told to end."""
+        """Whether it has been told to end (deletionTimestamp)."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def has_ended(self) -> bool:
-        """It ran to its end."""
+        """Whether it ran to its end, with success or without."""
         return self.status.phase in ("Succeeded", "Failed")
 
     def address(self, family: str) -> str | None:

@@ -69,7 +69,7 @@ class NamespaceLife(Plain):
         return super().is_held(document) or bool(document["spec"].get("finalizers"))
 
     def mark(self, document: Document, grace_seconds: int) -> None:  # noqa: ARG002 - a namespace has no grace period
-        """The phase says so."""
+        """Set the phase Terminating."""
         document["status"]["phase"] = "Terminating"
 
 

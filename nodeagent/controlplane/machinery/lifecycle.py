@@ -61,25 +61,25 @@ class Plain:
             document.pop("status", None)
 
     def prepare_update(self, document: Document, old: Document) -> None:
-        """The status stays."""
+        """Put the stored status in place of the one that was sent."""
         if self._has_status:
             document["status"] = copy(old.get("status", {}))
 
     def plan(self, document: Document | None, old: Document | None) -> Plan:  # noqa: ARG002 - the protocol's
-        """Nothing else."""
+        """Nothing is written along with an object of this kind."""
         return Plan()
 
     def settle(self, plan: Plan) -> None:
-        """Nothing to do."""
+        """Nothing was reserved, so nothing is given back."""
 
     def is_held(self, document: Document) -> bool:
         """By metadata.finalizers."""
         return bool(document["metadata"].get("finalizers"))
 
     def grace_seconds(self, live: Document, asked: int | None) -> int:  # noqa: ARG002 - the protocol's
-        """None."""
+        """0 seconds, whatever was asked: what is deleted goes at once."""
         return 0
 
     def mark(self, document: Document, grace_seconds: int) -> None:
-        """The grace period is written down."""
+        """Note the grace period, in seconds, in an object that is to go later."""
         document["metadata"]["deletionGracePeriodSeconds"] = grace_seconds

@@ -66,7 +66,7 @@ class Chance(Protocol):
         ...
 
     def uid(self) -> str:
-        """A new UUID."""
+        """A new UUID, as text."""
         ...
 
 

@@ -201,8 +201,3 @@ def classes_in(elements_by_map: TableImage) -> set[PickClass]:
 def timeouts_in(elements_by_map: TableImage) -> set[int]:
     """The affinity timeouts (seconds) in an image or in a delta's puts."""
     return {class_of(value) for name in _TIMEOUT_MAPS for value in set(elements_by_map.get(name, {}).values())}
-
-
-def cluster_ips_of(states: Iterable[ServiceState]) -> frozenset[str]:
-    """Every ClusterIP, both families: what the service interface holds."""
-    return frozenset(address for state in states for address in state.cluster_ips)

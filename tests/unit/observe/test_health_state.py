@@ -84,8 +84,8 @@ def test_a_failing_family_leaves_the_other_as_it_is() -> None:
 
 def test_a_family_counts_as_programmed_from_its_first_success() -> None:
     state = after(passed(10, failed=(Family.IPV6,)))
-    assert state.was_programmed(Family.IPV4)
-    assert not state.was_programmed(Family.IPV6)
+    assert state.families[Family.IPV4].updated is not None
+    assert state.families[Family.IPV6].updated is None
 
 
 def test_a_change_that_changes_nothing_is_the_same_state() -> None:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.classes import PickClass
-from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, cluster_ips_of, timeouts_in
+from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
 from nodeagent.dataplane.nft.image import TableImage, empty_image, frontend_key, packed_class
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
@@ -117,10 +117,6 @@ def test_classes_and_timeouts_in_use() -> None:
     assert classes_in(image) == {PickClass(3), PickClass(2, True, True, True)}
     assert timeouts_in(image) == {60, 10800}
     assert (classes_in({}), timeouts_in({})) == (set(), set())
-
-
-def test_cluster_ips_of_all_services() -> None:
-    assert cluster_ips_of([state(WEB), state(SHOP, "10.96.0.11"), state(SHOP)]) == {VIP, "10.96.0.11"}
 
 
 @pytest.mark.parametrize("sticky", [False, True])
