@@ -11,6 +11,7 @@ from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.store import Store, Window
 from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
 from tests.harness.cluster import NODE
+from tests.harness.links import Links
 
 BACK_S = 3.0
 """From the return of the server to packets that follow it."""
@@ -34,8 +35,8 @@ def forget_history(data: Path) -> None:
 def in_kernel(cluster: ApiCluster, *addresses: str) -> list[str]:
     """Those of the addresses that the node's rules or its service interface still know."""
     shown = cluster.world.nft(NODE, "list ruleset")
-    shown += cluster.world.run(NODE, ["ip", "-o", "addr", "show", "dev", "nodeagent0"]).stdout.replace("/", " ")
-    return [address for address in addresses if f" {address} " in shown]
+    carried = Links(cluster.world, NODE).addresses("nodeagent0")
+    return [address for address in addresses if f" {address} " in shown or address in carried]
 
 
 def endpoints_settled(cluster: ApiCluster, tenant: Tenant) -> None:

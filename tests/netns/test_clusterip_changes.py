@@ -13,6 +13,7 @@ from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from tests.harness.links import Links
 from tests.harness.objects import service_port
 from tests.harness.stopwatch import Stopwatch
 
@@ -65,8 +66,7 @@ def servers(cluster: Cluster, addresses: tuple[str, str], port: int = 80) -> set
 
 def on_interface(cluster: Cluster, addresses: tuple[str, str]) -> bool:
     """Whether the service interface carries any of these addresses."""
-    shown = cluster.world.run(NODE, ["ip", "-o", "addr", "show", "dev", "nodeagent0"]).stdout
-    return any(f" {address}/" in shown for address in addresses)
+    return not Links(cluster.world, NODE).addresses("nodeagent0").isdisjoint(addresses)
 
 
 def test_a_service_comes_changes_and_goes(cluster: Cluster, agent: AgentProcess) -> None:

@@ -1,9 +1,12 @@
 """The node reaches its services again, at once, after somebody took the service interface or its addresses away."""
 
+from collections.abc import Callable
+
 import pytest
 
 from nodeagent.lab.net.process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.links import Links
 
 ADDRESSES = cluster_ips(1)
 
@@ -19,28 +22,29 @@ def agent(cluster: Cluster) -> AgentProcess:
 def held(cluster: Cluster) -> bool:
     """Whether both ClusterIPs are local by the interface: one as an address, one as a route."""
     four, six = ADDRESSES
-    addresses = cluster.world.run(NODE, ["ip", "-o", "addr", "show"]).stdout
-    routes = cluster.world.run(NODE, ["ip", "-6", "route", "show", "table", "local"]).stdout
-    return f"nodeagent0    inet {four}/" in addresses and f"local {six} dev nodeagent0" in routes
+    links = Links(cluster.world, NODE)
+    if "nodeagent0" not in links.names:
+        return False
+    return four in links.addresses("nodeagent0") and six in links.local_routes("nodeagent0")
 
 
 @pytest.mark.parametrize(
     "deed",
     [
-        pytest.param(["link", "del", "nodeagent0"], id="deleted"),
-        pytest.param(["addr", "flush", "dev", "nodeagent0"], id="flushed"),
-        pytest.param(["-6", "route", "flush", "dev", "nodeagent0", "table", "local"], id="routes flushed"),
-        pytest.param(["link", "set", "nodeagent0", "down"], id="down"),
+        pytest.param(Links.remove, id="deleted"),
+        pytest.param(Links.flush_addresses, id="flushed"),
+        pytest.param(Links.flush_local_routes, id="routes flushed"),
+        pytest.param(Links.set_down, id="down"),
     ],
 )
 def test_the_interface_comes_back_although_no_service_changes(
-    cluster: Cluster, agent: AgentProcess, deed: list[str]
+    cluster: Cluster, agent: AgentProcess, deed: Callable[[Links, str], None]
 ) -> None:
     node, printed = cluster.world[NODE], len(agent.lines)
     for address in ADDRESSES:
         assert node.ask(address, 80).only.name == "web-0"
 
-    cluster.world.run(NODE, ["ip", *deed])
+    deed(Links(cluster.world, NODE), "nodeagent0")
 
     agent.wait_for_line("interface nodeagent0 was changed by another process.*: repairing", after=printed)
     agent.wait_until(lambda: held(cluster), "the ClusterIPs on the interface")

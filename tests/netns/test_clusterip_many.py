@@ -5,8 +5,9 @@ import pytest
 from nodeagent.lab.net.messages import Failure
 from nodeagent.lab.net.process import AgentProcess
 from nodeagent.lab.net.topology import SERVICE_CIDRS
-from nodeagent.model.addresses import Family
+from nodeagent.model.addresses import Family, family_of
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from tests.harness.links import Links
 from tests.harness.objects import make_service, make_slices, manifest_list
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
@@ -30,9 +31,8 @@ def agent(cluster: Cluster) -> AgentProcess:
 
 def addresses(cluster: Cluster, family: Family) -> set[str]:
     """What the service interface carries as addresses."""
-    option = "-4" if family is Family.IPV4 else "-6"
-    lines = cluster.world.run(NODE, ["ip", "-o", option, "addr", "show", "dev", "nodeagent0"]).stdout.splitlines()
-    return {line.split()[3].partition("/")[0] for line in lines}
+    carried = Links(cluster.world, NODE).addresses("nodeagent0")
+    return {address for address in carried if family_of(address) is family}
 
 
 @FAMILIES

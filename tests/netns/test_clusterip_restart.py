@@ -6,6 +6,7 @@ import pytest
 
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
+from tests.harness.links import Links
 from tests.harness.uninterrupted import PODS, SHOP, uninterrupted
 
 OWNERSHIPS = pytest.mark.parametrize("ownership", ["owned", "plain"])
@@ -108,7 +109,7 @@ def test_cleanup_removes_all_and_a_fresh_start_brings_it_back(served: Cluster, f
 
     served.call("cleanup")
     assert "nodeagent" not in served.world.nft(NODE, "list ruleset")
-    assert "nodeagent0" not in served.world.run(NODE, ["ip", "link"]).stdout
+    assert "nodeagent0" not in Links(served.world, NODE).names
     assert served.world["caller"].ask(SHOP[0], 80, timeout=0.2).failures.total() == 1
     assert "nothing of ours" in served.call("cleanup")
 

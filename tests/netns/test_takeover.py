@@ -23,6 +23,7 @@ from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.links import Links
 from tests.harness.objects import service_port
 from tests.harness.warm_start import AGENT
 
@@ -506,10 +507,7 @@ def test_without_an_agent_the_same_removal_ends_connections_and_is_warned_of(clu
 def test_addresses_of_kube_ipvs0_stay_local_when_it_goes(cluster: Cluster) -> None:
     """The ipvs mode keeps ClusterIPs on an interface of its own; the agent's has them too, and takes over."""
     world = cluster.world
-    world.run(NODE, ["ip", "link", "add", "kube-ipvs0", "type", "bridge"])
-    for address, length in zip(CLUSTER_IPS, (32, 128), strict=True):
-        world.run(NODE, ["ip", "addr", "add", f"{address}/{length}", "dev", "kube-ipvs0", "nodad"])
-    world.run(NODE, ["ip", "link", "set", "kube-ipvs0", "up"])
+    Links(world, NODE).add_bridge("kube-ipvs0", *CLUSTER_IPS)
     cluster.start_agent(*WITH_POD_CIDRS)
     with ExitStack() as stack:
         held = hold_all(world, stack)

@@ -15,6 +15,7 @@ from nodeagent.lab.net.wiring import host_prefix
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.links import Links
 from tests.harness.objects import make_service, make_slices, service_port
 
 RULES = Path(__file__).parent / "rules"
@@ -164,4 +165,4 @@ class Scene:
 
     def release_addresses(self) -> None:
         """Undo `hold_addresses`."""
-        self.world.run(NODE, ["ip", "link", "del", "held"])
+        Links(self.world, NODE).remove("held")

@@ -7,9 +7,9 @@ import pytest
 from nodeagent.lab.net.answers import Survey
 from nodeagent.lab.net.messages import Failure
 from nodeagent.lab.net.topology import UNDERLAY
-from nodeagent.lab.net.wiring import host_prefix
 from nodeagent.model.addresses import Family, Protocol, family_of
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
+from tests.harness.links import Links
 from tests.harness.objects import make_service, service_port
 from tests.harness.served import ServedNode
 
@@ -48,9 +48,8 @@ def exposed(served: ServedNode) -> ServedNode:
 def add_address(served: ServedNode, address: str) -> None:
     """Give the node another address that the others can reach."""
     via = PRIMARY[family_of(address) is Family.IPV6]
-    served.world.run(UNDERLAY, ["ip", "route", "add", host_prefix(address), "via", via, "dev", NODE, "onlink"])
-    nodad = ["nodad"] if family_of(address) is Family.IPV6 else []
-    served.world.run(NODE, ["ip", "address", "add", host_prefix(address), "dev", "eth0", *nodad])
+    Links(served.world, UNDERLAY).add_route(address, via, NODE)
+    Links(served.world, NODE).add_addresses("eth0", address)
 
 
 def of(family: Family, addresses: Sequence[str]) -> str:
@@ -124,5 +123,5 @@ def test_an_address_added_while_the_agent_runs_answers_at_once(exposed: ServedNo
                 assert sum(ask(exposed, "outside", address, protocol).names.values()) == 4, (address, protocol)
     finally:
         for address in LATE:
-            exposed.world.run(UNDERLAY, ["ip", "route", "del", host_prefix(address)])
-            exposed.world.run(NODE, ["ip", "address", "del", host_prefix(address), "dev", "eth0"])
+            Links(exposed.world, UNDERLAY).remove_route(address)
+            Links(exposed.world, NODE).remove_addresses("eth0", address)

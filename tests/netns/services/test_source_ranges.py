@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from nodeagent.lab.net.messages import Failure
-from nodeagent.lab.net.wiring import host_prefix
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import Service, ServiceSpec
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
+from tests.harness.links import Links
 from tests.harness.objects import make_service, service_port
 from tests.harness.served import ServedNode
 
@@ -56,11 +56,11 @@ def with_ranges(served: ServedNode) -> Callable[[Ranges], ServedNode]:
 @pytest.fixture
 def vips_on_the_node(served: ServedNode) -> Iterator[None]:
     """The node holds the load-balancer addresses, as some load balancers want it, and sends from them."""
-    for address in VIPS:
-        served.world.run(NODE, ["ip", "address", "add", host_prefix(address), "dev", "lo"])
+    links = Links(served.world, NODE)
+    links.add_addresses("lo", *VIPS)
+    served.settle()  # the agent has seen them
     yield
-    for address in VIPS:
-        served.world.run(NODE, ["ip", "address", "del", host_prefix(address), "dev", "lo"])
+    links.remove_addresses("lo", *VIPS)
 
 
 def of(family: Family, addresses: Sequence[str]) -> str:
