@@ -37,9 +37,10 @@ class SecondReader:
     def sets_and_maps(self, family: Family) -> list[dict[str, Any]]:
         """What there is of a family, as libnftables-json(5) says. Raises OSError with its words when it cannot list."""
         short = _FAMILIES[family]
-        return [*self._list(f"list sets table {short} {schema.TABLE}"), *self._list(f"list maps {short}")]
+        return [*self.listed(f"list sets table {short} {schema.TABLE}"), *self.listed(f"list maps {short}")]
 
-    def _list(self, command: str) -> list[dict[str, Any]]:
+    def listed(self, command: str) -> list[dict[str, Any]]:
+        """What a command of nft lists. Raises OSError as above."""
         status, output, error = self._nftables.cmd(command)
         if status != 0:
             raise OSError(f"nft {command}: {' '.join(error.split())}")

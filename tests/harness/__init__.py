@@ -7,6 +7,7 @@
     api_cluster   a world whose `node-a` follows an API server on a host of its own; api_client: requests to that
     warm_start    agents and commands as forks, where their start is not the point
     links         interfaces, addresses and routes of a host, by pyroute2
+    nft           what a host's rules are, by the bindings of libnftables
     stopwatch     time without that in which others had the processor
 
 Worlds and their members come from nodeagent/lab/net/.

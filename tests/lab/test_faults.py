@@ -1,6 +1,5 @@
 """What is broken in a lab costs what the report says, and is put right."""
 
-import json
 import signal
 from typing import Any
 
@@ -14,9 +13,12 @@ from nodeagent.lab.requests import (
     FaultReport,
     GetStatus,
     InjectFault,
+    Locate,
+    Place,
     Status,
     Verdict,
 )
+from tests.harness.nft import Nft
 
 SERVICE = "default/echo"
 RATE = 150.0
@@ -171,10 +173,10 @@ def test_pods_are_as_many_as_before_when_their_replacement_is_interrupted(shared
 def test_flushed_plain_tables_are_reported_as_they_are(bench: Any) -> None:
     bench.do("up", "--nodes", "1", "--pods", "2", "--agent-option=--table-ownership=plain")
     report = broken(bench, "flush")
-    tables = json.loads(bench.do("exec", "node-1", "--", "nft", "-j", "list", "tables"))["nftables"]
+    tables = Nft(ask(bench.directory(), Locate("node-1"), Place).namespace).tables()
 
     assert report.seen == "the agent's tables were flushed"
-    assert any(entry.get("table", {}).get("name") == "nodeagent" for entry in tables), "repaired"
+    assert "nodeagent" in {table["name"] for table in tables}, "repaired"
     assert report.recovery is not None
     assert report.recovery < SOON
     assert (report.verdict is Verdict.RECOVERED) is (report.failed > 0), "no failure is hidden, none invented"

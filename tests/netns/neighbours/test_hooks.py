@@ -1,6 +1,5 @@
 """The table of hooks in docs/neighbours.md is what a kernel has when everybody is there; and why ours are where they are."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -9,6 +8,7 @@ import pytest
 
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster
+from tests.harness.nft import Nft
 
 from .scene import AGENT_FIRST, SHOP, Neighbour, Scene, Setting, place
 
@@ -37,12 +37,10 @@ class BaseChain(NamedTuple):
 
 def base_chains(world: World) -> list[BaseChain]:
     """Every base chain that sees IPv4 on the node, in the order in which packets of a hook meet them."""
-    listed = json.loads(world.run(NODE, ["nft", "-j", "list", "chains"]).stdout)["nftables"]
-    chains = [item["chain"] for item in listed if "hook" in item.get("chain", {})]
     names = {"nodeagent": "**nodeagent**"} | {table: name for table, (name, _) in EVERYBODY.items()}
     found = {
         BaseChain(chain["hook"], chain["prio"], chain["type"], names[chain["table"]])
-        for chain in chains
+        for chain in Nft(world.namespace(NODE)).base_chains()
         if chain["family"] in ("ip", "inet")
     }
     return sorted(found, key=lambda chain: (HOOKS.index(chain.hook), chain.priority, chain.owner))

@@ -1,6 +1,5 @@
 """Client affinity: a client stays with its endpoint while the endpoint serves, whatever else happens."""
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from nodeagent.lab.net.wiring import host_prefix
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import ClientIPConfig, Service, ServiceSpec, SessionAffinityConfig
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
+from tests.harness.nft import Nft
 from tests.harness.objects import make_service, service_port
 from tests.harness.served import ServedNode
 
@@ -86,12 +86,8 @@ def endpoints_of_crowd(
 
 def remembered(running: ServedNode, family: Family) -> list[tuple[str, str, int]]:
     """(client, endpoint's address, seconds until it is forgotten) of all entries in the kernel."""
-    text = running.world.run(NODE, ["nft", "-j", "list", "map", TABLES[family], "nodeagent", "affinity"]).stdout
-    found: list[tuple[str, str, int]] = []
-    for item in json.loads(text)["nftables"]:
-        for element in item.get("map", {}).get("elem", []):
-            found.append(entry(*element))
-    return found
+    nft = Nft(running.world.namespace(NODE))
+    return [entry(*element) for element in nft.elements(TABLES[family], "nodeagent", "affinity")]
 
 
 def entry(key: Any, value: Any) -> tuple[str, str, int]:
