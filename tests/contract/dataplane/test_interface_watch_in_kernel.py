@@ -110,8 +110,10 @@ def test_what_others_do_is_repaired_within_half_a_second(namespace: Namespace, d
             began = time.monotonic()
             await shell(deed)
             await until(lambda before=before: len(keeper.reports) > before)  # type: ignore[misc]
+            async with asyncio.timeout(20):  # a deed of several steps may be seen half done, and again
+                while await keeper.interface.read() != VIPS:  # noqa: ASYNC110 - no event says that nothing is left to do
+                    await asyncio.sleep(0.01)
             best = min(best, time.monotonic() - began)
-            assert await keeper.interface.read() == VIPS
             await shell("ip link show dev nodeagent0 | grep -q 'NOARP.*UP'; ip link del other 2>/dev/null || true")
             if best < 0.5:
                 return best
