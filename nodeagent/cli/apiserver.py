@@ -25,6 +25,7 @@ from nodeagent.controlplane.storage.records import StorageFailed
 from nodeagent.controlplane.storage.store import Window
 from nodeagent.daemon.collector import collect_rarely
 from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.model.addresses import LAST_PORT
 from nodeagent.observe.logging_setup import set_up_logging
 from nodeagent.observe.systemd import SystemdNotifier
 
@@ -169,7 +170,7 @@ def _connection_limits() -> ConnectionLimits:
 
 def _host_and_port(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not port.isdigit() or int(port) > LAST_PORT:
         raise Failure(f"--listen {listen!r} is not an address and a port, such as 127.0.0.1:6443", UNUSABLE)
     return host.strip("[]"), int(port)
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict
 
 from nodeagent.config.durations import Duration, parse_duration
-from nodeagent.model.addresses import Family, endpoint_text, parse_address, parse_network
+from nodeagent.model.addresses import LAST_PORT, Family, endpoint_text, parse_address, parse_network
 
 _INTERFACE_NAME_LENGTH = 15  # IFNAMSIZ in linux/if.h is 16 bytes with the closing NUL
 _FORBIDDEN_IN_INTERFACE_NAME = re.compile(r"[/:\s]")  # dev_valid_name(), net/core/dev.c
@@ -118,8 +118,8 @@ def _bind_address(value: object, default_port: int) -> BindAddress | None:
     address = parse_address(host.removeprefix("[").removesuffix("]"))
     if address is None:
         raise ValueError(f"must be IP:port (0.0.0.0 or [::] for any address); {host!r} is not an IP address")
-    if not (port_text.isascii() and port_text.isdigit() and 1 <= int(port_text) <= 65535):
-        raise ValueError(f"port {port_text!r} is not a number from 1 to 65535")
+    if not (port_text.isascii() and port_text.isdigit() and 1 <= int(port_text) <= LAST_PORT):
+        raise ValueError(f"port {port_text!r} is not a number from 1 to {LAST_PORT}")
     return BindAddress(address, int(port_text))
 
 

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from nodeagent.model.problem import Interrupted, Retryable, Unusable
 
+_SHOWN = 3
+"""Rejections in the text of an error; it has all of them as values."""
+
 
 class DataplaneError(Exception):
     """Base of everything the dataplane raises on purpose."""
@@ -54,6 +57,6 @@ class CommitRejected(DataplaneError, Retryable):
 
     def __init__(self, rejections: tuple[Rejection, ...]) -> None:
         self.rejections = rejections
-        shown = "; ".join(f"{item.about}: {item.reason}" for item in rejections[:3])
-        more = f" (and {len(rejections) - 3} more)" if len(rejections) > 3 else ""
+        shown = "; ".join(f"{item.about}: {item.reason}" for item in rejections[:_SHOWN])
+        more = f" (and {len(rejections) - _SHOWN} more)" if len(rejections) > _SHOWN else ""
         super().__init__(f"the kernel rejected {shown}{more}")

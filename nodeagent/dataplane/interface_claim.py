@@ -14,6 +14,7 @@ MARK = "nodeagent"
 """The alias of every interface that the agent makes (`ip link show`)."""
 DEFAULT_NAME = "nodeagent0"
 _SHOWN = 3
+_LINK_LOCAL_PREFIX_LENGTH = 64
 
 
 def objection(link: Link, ports: Sequence[str], addresses: Collection[InterfaceAddress]) -> str | None:
@@ -43,7 +44,7 @@ def _unlike_ours(link: Link, addresses: Collection[InterfaceAddress]) -> str | N
 
 def _link_local(address: InterfaceAddress) -> bool:
     """The kernel's own doing on an interface that is up."""
-    return address.address.startswith("fe80:") and address.prefix_length == 64
+    return address.address.startswith("fe80:") and address.prefix_length == _LINK_LOCAL_PREFIX_LENGTH
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -22,6 +22,7 @@ _CONNTRACK = "proc/sys/net/netfilter/nf_conntrack_"
 _HASH_SIZE = "sys/module/nf_conntrack/parameters/hashsize"
 _CONNTRACK_LIMIT = 1 << 20
 _RTF_ADDRCONF = 0x00040000
+_ROUTE_COLUMNS = 10
 
 
 class ConntrackOptions(Struct, frozen=True):
@@ -171,7 +172,7 @@ def _interfaces_with_learned_routes(root: Path) -> set[str]:
     except OSError:
         return set()
     columns = [line.split() for line in lines]
-    return {c[9] for c in columns if len(c) == 10 and int(c[8], 16) & _RTF_ADDRCONF and c[9] != "lo"}
+    return {c[9] for c in columns if len(c) == _ROUTE_COLUMNS and int(c[8], 16) & _RTF_ADDRCONF and c[9] != "lo"}
 
 
 def _hardware_interfaces(root: Path) -> set[str]:

@@ -8,6 +8,7 @@ import os
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
+from http import HTTPStatus
 from types import TracebackType
 from typing import Self
 
@@ -155,7 +156,7 @@ class ApiClient:
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect),
                     allow_redirects=False,
                 )
-            if 200 <= response.status < 300:
+            if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
                 return _as_asked(response)
             async with response, asyncio.timeout(self._timeouts.body):
                 refusal = await _start_of_body(response)

@@ -20,6 +20,8 @@
 Pure: no I/O here.
 """
 
+from http import HTTPStatus
+
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
 
@@ -202,7 +204,7 @@ def _error(code: int, status: Status, message: str, retry_after_seconds: float |
     elif code in _CLASS_BY_CODE:
         error_class = _CLASS_BY_CODE[code]
     else:
-        error_class = ServerFailedError if code >= 500 else RejectedError
+        error_class = ServerFailedError if code >= HTTPStatus.INTERNAL_SERVER_ERROR else RejectedError
     return error_class(
         code, message, reason=status.reason or "", retry_after_seconds=retry_after_seconds, of_api=status.is_said
     )

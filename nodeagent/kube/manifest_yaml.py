@@ -24,6 +24,8 @@ _SEPARATOR = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+_LONGEST_NUMBER = 64
+"""Characters; longer text is no number that anybody meant, and reading it takes long."""
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _TRUE = frozenset(spelled for word in ("true", "yes", "on") for spelled in (word, word.capitalize(), word.upper()))
 _FALSE = frozenset(spelled for word in ("false", "no", "off") for spelled in (word, word.capitalize(), word.upper()))
@@ -222,7 +224,7 @@ def plain_scalar(text: str) -> bool | int | float | str | None:
         return None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
-    if text[0] not in "+-.0123456789" or len(text) > 64:
+    if text[0] not in "+-.0123456789" or len(text) > _LONGEST_NUMBER:
         return text
     if _INT.fullmatch(text):
         return _integer(text)

@@ -216,7 +216,8 @@ def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestO
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `")
         path = path.rstrip("`") or "$"
-        where = f"{path[2:]}: " if len(path) > 2 else ""
+        inside = path.removeprefix("$").removeprefix(".")
+        where = f"{inside}: " if inside else ""
         raise _Unfit(f"{f'{kind} {_name_in(value)}'.strip()}: {where}{_lower(reason)}", path) from None
     if not obj.metadata.name:
         raise _Unfit(f"{kind}: metadata.name is missing", "$.metadata")

@@ -17,6 +17,7 @@ References: KEP-3157 (streaming lists), KEP-956 (bookmarks), k8s.io/apimachinery
 
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from http import HTTPStatus
 from typing import Generic
 
 import msgspec
@@ -217,7 +218,7 @@ class ListWatch(Generic[O]):
         elif isinstance(error, NotYetReachedError):
             self._count_not_yet_reached()
             return Retry.BACK_OFF if self._phase is _Phase.WATCHING else Retry.AT_ONCE
-        elif isinstance(error, RejectedError) and error.code == 400 and error.of_api:
+        elif isinstance(error, RejectedError) and error.code == HTTPStatus.BAD_REQUEST and error.of_api:
             return self._simplify()
         elif isinstance(error, NotServedError) and self._phase is _Phase.WATCHING:
             self._relist()
@@ -225,7 +226,9 @@ class ListWatch(Generic[O]):
 
     def _streaming_refused(self, error: KubeError) -> Retry:
         """Pages are asked for when the server does not want to stream; trouble of the moment says nothing of that."""
-        refuses = isinstance(error, StatusError) and (error.code < 500 or error.code == 501)
+        refuses = isinstance(error, StatusError) and (
+            error.code < HTTPStatus.INTERNAL_SERVER_ERROR or error.code == HTTPStatus.NOT_IMPLEMENTED
+        )
         if refuses and not _is_about_access_or_load(error):
             return self._give_up_streaming()
         return Retry.BACK_OFF

@@ -9,6 +9,13 @@ from enum import Enum, IntEnum
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
+LAST_PORT = 65535
+"""The highest number of a TCP, UDP or SCTP port."""
+_IPV4_BYTES = 4
+_LARGEST_OCTET = 255
+_LONGEST_OCTET = 16
+"""Digits, with zeros in front; longer text is no number that anybody meant."""
+
 
 class Family(Enum):
     """An IP address family; the value is the API's spelling (``EndpointSlice.addressType``)."""
@@ -55,11 +62,11 @@ def _parse(text: str) -> str | None:
             return socket.inet_ntop(socket.AF_INET, packed[12:])
         return socket.inet_ntop(socket.AF_INET6, packed)
     parts = text.split(".")
-    if len(parts) != 4:
+    if len(parts) != _IPV4_BYTES:
         return None
     octets = []
     for part in parts:
-        if not (len(part) < 16 and part.isascii() and part.isdigit() and int(part) <= 255):
+        if not (len(part) < _LONGEST_OCTET and part.isascii() and part.isdigit() and int(part) <= _LARGEST_OCTET):
             return None
         octets.append(str(int(part)))
     return ".".join(octets)
@@ -85,7 +92,7 @@ def pack_address(address: str) -> bytes:
 
 def unpack_address(packed: bytes) -> str:
     """Canonical text of 4 or 16 packed bytes."""
-    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)
+    return socket.inet_ntop(socket.AF_INET if len(packed) == _IPV4_BYTES else socket.AF_INET6, packed)
 
 
 def parse_network(text: str) -> IPv4Network | IPv6Network | None:

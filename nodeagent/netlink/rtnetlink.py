@@ -14,6 +14,9 @@ from nodeagent.netlink.framing import Request, attribute, attributes, nested, st
 from nodeagent.netlink.uapi import rtnetlink as uapi
 from nodeagent.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL
 
+_IPV4_BYTES = Family.IPV4.address_length
+_IPV4_BITS = 8 * _IPV4_BYTES
+_IPV6_BITS = 8 * Family.IPV6.address_length
 _IPV6_FLAGS = uapi.IFA_F_NODAD | uapi.IFA_F_NOPREFIXROUTE
 _LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, change
 _ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, interface index
@@ -182,10 +185,11 @@ def read_address(body: memoryview) -> InterfaceAddress | None:
     if packed is None:
         return None
     if family == socket.AF_INET:
-        as_ours = prefix_length == 32 and scope == uapi.RT_SCOPE_HOST
+        as_ours = prefix_length == _IPV4_BITS and scope == uapi.RT_SCOPE_HOST
     else:
         as_ours = (
-            prefix_length == 128 and _U32.unpack(found.get(uapi.IFA_FLAGS, bytes(4)))[0] & _IPV6_FLAGS == _IPV6_FLAGS
+            prefix_length == _IPV6_BITS
+            and _U32.unpack(found.get(uapi.IFA_FLAGS, bytes(4)))[0] & _IPV6_FLAGS == _IPV6_FLAGS
         )
     return InterfaceAddress(index, unpack_address(packed), prefix_length, as_ours)
 
@@ -245,10 +249,10 @@ def _generates_addresses(af_spec: memoryview) -> bool:
 
 def _address(address: str, index: int) -> bytes:
     packed = pack_address(address)
-    if len(packed) == 4:
-        head = _ADDRESS.pack(socket.AF_INET, 32, 0, uapi.RT_SCOPE_HOST, index)
+    if len(packed) == _IPV4_BYTES:
+        head = _ADDRESS.pack(socket.AF_INET, _IPV4_BITS, 0, uapi.RT_SCOPE_HOST, index)
         return head + attribute(uapi.IFA_LOCAL, packed) + attribute(uapi.IFA_ADDRESS, packed)
-    head = _ADDRESS.pack(socket.AF_INET6, 128, 0, uapi.RT_SCOPE_UNIVERSE, index)
+    head = _ADDRESS.pack(socket.AF_INET6, _IPV6_BITS, 0, uapi.RT_SCOPE_UNIVERSE, index)
     lifetimes = attribute(uapi.IFA_CACHEINFO, struct.pack("=IIII", 0, uapi.INFINITY_LIFE_TIME, 0, 0))
     flags = attribute(uapi.IFA_FLAGS, _U32.pack(_IPV6_FLAGS))
     return head + attribute(uapi.IFA_LOCAL, packed) + attribute(uapi.IFA_ADDRESS, packed) + lifetimes + flags
@@ -256,7 +260,7 @@ def _address(address: str, index: int) -> bytes:
 
 def _route(address: str, index: int) -> bytes:
     packed = pack_address(address)
-    scope = uapi.RT_SCOPE_HOST if len(packed) == 4 else uapi.RT_SCOPE_UNIVERSE
+    scope = uapi.RT_SCOPE_HOST if len(packed) == _IPV4_BYTES else uapi.RT_SCOPE_UNIVERSE
     family = family_of(address).socket_family
     head = _ROUTE.pack(family, len(packed) * 8, 0, 0, uapi.RT_TABLE_LOCAL, uapi.RTPROT_STATIC, scope, uapi.RTN_LOCAL, 0)
     return head + attribute(uapi.RTA_DST, packed) + attribute(uapi.RTA_OIF, _U32.pack(index))

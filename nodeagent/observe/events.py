@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
+from http import HTTPStatus
 from typing import Protocol
 
 from msgspec import Struct
@@ -193,7 +194,7 @@ class EventRecorder:
             somebody_elses = event.shared and status == _EXISTS
             sent = _Sent(name, held.first, total.count, self._clock(), ours=not somebody_elses)
         self._settle(event, count)
-        if 200 <= status < 300 or status == _EXISTS:
+        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES or status == _EXISTS:
             self.sent += 1
             self._sent.pop(event, None)
             self._sent[event] = sent

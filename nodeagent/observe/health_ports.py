@@ -5,7 +5,7 @@ oldest has it (then the first by namespace and name), as with every other confli
 """
 
 from collections.abc import Iterable, Mapping
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of
@@ -86,6 +86,7 @@ def listening_addresses(
     served = (
         address
         for address in own
-        if not (address.version == 6 and address.is_link_local) and any(address in network for network in networks)
+        if not (isinstance(address, IPv6Address) and address.is_link_local)
+        and any(address in network for network in networks)
     )
     return tuple(str(address) for address in sorted(served, key=lambda address: address.packed))

@@ -13,6 +13,8 @@ from nodeagent.translate.context import Context
 _LINK_LOCAL = "link-local"
 _LOOPBACK = "loopback"
 _MULTICAST = "multicast"
+_FIRST_MULTICAST, _LAST_MULTICAST = 224, 239
+"""First octets of 224.0.0.0/4."""
 _UNSPECIFIED = "unspecified"
 
 
@@ -65,7 +67,7 @@ def _special_ipv4(address: str) -> str | None:
         return _LOOPBACK
     if (first, second) == ("169", "254"):
         return _LINK_LOCAL
-    if 224 <= int(first) < 240:
+    if _FIRST_MULTICAST <= int(first) <= _LAST_MULTICAST:
         return _MULTICAST
     return _UNSPECIFIED if address == "0.0.0.0" else None  # noqa: S104 - compared, not bound
 

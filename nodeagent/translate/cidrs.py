@@ -23,7 +23,7 @@ def parse_cidrs(texts: Iterable[str], subject: str, what: str, problems: list[Pr
 
 def network_family(network: Network) -> Family:
     """The family of a network."""
-    return Family.IPV4 if network.version == 4 else Family.IPV6
+    return Family.IPV4 if isinstance(network, IPv4Network) else Family.IPV6
 
 
 def merged(networks: Iterable[Network]) -> tuple[str, ...]:

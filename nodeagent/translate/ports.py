@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from nodeagent.model.addresses import Protocol
+from nodeagent.model.addresses import LAST_PORT, Protocol
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.objects import Service
 from nodeagent.model.problem import Problem
@@ -21,7 +21,7 @@ class ServicePortSpec(Struct, frozen=True, gc=False):
 
 def is_port_number(number: int) -> bool:
     """Whether a packet can carry this number as its destination port."""
-    return 0 < number < 65536
+    return 0 < number <= LAST_PORT
 
 
 def service_ports(service: Service, key: ObjectKey, problems: list[Problem]) -> list[ServicePortSpec]:
@@ -34,7 +34,7 @@ def service_ports(service: Service, key: ObjectKey, problems: list[Problem]) -> 
     for port in service.spec.ports or ():
         protocol = PROTOCOLS.get(port.protocol or "TCP")
         node_port = port.node_port or 0
-        if protocol is None or not is_port_number(port.port) or not 0 <= node_port < 65536:
+        if protocol is None or not is_port_number(port.port) or not 0 <= node_port <= LAST_PORT:
             detail = f"port {port.name or ''!r} ({port.port}/{port.protocol or 'TCP'}, node port {node_port}): ignored"
             problems.append(Problem(f"Service {key}", "InvalidPort", detail))
             continue

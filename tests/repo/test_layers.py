@@ -1,6 +1,7 @@
 """Imports point one way, and pure modules stay pure: read from the source, not from a run."""
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -225,7 +226,7 @@ def test_asking_by_name_is_seen() -> None:
 
 
 def import_graph(top: Path) -> dict[str, set[str]]:
-    """Module → modules below `top` it imports; an import of a package counts for its __init__, not for all in it."""
+    """Module → modules below `top` it imports, wherever in it the import stands; that of a package is of its __init__."""
     names = {
         path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for path in top.rglob("*.py")
@@ -234,7 +235,7 @@ def import_graph(top: Path) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for path, own in names.items():
         found = graph.setdefault(own, set())
-        for node in ast.parse(path.read_text()).body:
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 inner = {f"{node.module}.{alias.name}" for alias in node.names} & known
                 found |= inner or ({node.module} & known)
@@ -263,8 +264,18 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def test_no_module_of_the_api_server_imports_itself_by_way_of_others() -> None:
-    assert circles(import_graph(PACKAGE / "controlplane")) == []
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert circles(import_graph(PACKAGE)) == []
+
+
+def test_the_graph_sees_imports_inside_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    made = tmp_path / "made"
+    made.mkdir()
+    (made / "__init__.py").touch()
+    (made / "one.py").write_text("from made import two\n")
+    (made / "two.py").write_text("def late():\n    from made.one import thing\n")
+    assert circles(import_graph(made)) == [["made.one", "made.two", "made.one"]]
 
 
 def test_circles_are_found() -> None:

@@ -8,7 +8,7 @@ Read-back yields the same form as rendering, so restart, drift repair and diff a
 
 import struct
 from collections.abc import Iterable
-from ipaddress import ip_network
+from ipaddress import IPv4Network, ip_network
 
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.names import ServicePortName
@@ -60,7 +60,7 @@ def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
     elements: Elements = {}
     for cidr in cidrs:
         network = ip_network(cidr)
-        if (network.version == 4) == (family is Family.IPV4):
+        if isinstance(network, IPv4Network) == (family is Family.IPV4):
             elements[network.network_address.packed + network.broadcast_address.packed] = b""
     return elements
 

@@ -14,6 +14,8 @@ from nodeagent.dataplane.nft.render import MemberList, SlotList, assign_slots, p
 from nodeagent.model.frontend import Backend
 
 _STRIDE = 256
+_FEW = 4
+"""Fewer endpoints are looked for one by one, more in one walk over the list."""
 
 
 def changed_backends(before: Sequence[Backend], after: Sequence[Backend]) -> tuple[set[Backend], set[Backend]]:
@@ -147,6 +149,6 @@ def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> t
 
 def _positions(held: list[bytes], wanted: set[bytes]) -> list[int]:
     """Where some endpoints are, in order."""
-    if len(wanted) < 4:
+    if len(wanted) < _FEW:
         return sorted(held.index(endpoint) for endpoint in wanted)
     return [slot for slot, endpoint in enumerate(held) if endpoint in wanted]
