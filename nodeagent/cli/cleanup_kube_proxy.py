@@ -12,7 +12,7 @@ from nodeagent.dataplane.kube_proxy.ipset import Sets
 from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables
 from nodeagent.dataplane.kube_proxy.iptables_nft import NftTables
 from nodeagent.dataplane.kube_proxy.ipvs import VirtualServers
-from nodeagent.dataplane.kube_proxy.leftovers import Failed, Place, sweep
+from nodeagent.dataplane.kube_proxy.leftovers import Failed, HidingPlace, sweep
 from nodeagent.dataplane.kube_proxy.own_tables import OwnTable
 from nodeagent.dataplane.kube_proxy.process import running_kube_proxy
 from nodeagent.dataplane.nft.kernel_table import KernelTable
@@ -58,7 +58,7 @@ def clean_up_kube_proxy(*, dry_run: bool, force: bool) -> None:
         click.echo("nothing of kube-proxy was here")
 
 
-def places(netlink: Ruleset) -> tuple[Place, ...]:
+def places(netlink: Ruleset) -> tuple[HidingPlace, ...]:
     """Everywhere kube-proxy leaves something, rules before the sets they use."""
     path = os.environ.get("PATH", "").split(os.pathsep)
     tools = InstalledTools([Path(place) for place in (*path, *_SYSTEM_PATH) if place])

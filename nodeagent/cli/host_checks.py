@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from nodeagent.config import ConfigError, ConfigProblem, DetectLocalMode, LoadedConfig, Place
+from nodeagent.config import ConfigError, ConfigProblem, DetectLocalMode, LoadedConfig, Origin
 from nodeagent.dataplane.surroundings import in_use_here
 from nodeagent.kube.errors import OperatorError
 from nodeagent.kube.kubeconfig import load_kubeconfig
@@ -69,4 +69,4 @@ def _overlaps(ranges: tuple[str, ...], in_use: frozenset[InUse]) -> Iterator[str
 
 
 def _problem(loaded: LoadedConfig, key: str, reason: str) -> ConfigProblem:
-    return ConfigProblem(Place(loaded.origins[key].removeprefix("file ")), key, reason)
+    return ConfigProblem(Origin(loaded.origins[key].removeprefix("file ")), key, reason)

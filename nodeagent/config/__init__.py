@@ -21,7 +21,7 @@ from nodeagent.config.options import (
     SourceConfig,
     TrafficConfig,
 )
-from nodeagent.config.problems import ConfigError, ConfigProblem, IgnoredField, Place
+from nodeagent.config.problems import ConfigError, ConfigProblem, IgnoredField, Origin
 from nodeagent.config.values import (
     BindAddress,
     DetectLocalMode,
@@ -47,7 +47,7 @@ __all__ = [
     "LogLevel",
     "LoggingConfig",
     "NodeConfig",
-    "Place",
+    "Origin",
     "ProcessConfig",
     "ReportingConfig",
     "SourceConfig",

@@ -6,21 +6,21 @@ from typing import Final
 
 import yaml
 
-from nodeagent.config.problems import ConfigError, ConfigProblem, Place
+from nodeagent.config.problems import ConfigError, ConfigProblem, Origin
 
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A value of a document and the place of its key (or of itself, in a list).
+    """A value of a document and the origin of its key (or of itself, in a list).
 
     `value` is None, a scalar, a list of Located or a dict from text to Located. `first_line` is, for a block scalar
     (``key: |``), the line its text begins at, otherwise 0.
     """
 
     value: object
-    place: Place
+    origin: Origin
     first_line: int = 0
 
     @property
@@ -59,9 +59,9 @@ class _Lines:
         self._first_line = first_line
         self._fixed = fixed
 
-    def place(self, mark: yaml.Mark | None) -> Place:
+    def origin(self, mark: yaml.Mark | None) -> Origin:
         offset = 0 if self._fixed or mark is None else mark.line
-        return Place(self._source, self._first_line + offset)
+        return Origin(self._source, self._first_line + offset)
 
 
 def parse_document(text: str, source: str) -> Located:
@@ -79,8 +79,8 @@ def parse_inner_document(scalar: Located) -> Located:
     Raises ConfigError like `parse_document`.
     """
     assert isinstance(scalar.value, str)
-    line = scalar.first_line or scalar.place.line
-    return _parse(scalar.value, _Lines(scalar.place.source, line, fixed=not scalar.first_line))
+    line = scalar.first_line or scalar.origin.line
+    return _parse(scalar.value, _Lines(scalar.origin.source, line, fixed=not scalar.first_line))
 
 
 def _parse(text: str, lines: _Lines) -> Located:
@@ -91,20 +91,20 @@ def _parse(text: str, lines: _Lines) -> Located:
         finally:
             loader.dispose()
         if not nodes:
-            raise ConfigError([ConfigProblem(lines.place(None), "", "is empty")])
+            raise ConfigError([ConfigProblem(lines.origin(None), "", "is empty")])
         if len(nodes) > 1:
             reason = "a second document begins here; a configuration is one document"
-            raise ConfigError([ConfigProblem(lines.place(nodes[1].start_mark), "", reason)])
+            raise ConfigError([ConfigProblem(lines.origin(nodes[1].start_mark), "", reason)])
         reader = _Reader(loader, lines)
-        root = reader.read(nodes[0], lines.place(nodes[0].start_mark), "")
+        root = reader.read(nodes[0], lines.origin(nodes[0].start_mark), "")
     except yaml.MarkedYAMLError as error:
         detail = " ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError([ConfigProblem(lines.place(error.problem_mark), "", f"not valid YAML: {detail}")]) from error
+        raise ConfigError([ConfigProblem(lines.origin(error.problem_mark), "", f"not valid YAML: {detail}")]) from error
     except yaml.YAMLError as error:
         detail = str(error).partition("\n")[0]
-        raise ConfigError([ConfigProblem(lines.place(None), "", f"not valid YAML: {detail}")]) from error
+        raise ConfigError([ConfigProblem(lines.origin(None), "", f"not valid YAML: {detail}")]) from error
     except RecursionError as error:
-        raise ConfigError([ConfigProblem(lines.place(None), "", "not valid YAML: nested too deeply")]) from error
+        raise ConfigError([ConfigProblem(lines.origin(None), "", "not valid YAML: nested too deeply")]) from error
     if reader.problems:
         raise ConfigError(reader.problems)
     return root
@@ -130,23 +130,23 @@ class _Reader:
         self._open: set[int] = set()
         self.problems: list[ConfigProblem] = []
 
-    def read(self, node: yaml.Node, place: Place, path: str) -> Located:
+    def read(self, node: yaml.Node, origin: Origin, path: str) -> Located:
         if id(node) in self._open:
-            self.problems.append(ConfigProblem(place, path, "refers to itself"))
-            return Located(None, place)
+            self.problems.append(ConfigProblem(origin, path, "refers to itself"))
+            return Located(None, origin)
         self._open.add(id(node))
         try:
             match node:
                 case yaml.MappingNode():
-                    return Located(self._mapping(node, path), place)
+                    return Located(self._mapping(node, path), origin)
                 case yaml.SequenceNode():
                     items = enumerate(node.value)
                     return Located(
-                        [self.read(item, self._lines.place(item.start_mark), f"{path}[{n}]") for n, item in items],
-                        place,
+                        [self.read(item, self._lines.origin(item.start_mark), f"{path}[{n}]") for n, item in items],
+                        origin,
                     )
                 case yaml.ScalarNode():
-                    return self._scalar(node, place, path)
+                    return self._scalar(node, origin, path)
                 case _:
                     raise AssertionError(node)
         finally:
@@ -155,24 +155,24 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Located]:
         entries: dict[str, Located] = {}
         for key_node, value_node in node.value:
-            place = self._lines.place(key_node.start_mark)
+            origin = self._lines.origin(key_node.start_mark)
             if not isinstance(key_node, yaml.ScalarNode):
-                self.problems.append(ConfigProblem(place, path, "has a key that is not text"))
+                self.problems.append(ConfigProblem(origin, path, "has a key that is not text"))
                 continue
             key = str(key_node.value)
             inner = f"{path}.{key}" if path else key
             if key in entries:
-                self.problems.append(ConfigProblem(place, inner, f"said before, at line {entries[key].place.line}"))
+                self.problems.append(ConfigProblem(origin, inner, f"said before, at line {entries[key].origin.line}"))
                 continue
-            entries[key] = self.read(value_node, place, inner)
+            entries[key] = self.read(value_node, origin, inner)
         return entries
 
-    def _scalar(self, node: yaml.ScalarNode, place: Place, path: str) -> Located:
+    def _scalar(self, node: yaml.ScalarNode, origin: Origin, path: str) -> Located:
         try:
             value = self._loader.construct_object(node)
         except (yaml.YAMLError, ValueError) as error:
             detail = getattr(error, "problem", None) or str(error)
-            self.problems.append(ConfigProblem(place, path, f"cannot be read: {detail}"))
-            return Located(None, place)
-        block = node.style == "|" and self._lines.place(node.start_mark).line + 1
-        return Located(value, place, block or 0)
+            self.problems.append(ConfigProblem(origin, path, f"cannot be read: {detail}"))
+            return Located(None, origin)
+        block = node.style == "|" and self._lines.origin(node.start_mark).line + 1
+        return Located(value, origin, block or 0)

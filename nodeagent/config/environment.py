@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from nodeagent.config.keys import KEYS, parse_text
 from nodeagent.config.layer import Layer, Setting
-from nodeagent.config.problems import ConfigProblem, Place
+from nodeagent.config.problems import ConfigProblem, Origin
 
 CONFIG_VARIABLE = "NODEAGENT_CONFIG"
 
@@ -18,13 +18,13 @@ def read_environment(variables: Mapping[str, str]) -> Layer:
     layer = Layer()
     by_variable = {key.environment_variable: key for key in KEYS.values()}
     for variable, text in sorted(variables.items()):
-        place = Place(f"env {variable}")
+        origin = Origin(f"env {variable}")
         key = by_variable.get(variable)
         if key is not None:
             try:
-                layer.settings[key.path] = Setting(parse_text(key.form, text), place, key.path)
+                layer.settings[key.path] = Setting(parse_text(key.form, text), origin, key.path)
             except ValueError as error:
-                layer.problems.append(ConfigProblem(place, key.path, str(error)))
+                layer.problems.append(ConfigProblem(origin, key.path, str(error)))
         elif (
             variable.startswith("NODEAGENT_") and variable != CONFIG_VARIABLE and not _SERVICE_LINK.fullmatch(variable)
         ):

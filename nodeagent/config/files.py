@@ -8,7 +8,7 @@ from nodeagent.config.kube_proxy import read_kube_proxy_configuration
 from nodeagent.config.kube_proxy_fields import KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND
 from nodeagent.config.layer import Layer, Setting, unknown_key
 from nodeagent.config.options import API_VERSION, KIND
-from nodeagent.config.problems import ConfigError, ConfigProblem, Place
+from nodeagent.config.problems import ConfigError, ConfigProblem, Origin
 
 CONFIG_MAP_KEY = "config.conf"  # where kubeadm puts the configuration in ConfigMap kube-system/kube-proxy
 
@@ -22,10 +22,10 @@ def read_file(path: Path) -> Layer:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}"
-        raise ConfigError([ConfigProblem(Place(str(path)), "", reason)]) from error
+        raise ConfigError([ConfigProblem(Origin(str(path)), "", reason)]) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise ConfigError([ConfigProblem(Place(str(path), line), "", "is not UTF-8 text")]) from error
+        raise ConfigError([ConfigProblem(Origin(str(path), line), "", "is not UTF-8 text")]) from error
     return read_text(text, str(path))
 
 
@@ -46,7 +46,7 @@ def read_text(text: str, source: str) -> Layer:
 def _type_of(document: Located) -> tuple[object, object]:
     entries = document.entries()
     if entries is None:
-        raise ConfigError([ConfigProblem(document.place, "", "must be a mapping with apiVersion and kind")])
+        raise ConfigError([ConfigProblem(document.origin, "", "must be a mapping with apiVersion and kind")])
     version, kind = entries.get("apiVersion"), entries.get("kind")
     return (version.plain if version else None, kind.plain if kind else None)
 
@@ -57,7 +57,7 @@ def _unknown_type(document: Located, version: object, kind: object) -> ConfigErr
     said = (document.entries() or {}).get(key)
     known = f"{API_VERSION} {KIND}, {KUBE_PROXY_API_VERSION} {KUBE_PROXY_KIND} or a v1 ConfigMap with {CONFIG_MAP_KEY}"
     found = f"this is {version or 'no apiVersion'}, {kind or 'no kind'}"
-    return ConfigError([ConfigProblem(said.place if said else document.place, key, f"{found}; it must be {known}")])
+    return ConfigError([ConfigProblem(said.origin if said else document.origin, key, f"{found}; it must be {known}")])
 
 
 def _unwrap(config_map: Located) -> Located:
@@ -65,8 +65,8 @@ def _unwrap(config_map: Located) -> Located:
     entries = data.entries() if data else {}
     inner = (entries or {}).get(CONFIG_MAP_KEY)
     if inner is None or not isinstance(inner.value, str):
-        place = data.place if data else config_map.place
-        raise ConfigError([ConfigProblem(place, "data", f"has no text under the key {CONFIG_MAP_KEY}")])
+        origin = data.origin if data else config_map.origin
+        raise ConfigError([ConfigProblem(origin, "data", f"has no text under the key {CONFIG_MAP_KEY}")])
     return parse_inner_document(inner)
 
 
@@ -77,17 +77,17 @@ def _read_own(document: Located) -> Layer:
         if group in {"apiVersion", "kind"}:
             continue
         if group not in names:
-            layer.problems.append(unknown_key(section.place, group, [*sorted(names), *KEYS]))
+            layer.problems.append(unknown_key(section.origin, group, [*sorted(names), *KEYS]))
             continue
         entries = section.entries()
         if entries is None:
-            layer.problems.append(ConfigProblem(section.place, group, f"must be a mapping, not {section.plain!r}"))
+            layer.problems.append(ConfigProblem(section.origin, group, f"must be a mapping, not {section.plain!r}"))
             continue
         for name, located in entries.items():
             path = f"{group}.{name}"
             if path not in KEYS:
-                layer.problems.append(unknown_key(located.place, path, KEYS))
+                layer.problems.append(unknown_key(located.origin, path, KEYS))
             elif located.value is not None:
-                elements = tuple(item.place for item in located.value) if isinstance(located.value, list) else ()
-                layer.settings[path] = Setting(located.plain, located.place, path, elements)
+                elements = tuple(item.origin for item in located.value) if isinstance(located.value, list) else ()
+                layer.settings[path] = Setting(located.plain, located.origin, path, elements)
     return layer

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from nodeagent.config.keys import KEYS, parse_text
 from nodeagent.config.kube_proxy import level_of_verbosity
 from nodeagent.config.layer import Layer, Setting
-from nodeagent.config.problems import ConfigProblem, IgnoredField, Place
+from nodeagent.config.problems import ConfigProblem, IgnoredField, Origin
 
 VERBOSITY = "-v"
 DEBUG_VERBOSITY = "4"  # what a bare `-v` or `--verbose` stands for
@@ -118,22 +118,22 @@ def read_flags(given: Mapping[str, str]) -> Layer:
     """What the flags say; `given` is the text of each by its name (a key of FLAGS or of IGNORED_FLAGS)."""
     layer = Layer()
     for name, text in given.items():
-        place = Place(f"flag {name}")
+        origin = Origin(f"flag {name}")
         if name in IGNORED_FLAGS:
             ignored = IGNORED_FLAGS[name]
             if text not in ignored.usual:
-                layer.ignored.append(IgnoredField(name, ignored.reason, place))
+                layer.ignored.append(IgnoredField(name, ignored.reason, origin))
             continue
         key = KEYS[FLAGS[name].path]
         earlier = layer.settings.get(key.path)
         try:
             value = _level(text) if name == VERBOSITY else parse_text(key.form, text)
         except ValueError as error:
-            layer.problems.append(ConfigProblem(place, key.path, str(error)))
+            layer.problems.append(ConfigProblem(origin, key.path, str(error)))
             continue
         if earlier is not None and earlier.value != value:
-            layer.problems.append(ConfigProblem(place, key.path, f"contradicts {earlier.place}"))
-        layer.settings[key.path] = Setting(value, place, key.path)
+            layer.problems.append(ConfigProblem(origin, key.path, f"contradicts {earlier.origin}"))
+        layer.settings[key.path] = Setting(value, origin, key.path)
     return layer
 
 

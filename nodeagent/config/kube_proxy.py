@@ -61,7 +61,7 @@ class _Import:
         """Keeps every field that is set and of the right type."""
         entries = section.entries()
         if entries is None:
-            self._layer.problems.append(ConfigProblem(section.place, prefix.rstrip("."), "must be a mapping"))
+            self._layer.problems.append(ConfigProblem(section.origin, prefix.rstrip("."), "must be a mapping"))
             return
         for name, located in entries.items():
             path = f"{prefix}{name}"
@@ -71,7 +71,7 @@ class _Import:
             elif field is not None:
                 self._take(field, located)
             elif path not in {"apiVersion", "kind"}:
-                self._layer.problems.append(unknown_key(located.place, path, KUBE_PROXY_FIELDS))
+                self._layer.problems.append(unknown_key(located.origin, path, KUBE_PROXY_FIELDS))
 
     def _take(self, field: KubeProxyField, located: Located) -> None:
         value = located.plain
@@ -79,7 +79,7 @@ class _Import:
             return
         reason = _type_problem(field.type, value)
         if reason:
-            self._layer.problems.append(ConfigProblem(located.place, field.path, reason))
+            self._layer.problems.append(ConfigProblem(located.origin, field.path, reason))
         elif field.pointer or not _is_zero(field.type, value):
             self._said[field.path] = located
 
@@ -102,14 +102,14 @@ class _Import:
                 return
             case _:
                 pass
-        self._layer.settings[field.becomes] = Setting(value, located.place, field.path)
+        self._layer.settings[field.becomes] = Setting(value, located.origin, field.path)
 
     def _apply_feature_gates(self, located: Located, reason: str) -> None:
         gates = located.entries() or {}
         external = gates.get(_EXTERNAL_IPS_GATE)
         if external is not None:
             path = f"featureGates.{_EXTERNAL_IPS_GATE}"
-            self._layer.settings["traffic.externalIPs"] = Setting(external.plain, external.place, path)
+            self._layer.settings["traffic.externalIPs"] = Setting(external.plain, external.origin, path)
         if gates.keys() - {_EXTERNAL_IPS_GATE}:
             self._ignore("featureGates", reason)
 
@@ -118,13 +118,13 @@ class _Import:
         kept = [item for item in located.value if item.value != LOCALHOST]
         if kept and len(kept) < len(located.value):
             reason = "node ports are never answered on loopback addresses"
-            self._layer.ignored.append(IgnoredField("nodePortAddresses: localhost", reason, located.place))
+            self._layer.ignored.append(IgnoredField("nodePortAddresses: localhost", reason, located.origin))
         chosen = kept or located.value
         self._layer.settings["traffic.nodePortAddresses"] = Setting(
             [item.plain for item in chosen],
-            located.place,
+            located.origin,
             "nodePortAddresses",
-            tuple(item.place for item in chosen),
+            tuple(item.origin for item in chosen),
         )
 
     def _listen_as_bound(self) -> None:
@@ -135,7 +135,7 @@ class _Import:
         for path, text in (("healthzBindAddress", "[::]:10256"), ("metricsBindAddress", "[::1]:10249")):
             if path not in self._said:
                 key = KUBE_PROXY_FIELDS[path].becomes
-                self._layer.settings[key] = Setting(text, self._said["bindAddress"].place, "bindAddress")
+                self._layer.settings[key] = Setting(text, self._said["bindAddress"].origin, "bindAddress")
 
     def _warn_of_node_ports(self, mode: str) -> None:
         if mode != "nftables" and "nodePortAddresses" not in self._said:
@@ -149,10 +149,10 @@ class _Import:
         return str(located.value) if located is not None else ""
 
     def _problem(self, path: str, reason: str) -> None:
-        self._layer.problems.append(ConfigProblem(self._said[path].place, path, reason))
+        self._layer.problems.append(ConfigProblem(self._said[path].origin, path, reason))
 
     def _ignore(self, path: str, reason: str) -> None:
-        self._layer.ignored.append(IgnoredField(path, reason, self._said[path].place))
+        self._layer.ignored.append(IgnoredField(path, reason, self._said[path].origin))
 
 
 def _type_problem(expected: GoType, value: object) -> str:

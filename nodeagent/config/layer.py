@@ -4,20 +4,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from nodeagent.config.problems import ConfigProblem, IgnoredField, Place
+from nodeagent.config.problems import ConfigProblem, IgnoredField, Origin
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A value for one option, as a file of ours would hold it.
 
-    `key` is what the option is called at `place`; `elements` are the places of a list's items where they are known.
+    `key` is what the option is called at `origin`; `elements` are the places of a list's items where they are known.
     """
 
     value: object
-    place: Place
+    origin: Origin
     key: str
-    elements: tuple[Place, ...] = ()
+    elements: tuple[Origin, ...] = ()
 
 
 @dataclass(slots=True)
@@ -30,10 +30,10 @@ class Layer:
     warnings: list[str] = field(default_factory=list)
 
 
-def unknown_key(place: Place, path: str, known: Iterable[str]) -> ConfigProblem:
+def unknown_key(origin: Origin, path: str, known: Iterable[str]) -> ConfigProblem:
     """The problem of a key nobody knows, with the likeliest one that was meant."""
     candidates = tuple(known)
     last = path.rpartition(".")[2]
     elsewhere = [candidate for candidate in candidates if candidate.rpartition(".")[2].lower() == last.lower()]
     meant = elsewhere or get_close_matches(path, candidates, n=1, cutoff=0.75)
-    return ConfigProblem(place, path, f"unknown key; did you mean {meant[0]}?" if meant else "unknown key")
+    return ConfigProblem(origin, path, f"unknown key; did you mean {meant[0]}?" if meant else "unknown key")

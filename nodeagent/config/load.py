@@ -17,9 +17,9 @@ from nodeagent.config.flags import read_flags
 from nodeagent.config.keys import KEYS, Key, groups
 from nodeagent.config.layer import Layer, Setting
 from nodeagent.config.options import Group, NodeConfig, Options
-from nodeagent.config.problems import ConfigError, ConfigProblem, IgnoredField, Place
+from nodeagent.config.problems import ConfigError, ConfigProblem, IgnoredField, Origin
 
-_DEFAULT = Place("default")
+_DEFAULT = Origin("default")
 _NAME_FOR_CHECKING = "unnamed"  # lets the rest be checked when the name is wrong; never leaves this file
 
 
@@ -59,7 +59,7 @@ def load_config(
     for layer in layers:
         found = dict(_wrong_values(layer))
         own_problems = [*layer.problems, *(problem for group in found.values() for problem in group)]
-        problems += sorted(own_problems, key=lambda problem: problem.place.line)
+        problems += sorted(own_problems, key=lambda problem: problem.origin.line)
         bad |= found.keys()
         merged |= {key: setting for key, setting in layer.settings.items() if key not in found}
     if "node.name" not in merged:
@@ -70,7 +70,7 @@ def load_config(
     problems += _contradictions(options, merged, bad)
     if problems:
         raise ConfigError(problems)
-    origins = {path: merged[path].place.origin if path in merged else _DEFAULT.origin for path in KEYS}
+    origins = {path: merged[path].origin.described if path in merged else _DEFAULT.described for path in KEYS}
     return LoadedConfig(
         config=AgentConfig.model_construct(None, **dict(options)),
         origins=MappingProxyType(origins),
@@ -121,16 +121,16 @@ def _errors(group: type[Group], values: Mapping[str, object]) -> list[ErrorDetai
 def _problem(setting: Setting, error: ErrorDetails) -> ConfigProblem:
     """One error of pydantic as one line; inside a list it is at the item's own line."""
     index = error["loc"][1] if len(error["loc"]) > 1 else None
-    place = setting.place
+    origin = setting.origin
     if isinstance(index, int) and index < len(setting.elements):
-        place = setting.elements[index]
+        origin = setting.elements[index]
     reason = error["msg"].removeprefix("Value error, ")
     if error["type"] != "value_error":
         reason = re.sub(
             r"^Input should be (a valid tuple$)?", lambda m: "must be a list" if m[1] else "must be ", reason
         )
         reason = f"{reason}, not {error['input']!r}"
-    return ConfigProblem(place, setting.key, reason)
+    return ConfigProblem(origin, setting.key, reason)
 
 
 def _keys_of(group: str) -> Iterator[Key]:
@@ -151,13 +151,13 @@ def _contradictions(options: Options, merged: Mapping[str, Setting], bad: set[st
     for key, others, reason in contradictions(options):
         if not bad.intersection((key, *others)):
             setting = next((merged[path] for path in (key, *others) if path in merged), None)
-            place = setting.place if setting else _DEFAULT
-            yield ConfigProblem(place, setting.key if setting else key, reason)
+            origin = setting.origin if setting else _DEFAULT
+            yield ConfigProblem(origin, setting.key if setting else key, reason)
 
 
 def _warnings(layers: list[Layer], options: Options, merged: Mapping[str, Setting]) -> Iterator[str]:
     for layer in layers:
         yield from layer.warnings
     for key, reason in idle_options(options):
-        place = merged[key].place if key in merged else _DEFAULT
-        yield f"{place}: {key}: {reason}"
+        origin = merged[key].origin if key in merged else _DEFAULT
+        yield f"{origin}: {key}: {reason}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """Where a value was said: a file and its 1-based line, or (line 0) a flag, an environment variable, ``default``."""
 
     source: str
@@ -15,21 +15,21 @@ class Place(NamedTuple):
         return f"{self.source}:{self.line}" if self.line else self.source
 
     @property
-    def origin(self) -> str:
-        """The place as `config show` prints it: ``file svc.yaml:12``, ``flag --x``, ``env X``, ``default``."""
+    def described(self) -> str:
+        """The origin as `config show` prints it: ``file svc.yaml:12``, ``flag --x``, ``env X``, ``default``."""
         return f"file {self}" if self.line else self.source
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One thing that is wrong. `key` is spelled as at its place; empty when the file as a whole is meant."""
+    """One thing that is wrong. `key` is spelled as at its origin; empty when the file as a whole is meant."""
 
-    place: Place
+    origin: Origin
     key: str
     reason: str
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (str(self.place), self.key, self.reason) if part)
+        return ": ".join(part for part in (str(self.origin), self.key, self.reason) if part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class IgnoredField:
 
     key: str
     reason: str
-    place: Place
+    origin: Origin
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.key} is ignored: {self.reason}"
+        return f"{self.origin}: {self.key} is ignored: {self.reason}"
 
 
 class ConfigError(Exception):

@@ -35,7 +35,7 @@ def render_json(loaded: LoadedConfig, remarks: Iterable[str] = ()) -> str:
         config[group] = {
             key.name: plain_option(key, key.value_in(loaded.config)) for key in KEYS.values() if key.group == group
         }
-    ignored = [{"key": field.key, "reason": field.reason, "place": str(field.place)} for field in loaded.ignored]
+    ignored = [{"key": field.key, "reason": field.reason, "place": str(field.origin)} for field in loaded.ignored]
     whole = {
         "config": config,
         "origins": dict(loaded.origins),

@@ -26,7 +26,7 @@ SETTLING_NS = 1_000_000_000
 
 logger = logging.getLogger(__name__)
 
-Place = tuple[str, int, int]
+DirectoryIdentity = tuple[str, int, int]
 
 
 class Reading(Struct, frozen=True):
@@ -37,7 +37,7 @@ class Reading(Struct, frozen=True):
     """
 
     world: World
-    places: frozenset[Place] = frozenset()
+    places: frozenset[DirectoryIdentity] = frozenset()
     problems: tuple[Problem, ...] = ()
 
 
@@ -54,7 +54,7 @@ class _Listing(Struct):
     """Files by name relative to the root, the directories seen, and those that could not be listed."""
 
     files: dict[str, Path] = {}
-    places: set[Place] = set()
+    places: set[DirectoryIdentity] = set()
     unreadable: dict[str, OSError] = {}
 
 

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from watchfiles import awatch
 
-from nodeagent.kube.manifest_directory import ManifestDirectory, Place, Reading, unreadable_directory
+from nodeagent.kube.manifest_directory import DirectoryIdentity, ManifestDirectory, Reading, unreadable_directory
 from nodeagent.kube.manifest_world import World, changes_between
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, StoredObject
@@ -101,7 +101,7 @@ class ManifestSource:
         except OSError as error:
             return Reading(self._world, problems=(unreadable_directory(self._root, error),))
 
-    async def _occasions(self, places: frozenset[Place]) -> AsyncGenerator[None, None]:
+    async def _occasions(self, places: frozenset[DirectoryIdentity]) -> AsyncGenerator[None, None]:
         """Yields whenever it is worth reading again. Without `places` there is nothing to watch, only time passes."""
         if places:
             try:

@@ -25,7 +25,7 @@ class Scope(Enum):
     LOCAL = "Local"
 
 
-class Verdict(Enum):
+class Unserved(Enum):
     """What happens to a new connection that has no backend to go to."""
 
     REFUSE = "refuse"
@@ -48,7 +48,7 @@ class Route(Struct, frozen=True, gc=False):
 
     backends: tuple[Backend, ...]
     scope: Scope = Scope.CLUSTER
-    otherwise: Verdict = Verdict.REFUSE
+    otherwise: Unserved = Unserved.REFUSE
 
 
 class Frontend(Struct, frozen=True, gc=False):

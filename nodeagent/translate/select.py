@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nodeagent.model.frontend import Route, Scope, Verdict
+from nodeagent.model.frontend import Route, Scope, Unserved
 from nodeagent.model.objects import ServiceSpec
 from nodeagent.translate.context import Context
 from nodeagent.translate.endpoints import Candidate
@@ -56,7 +56,7 @@ def choose_routes(candidates: Sequence[Candidate], policies: Policies, context: 
     cluster = cluster_route(candidates, context)
     if not (policies.internal_local or policies.external_local):
         return Routes(cluster, cluster, None)
-    local = local_route(candidates, Verdict.DROP if cluster.backends else Verdict.REFUSE)
+    local = local_route(candidates, Unserved.DROP if cluster.backends else Unserved.REFUSE)
     return Routes(
         internal=local if policies.internal_local else cluster,
         external=local if policies.external_local else cluster,
@@ -71,7 +71,7 @@ def cluster_route(candidates: Sequence[Candidate], context: Context) -> Route:
     return Route(tuple([candidate.backend for candidate in chosen]))
 
 
-def local_route(candidates: Sequence[Candidate], otherwise: Verdict) -> Route:
+def local_route(candidates: Sequence[Candidate], otherwise: Unserved) -> Route:
     """Like `cluster_route` among the endpoints of this node; topology hints do not apply."""
     here = [candidate for candidate in candidates if candidate.backend.local]
     chosen = [candidate for candidate in here if candidate.ready] or draining(here)

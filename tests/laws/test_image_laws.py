@@ -24,7 +24,7 @@ from nodeagent.dataplane.nft.render import slot_keys
 from nodeagent.dataplane.nft.schema import DATA_SETS, set_specs
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
-from nodeagent.model.frontend import Frontend, NodeState, Route, Verdict
+from nodeagent.model.frontend import Frontend, NodeState, Route, Unserved
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_SERVICE_NAME, EndpointSlice, Service, ServiceCIDR
 from nodeagent.netlink.framing import attribute_map
@@ -343,7 +343,7 @@ def test_the_rules_lead_every_client_to_the_endpoints_the_translation_chose(sequ
             for client, source in CLIENTS.items():
                 route = frontend.short_circuit if client == "pod" and frontend.short_circuit else frontend.route
                 allowed = frontend.allowed_sources is None or (client == "outside" and frontend.allowed_sources)
-                check(interpreter, frontend, source, route if allowed else Route((), otherwise=Verdict.DROP))
+                check(interpreter, frontend, source, route if allowed else Route((), otherwise=Unserved.DROP))
 
 
 def check(interpreter: Interpreter, frontend: Frontend, source: str, route: Route) -> None:
@@ -356,5 +356,5 @@ def check(interpreter: Interpreter, frontend: Frontend, source: str, route: Rout
         assert all(outcome.priority == 0 for outcome in outcomes)
         assert all(bool(outcome.learned) is (frontend.affinity_seconds is not None) for outcome in outcomes)
     else:
-        refused = Fate.REFUSED if route.otherwise is Verdict.REFUSE else Fate.DROPPED
+        refused = Fate.REFUSED if route.otherwise is Unserved.REFUSE else Fate.DROPPED
         assert {outcome.fate for outcome in outcomes} == {refused}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.model.addresses import Family, Protocol
-from nodeagent.model.frontend import Backend, Scope, Verdict
+from nodeagent.model.frontend import Backend, Scope, Unserved
 from nodeagent.model.objects import EndpointSlice, Service
 from nodeagent.translate.context import Context
 from nodeagent.translate.endpoints import Candidate, collect_endpoints
@@ -123,7 +123,7 @@ def test_a_local_list_is_on_this_node_and_ready_endpoints_are_never_passed_over(
         if route.scope is Scope.LOCAL:
             assert all(backend.local for backend in route.backends)
             assert set(route.backends) >= {c.backend for c in here if c.ready}
-            assert route.otherwise is (Verdict.DROP if usable else Verdict.REFUSE)
+            assert route.otherwise is (Unserved.DROP if usable else Unserved.REFUSE)
 
 
 @given(candidates)

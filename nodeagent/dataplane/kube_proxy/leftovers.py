@@ -27,7 +27,7 @@ class Finding:
     remove: Callable[[], None] = nothing_to_remove
 
 
-class Place(Protocol):
+class HidingPlace(Protocol):
     """Somewhere in the kernel of this network namespace."""
 
     @property
@@ -60,7 +60,7 @@ class Sweep:
     failed: tuple[Failed, ...]
 
 
-def sweep(places: Iterable[Place], *, dry_run: bool) -> Sweep:
+def sweep(places: Iterable[HidingPlace], *, dry_run: bool) -> Sweep:
     """Look at every place, and unless it is a dry run, empty it before looking at the next.
 
     A place that fails does not stop the others.

@@ -31,7 +31,7 @@ from nodeagent.dataplane.nft.image import (
 )
 from nodeagent.dataplane.nft.picking import sticky_ids
 from nodeagent.model.addresses import Family, pack_address, parse_network
-from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState, Verdict
+from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState, Unserved
 from nodeagent.model.problem import Problem
 
 _FRONTEND_MAPS = (
@@ -218,7 +218,7 @@ def _render_route(frontend: Frontend, route: Route, key: bytes, rendering: Rende
     """Adds the endpoints of one list; returns the class that picks among them."""
     node_port = frontend.address is None
     if not route.backends:
-        return REFUSE if route.otherwise is Verdict.REFUSE else DISCARD
+        return REFUSE if route.otherwise is Unserved.REFUSE else DISCARD
     sticky = frontend.affinity_seconds is not None
     backends = _used(route)
     rendering.lists[SlotList(key, node_port, cluster_scope, sticky)] = backends

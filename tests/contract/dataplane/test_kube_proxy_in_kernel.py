@@ -13,7 +13,7 @@ from nodeagent.dataplane.kube_proxy.ipset import Sets
 from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables, legacy_tables
 from nodeagent.dataplane.kube_proxy.iptables_nft import NftTables
 from nodeagent.dataplane.kube_proxy.ipvs import VirtualServers
-from nodeagent.dataplane.kube_proxy.leftovers import LeftoverError, Place
+from nodeagent.dataplane.kube_proxy.leftovers import HidingPlace, LeftoverError
 from nodeagent.dataplane.kube_proxy.own_tables import OwnTable
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
@@ -65,7 +65,7 @@ class Namespace(Protocol):
 
 
 @contextmanager
-def place_of(kind: str, family: Family) -> Iterator[Place]:
+def place_of(kind: str, family: Family) -> Iterator[HidingPlace]:
     with closing(Ruleset()) as socket:
         yield LegacyTables(TOOLS, family) if kind == "legacy" else NftTables(socket, family)
 

@@ -139,7 +139,7 @@ def test_fields_without_effect_are_listed(kube_proxy: Load, body: str, ignored: 
     (field,) = loaded.ignored
     assert field.key == ignored
     assert field.reason
-    assert field.place.line >= 3
+    assert field.origin.line >= 3
 
 
 @pytest.mark.parametrize(

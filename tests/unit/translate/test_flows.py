@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from nodeagent.model.addresses import Family, Protocol, family_of, parse_address
-from nodeagent.model.frontend import Frontend, FrontendKind, Route, ServiceState, Verdict
+from nodeagent.model.frontend import Frontend, FrontendKind, Route, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_ZONE, EndpointSlice, Service, key_of, service_of
 from nodeagent.translate.context import Context
@@ -77,7 +77,7 @@ class Node:
         if frontend.short_circuit is not None and (pod or source in self.local):
             route, short_circuited = frontend.short_circuit, True
         if not route.backends:
-            return {Verdict.REFUSE: "REJECT", Verdict.DROP: "DROP"}[route.otherwise], frozenset(), None
+            return {Unserved.REFUSE: "REJECT", Unserved.DROP: "DROP"}[route.otherwise], frozenset(), None
         if frontend.kind is FrontendKind.CLUSTER_IP:
             masquerade = self.masquerade_all or (self.detector is not None and not pod)
         else:

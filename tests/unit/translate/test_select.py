@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.model.frontend import Backend, Route, Verdict
+from nodeagent.model.frontend import Backend, Route, Unserved
 from nodeagent.translate.context import Context
 from nodeagent.translate.endpoints import Candidate
 from nodeagent.translate.select import Policies, choose_routes, cluster_route, local_route, near
@@ -46,7 +46,7 @@ def test_ready_endpoints_or_else_those_that_still_serve(
 ) -> None:
     candidates = [endpoint(text) for text in endpoints]
     assert addresses(cluster_route(candidates, context)) == cluster
-    assert addresses(local_route(candidates, Verdict.DROP)) == local
+    assert addresses(local_route(candidates, Unserved.DROP)) == local
 
 
 @pytest.mark.parametrize(
@@ -84,17 +84,17 @@ def test_36_a_node_without_zone_ignores_zone_hints(zone: str | None) -> None:
 @pytest.mark.parametrize(
     ("endpoints", "verdict"),
     [
-        pytest.param([], Verdict.REFUSE, id="nobody-anywhere"),
-        pytest.param(["a"], Verdict.DROP, id="served-elsewhere"),
-        pytest.param(["a terminating"], Verdict.DROP, id="31-served-elsewhere-by-a-terminating-one"),
-        pytest.param(["a unready", "b local unready"], Verdict.REFUSE, id="31-unready-counts-as-none"),
+        pytest.param([], Unserved.REFUSE, id="nobody-anywhere"),
+        pytest.param(["a"], Unserved.DROP, id="served-elsewhere"),
+        pytest.param(["a terminating"], Unserved.DROP, id="31-served-elsewhere-by-a-terminating-one"),
+        pytest.param(["a unready", "b local unready"], Unserved.REFUSE, id="31-unready-counts-as-none"),
     ],
 )
 def test_an_empty_local_list_drops_while_others_serve_and_refuses_otherwise(
-    endpoints: list[str], verdict: Verdict, context: Context
+    endpoints: list[str], verdict: Unserved, context: Context
 ) -> None:
     routes = choose_routes([endpoint(text) for text in endpoints], Policies(True, True), context)
     assert routes.internal.backends == routes.external.backends == ()
     assert routes.internal.otherwise is routes.external.otherwise is verdict
     assert routes.short_circuit is not None
-    assert routes.short_circuit.otherwise is Verdict.REFUSE
+    assert routes.short_circuit.otherwise is Unserved.REFUSE

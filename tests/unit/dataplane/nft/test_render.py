@@ -19,7 +19,7 @@ from nodeagent.dataplane.nft.image import (
 )
 from nodeagent.dataplane.nft.render import assign_slots, slot_keys, too_many_backends
 from nodeagent.model.addresses import Family, Protocol, pack_address
-from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, Scope, ServiceState, Verdict
+from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, Scope, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
 
 TCP = Protocol.TCP
@@ -99,12 +99,12 @@ CLUSTER_SLOT_0 = KEY + packed_class(0x8000)
             id="node port",
         ),
         pytest.param(
-            frontend(route=Route((), otherwise=Verdict.REFUSE)),
+            frontend(route=Route((), otherwise=Unserved.REFUSE)),
             {schema.FRONTENDS: {KEY: packed_class(REFUSE) + NAME}},
             id="no endpoint: refused",
         ),
         pytest.param(
-            frontend(route=Route((), Scope.LOCAL, Verdict.DROP), short_circuit=Route((TWO,))),
+            frontend(route=Route((), Scope.LOCAL, Unserved.DROP), short_circuit=Route((TWO,))),
             {
                 schema.FRONTENDS: {KEY: packed_class(BY_SOURCE) + NAME},
                 schema.FRONTENDS_LOCAL_SCOPE: {KEY: packed_class(DISCARD)},
