@@ -20,12 +20,21 @@ from nodeagent.controlplane.api.admission import ConnectionLimits
 from nodeagent.controlplane.api.pki import PkiFailed
 from nodeagent.controlplane.server import STORE_FILE, ApiServer
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused
-from nodeagent.controlplane.storage.log import check, connect, copy_to
 from nodeagent.controlplane.storage.records import StorageFailed
+from nodeagent.controlplane.storage.sqlite_file import (
+    check,
+    connect,
+    copy_to,
+    examine_log,
+    read_revisions,
+    remove_damaged,
+    restore_to,
+)
 from nodeagent.controlplane.storage.store import Window
 from nodeagent.daemon.collector import collect_rarely
 from nodeagent.kube.mirror import mirror_endpoints
 from nodeagent.model.addresses import LAST_PORT
+from nodeagent.model.text import printable
 from nodeagent.observe.logging_setup import set_up_logging
 from nodeagent.observe.systemd import SystemdNotifier
 
@@ -189,14 +198,14 @@ async def _serve(settings: ServerSettings) -> None:
 def snapshot_command(data_dir: Path | None, *, output: Path) -> None:
     """Copy the store of --data-dir to OUTPUT, consistent at one revision; the server may be running."""
     source = _store_of(data_dir)
-    if output.exists():
+    if os.path.lexists(output):
         raise Failure(f"{output} exists", UNUSABLE)
     if not source.exists():
         raise Failure(f"there is no store in {data_dir}", UNUSABLE)
     try:
         with contextlib.closing(connect(str(source))) as connection:
             copy_to(connection, str(output))
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, StorageFailed) as error:
         raise Failure(f"snapshot failed: {error}", FAILED) from error
 
 
@@ -206,16 +215,35 @@ def snapshot_command(data_dir: Path | None, *, output: Path) -> None:
 def restore_command(data_dir: Path | None, *, snapshot: Path) -> None:
     """Make SNAPSHOT the store of --data-dir, which must not have one yet."""
     target = _store_of(data_dir)
-    if target.exists():
+    if os.path.lexists(target):
         raise Failure(f"{target} exists: move it away first", UNUSABLE)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         with contextlib.closing(sqlite3.connect(f"{snapshot.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             check(connection)
-            copy_to(connection, str(target))
+            restore_to(connection, str(target))
     except (sqlite3.Error, OSError) as error:
         target.unlink(missing_ok=True)
         raise Failure(f"{snapshot} cannot be restored: {error}", FAILED) from error
+
+
+@apiserver_command.command("repair")
+@click.pass_obj
+def repair_command(data_dir: Path | None) -> None:
+    """Remove from the store of --data-dir the records that are damaged, and say which; the server must not be running."""
+    path = _store_of(data_dir)
+    if not path.exists():
+        raise Failure(f"there is no store in {data_dir}", UNUSABLE)
+    try:
+        examine_log(str(path))
+        with contextlib.closing(connect(str(path))) as connection:
+            removed = remove_damaged(connection)
+            read_revisions(connection)
+    except (sqlite3.Error, OSError, StorageFailed) as error:
+        raise Failure(f"{path} cannot be repaired: {error}", FAILED) from error
+    for what in removed:
+        click.echo(f"removed {printable(what)}")
+    click.echo(f"{len(removed)} damaged records removed")
 
 
 def _store_of(data_dir: Path | None) -> Path:

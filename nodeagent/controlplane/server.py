@@ -47,12 +47,13 @@ from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused, check
 from nodeagent.controlplane.storage.log import Log
-from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
+from nodeagent.controlplane.storage.records import LeftBehind, StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store
 
 _log = logging.getLogger(__name__)
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _CATCH_UP_EVERY_S: Final = 0.1
+_MAKE_ROOM_EVERY_S: Final = 0.25
 STORE_FILE: Final = "store.db"
 
 
@@ -116,21 +117,24 @@ class ApiServer:
         """None without TLS."""
         self.ready = asyncio.Event()
         self._failing: list[str] = ["starting"]
+        self._store_in_use: Store | None = None
+        self._ended_by: Exception | None = None
 
     def failing(self) -> list[str]:
         """Names of the readiness checks that fail."""
-        return list(self._failing)
+        store = self._store_in_use
+        return [*self._failing, *(["store-space"] if store is not None and store.short else [])]
 
     def stop(self) -> None:
         """Ends `run`: watches first, then connections, then the store."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Raises SettingsRefused, PkiFailed, StorageFailed or OSError when it cannot start."""
+        """Raises SettingsRefused, PkiFailed, StorageFailed or OSError when it cannot start, LeftBehind when it cannot go on."""
         async with AsyncExitStack() as stack:
             credentials_task = asyncio.ensure_future(self._credentials(stack))
             try:
-                store = await stack.enter_async_context(self._store())
+                store = self._store_in_use = await stack.enter_async_context(self._store())
             finally:
                 self.credentials = await credentials_task
             self._check_against(store)
@@ -182,9 +186,10 @@ class ApiServer:
         await asyncio.to_thread(self._write_kubeconfig)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop) for loop in loops]
-            tasks.append(group.create_task(_every(self._settings.compact_every_s, store.compact)))
+            tasks.append(group.create_task(self._every(self._settings.compact_every_s, store.compact)))
+            tasks.append(group.create_task(self._every(_MAKE_ROOM_EVERY_S, lambda: _make_room(store))))
             if store.shared:
-                tasks.append(group.create_task(_every(_CATCH_UP_EVERY_S, store.catch_up)))
+                tasks.append(group.create_task(self._every(_CATCH_UP_EVERY_S, store.catch_up)))
             self._failing = []
             self.ready.set()
             self._notifier.ready(f"serving on {self._settings.host}:{self.port}")
@@ -198,6 +203,21 @@ class ApiServer:
                 store.wake()
                 for task in tasks:
                     task.cancel()
+        if self._ended_by is not None:
+            raise self._ended_by
+
+    async def _every(self, seconds: float, action: Callable[[], Coroutine[None, None, None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await action()
+            except LeftBehind as error:
+                # What it shows is no longer true, and nothing it would write could be: whoever runs it starts it again.
+                self._ended_by = error
+                self._stop.set()
+                return
+            except (StorageFailed, StorageFull) as error:
+                _log.warning("store maintenance failed error=%s", error)
 
     def _store(self) -> Store:
         directory = self._settings.data_dir
@@ -328,13 +348,9 @@ def _is_current(store: Store, account: Account) -> bool:
     return record is not None and record.document()["metadata"]["uid"] == account.uid
 
 
-async def _every(seconds: float, action: Callable[[], Coroutine[None, None, None]]) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            await action()
-        except (StorageFailed, StorageFull) as error:
-            _log.warning("store maintenance failed error=%s", error)
+async def _make_room(store: Store) -> None:
+    if store.short:
+        await store.compact()
 
 
 @asynccontextmanager

@@ -233,7 +233,7 @@ class Registry:
                     return await self._remove(resource, record, live, dry_run=options.dry_run)
                 if marked == live:
                     return Outcome(record)
-                return await self._write(resource, marked, record, WriteOptions(dry_run=options.dry_run))
+                return await self._write(resource, marked, record, WriteOptions(dry_run=options.dry_run), frees=True)
             except Precondition:
                 continue
         raise modified(resource.plural, name, resource.group)
@@ -259,7 +259,7 @@ class Registry:
         if dry_run:
             lifecycle.settle(plan)
             return Outcome(record, gone=True)
-        change = Change(resource.stored_in, record.path, record.revision, None, record.body)
+        change = Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
         try:
             records = await self._commit([change, *plan.changes])
         finally:
@@ -327,7 +327,13 @@ class Registry:
         return document
 
     async def _write(
-        self, resource: Resource, document: Document, record: Record | None, options: WriteOptions
+        self,
+        resource: Resource,
+        document: Document,
+        record: Record | None,
+        options: WriteOptions,
+        *,
+        frees: bool = False,
     ) -> Outcome:
         """One transaction: the object and whatever its kind adds. Raises Precondition when it lost a race."""
         lifecycle = self._lifecycle(resource)
@@ -348,7 +354,7 @@ class Registry:
             if options.dry_run:
                 return self._pretend(resource, path, body, record)
             expected = record.revision if record is not None else 0
-            change = Change(resource.stored_in, path, expected, body)
+            change = Change(resource.stored_in, path, expected, body, frees=frees)
             records = await self._commit([*plan.changes, change])
         finally:
             lifecycle.settle(plan)

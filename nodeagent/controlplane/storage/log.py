@@ -6,7 +6,7 @@ each write first reads what the others wrote (BEGIN IMMEDIATE makes that exact),
 """
 
 import asyncio
-import os
+import logging
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,33 +15,33 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, TypeVar
 
+from nodeagent.controlplane.documents import encode
 from nodeagent.controlplane.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.controlplane.storage.records import (
     Change,
+    LeftBehind,
     Precondition,
     Revision,
     StorageFailed,
     StorageFull,
     assemble,
 )
+from nodeagent.controlplane.storage.sqlite_file import (
+    PAGE_BYTES,
+    check_structure,
+    checksum_of,
+    connect,
+    copy_to,
+    examine_log,
+    read_revisions,
+)
+from nodeagent.controlplane.storage.write_ahead import Ending
 
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS revision (
-    number INTEGER PRIMARY KEY, collection TEXT NOT NULL, path TEXT NOT NULL,
-    body BLOB NOT NULL, deleted INTEGER NOT NULL, at INTEGER NOT NULL
-);
-CREATE INDEX IF NOT EXISTS revision_by_object ON revision (collection, path, number);
-CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
-INSERT OR IGNORE INTO fact VALUES ('floor', 0), ('counter', 0);
-CREATE TABLE IF NOT EXISTS lease (
-    collection TEXT NOT NULL, path TEXT NOT NULL, until REAL NOT NULL, PRIMARY KEY (collection, path)
-);
-"""
-_APPLICATION_ID: Final = 0x6E6F6465
-_COLUMNS: Final = 6
+_log = logging.getLogger(__name__)
+
+_COLUMNS: Final = 7
 _BATCH: Final = 256
-_BUSY_TIMEOUT_S: Final = 10.0
-_PAGE_BYTES: Final = 4096
+_LARGEST_RESERVE_BYTES: Final = 8 * 1024 * 1024
 
 
 _Result = TypeVar("_Result")
@@ -65,6 +65,8 @@ class Log:
         self._versions: dict[tuple[str, str], int] = {}
         self._leased: set[tuple[str, str]] = set()
         self._counter = 0
+        self.short = False
+        """There is room only for what leads to less."""
 
     @property
     def shared(self) -> bool:
@@ -93,7 +95,7 @@ class Log:
 
     async def compact(self, floor: int) -> None:
         """Forgets every revision that was superseded or deleted at or before `floor`."""
-        await self._call(lambda connection: _compact(connection, floor))
+        await self._call(lambda connection: self._forget(connection, floor))
 
     async def snapshot(self, path: str) -> None:
         """SQLite's online backup. Raises StorageFailed, StorageFull."""
@@ -106,11 +108,22 @@ class Log:
 
     def _run(self) -> None:
         try:
+            ending = examine_log(self._path)
             connection = connect(self._path, self._limit_bytes)
             loaded = self._load(connection)
+            self.short = self._is_short(connection)
+        except StorageFailed as error:
+            self._opened.set_exception(error)
+            return
         except (sqlite3.Error, OSError) as error:
             self._opened.set_exception(StorageFailed(f"{self._path}: {error}"))
             return
+        if ending is Ending.TORN:
+            _log.warning(
+                "the store was left in the middle of a transaction, which is not in effect path=%s revision=%d",
+                self._path,
+                loaded.counter,
+            )
         self._opened.set_result(loaded)
         while True:
             request = self._queue.get()
@@ -133,12 +146,8 @@ class Log:
         connection.close()
 
     def _load(self, connection: sqlite3.Connection) -> Loaded:
-        rows = [
-            Revision(number, collection, path, body, bool(deleted), at)
-            for number, collection, path, body, deleted, at in connection.execute(
-                "SELECT number, collection, path, body, deleted, at FROM revision ORDER BY number"
-            )
-        ]
+        check_structure(connection)
+        rows = read_revisions(connection)
         facts = dict(connection.execute("SELECT name, value FROM fact"))
         self._leased = set(connection.execute("SELECT collection, path FROM lease"))
         self._note(rows)
@@ -147,17 +156,19 @@ class Log:
 
     def _note(self, rows: Sequence[Revision]) -> None:
         for row in rows:
-            self._versions[(row.collection, row.path)] = 0 if row.deleted else row.number
+            if row.deleted:
+                self._versions.pop((row.collection, row.path), None)
+            else:
+                self._versions[(row.collection, row.path)] = row.number
             self._counter = row.number
 
     def _read_foreign(self, connection: sqlite3.Connection) -> None:
-        found = [
-            Revision(number, collection, path, body, bool(deleted), at)
-            for number, collection, path, body, deleted, at in connection.execute(
-                "SELECT number, collection, path, body, deleted, at FROM revision WHERE number > ? ORDER BY number",
-                (self._counter,),
+        (floor,) = connection.execute("SELECT value FROM fact WHERE name = 'floor'").fetchone()
+        if floor > self._counter:
+            raise LeftBehind(
+                f"others have forgotten the history from revision {self._counter} to {floor}, which this server has not read"
             )
-        ]
+        found = read_revisions(connection, self._counter)
         if found:
             self._note(found)
             self._leased = set(connection.execute("SELECT collection, path FROM lease"))
@@ -166,6 +177,7 @@ class Log:
     def _look_around(self, connection: sqlite3.Connection, now: int) -> int:
         """The latest revision, delivered. Rereading is cheap; only where a time is up is there anything to write."""
         self._read_foreign(connection)
+        self.short = self._is_short(connection)
         over = "SELECT collection, path FROM lease WHERE until <= ?"
         if self._leased and connection.execute(over, (now,)).fetchone():
             try:
@@ -196,37 +208,97 @@ class Log:
         return bytes(body)
 
     def _commit(self, connection: sqlite3.Connection, writes: Sequence[Write]) -> None:
+        try:
+            settled, rows = self._carry_out(connection, writes)
+        except Exception as error:  # noqa: BLE001 - whatever it is must not end the thread: nobody would be answered any more
+            _roll_back(connection)
+            failure = _failure(error)
+            if isinstance(failure, StorageFull) and not self.short:
+                # What leads to less may still fit by itself.
+                self.short = True
+                self._commit(connection, writes)
+                return
+            self._deliver((), [(write.token, failure) for write in writes])
+            return
+        self._note(rows)
+        self._deliver(rows, settled)
+
+    def _carry_out(
+        self, connection: sqlite3.Connection, writes: Sequence[Write]
+    ) -> tuple[list[tuple[object, Settled]], list[Revision]]:
+        """One transaction of SQLite: how each write ended, and the rows of all."""
         settled: list[tuple[object, Settled]] = []
         rows: list[Revision] = []
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            self._read_foreign(connection)
-            staged: dict[tuple[str, str], int] = {}
-            leases: dict[tuple[str, str], float | None] = {}
-            counter = self._counter
-            for write in writes:
-                broken = self._broken(write.changes, staged)
-                if broken is not None:
-                    settled.append((write.token, broken))
-                    continue
-                written = [_revision(change, counter + n, write.at) for n, change in enumerate(write.changes, 1)]
-                counter += len(written)
-                staged |= {(row.collection, row.path): 0 if row.deleted else row.number for row in written}
-                rows += written
-                leases |= self._leases_of(write)
-                settled.append((write.token, written))
-            _insert(connection, rows, counter)
-            _keep_leases(connection, leases)
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            _roll_back(connection)
-            self._deliver((), [(write.token, _failure(error)) for write in writes])
-            return
+        connection.execute("BEGIN IMMEDIATE")
+        self._read_foreign(connection)
+        staged: dict[tuple[str, str], int] = {}
+        leases: dict[tuple[str, str], float | None] = {}
+        counter = self._counter
+        for write in writes:
+            refused = self._broken(write.changes, staged) or self._too_much(connection, write.changes)
+            if refused is not None:
+                settled.append((write.token, refused))
+                continue
+            leases |= self._leases_of(write)
+            same = self._unchanged(connection, write.changes, staged)
+            if same is not None:
+                settled.append((write.token, [same]))
+                continue
+            written = [_revision(change, counter + n, write.at) for n, change in enumerate(write.changes, 1)]
+            counter += len(written)
+            staged |= {(row.collection, row.path): 0 if row.deleted else row.number for row in written}
+            rows += written
+            settled.append((write.token, written))
+        _insert(connection, [_without_body(row) for row in rows] if self.short else rows, counter)
+        _keep_leases(connection, leases)
+        short = self._is_short(connection)
+        connection.execute("COMMIT")
+        self.short = short
         self._leased = (self._leased | {key for key, until in leases.items() if until is not None}) - {
             key for key, until in leases.items() if until is None
         }
-        self._note(rows)
-        self._deliver(rows, settled)
+        return settled, rows
+
+    def _forget(self, connection: sqlite3.Connection, floor: int) -> None:
+        _compact(connection, floor)
+        self.short = self._is_short(connection)
+
+    def _is_short(self, connection: sqlite3.Connection) -> bool:
+        """What is left is the reserve."""
+        if self._limit_bytes is None:
+            return False
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+        reserve = min(self._limit_bytes // 4, _LARGEST_RESERVE_BYTES)
+        return bool((pages - free) * PAGE_BYTES > self._limit_bytes - reserve)
+
+    def _too_much(self, connection: sqlite3.Connection, changes: Sequence[Change]) -> StorageFull | None:
+        """In the reserve, only what leads to less, and what was there before and goes on."""
+        if not self.short or all(self._leads_to_less(connection, change) for change in changes):
+            return None
+        return StorageFull("what is left is kept for deletions")
+
+    def _leads_to_less(self, connection: sqlite3.Connection, change: Change) -> bool:
+        if change.body is None or change.frees:
+            return True
+        key = (change.collection, change.path)
+        if not self._versions.get(key):
+            return False
+        return key in self._leased or len(change.body) < len(self._body(connection, *key))
+
+    def _unchanged(
+        self, connection: sqlite3.Connection, changes: Sequence[Change], staged: Mapping[tuple[str, str], int]
+    ) -> Revision | None:
+        """The record of an object that is only to stay for longer: that is no new revision."""
+        if len(changes) != 1:
+            return None
+        (change,) = changes
+        key = (change.collection, change.path)
+        number = self._versions.get(key, 0)
+        if change.seconds is None or change.body is None or key not in self._leased or key in staged or not number:
+            return None
+        body = self._body(connection, *key)
+        return Revision(number, *key, body, deleted=False, at=0) if body == assemble(change.body, number) else None
 
     def _leases_of(self, write: Write) -> dict[tuple[str, str], float | None]:
         """Until when each object of a transaction stays by itself; None: it had an end and has none now."""
@@ -261,53 +333,6 @@ def _hand_over(
     loop.call_soon_threadsafe(deliver, rows, settled)
 
 
-def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
-    """A connection to a store, created if new. Raises sqlite3.Error when the file is something else."""
-    _create_private(path)
-    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    if tables and application != _APPLICATION_ID:
-        connection.close()
-        raise sqlite3.DatabaseError("this is not a nodeagent API server store")
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    if limit_bytes is not None:
-        connection.execute(f"PRAGMA max_page_count = {max(1, limit_bytes // _PAGE_BYTES)}")
-    if not tables:
-        connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-    (whole,) = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'lease'").fetchone()
-    if not whole:
-        # New, or made before objects could have an end.
-        connection.executescript(_SCHEMA)
-    return connection
-
-
-def copy_to(connection: sqlite3.Connection, path: str) -> None:
-    """SQLite's online backup into `path`, checked before it is called done. Raises sqlite3.Error, OSError."""
-    _create_private(path)
-    target = sqlite3.connect(path)
-    try:
-        connection.backup(target)
-        check(target)
-    finally:
-        target.close()
-
-
-def _create_private(path: str) -> None:
-    """A store holds Secrets, so only its owner may read it; SQLite gives its WAL the same mode."""
-    if path != ":memory:":
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-
-
-def check(connection: sqlite3.Connection) -> None:
-    """Raises sqlite3.DatabaseError unless the file is a whole store."""
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if application != _APPLICATION_ID or verdict != "ok":
-        raise sqlite3.DatabaseError("this is not a whole nodeagent API server store")
-
-
 def _revision(change: Change, number: int, at: int) -> Revision:
     deleted = change.body is None
     body = change.last if change.body is None else change.body
@@ -323,10 +348,14 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Revision], counter: i
     most = 32_000 // _COLUMNS
     for start in range(0, len(rows), most):
         part = rows[start : start + most]
-        values = ",".join(["(?,?,?,?,?,?)"] * len(part))
-        arguments = [value for r in part for value in (r.number, r.collection, r.path, r.body, int(r.deleted), r.at)]
+        values = ",".join(["(?,?,?,?,?,?,?)"] * len(part))
+        arguments = [value for row in part for value in _values(row)]
         connection.execute(f"INSERT INTO revision VALUES {values}", arguments)  # noqa: S608 - only placeholders
     connection.execute("UPDATE fact SET value = ? WHERE name = 'counter'", (counter,))
+
+
+def _values(row: Revision) -> tuple[object, ...]:
+    return (row.number, row.collection, row.path, row.body, int(row.deleted), row.at, checksum_of(row))
 
 
 def _keep_leases(connection: sqlite3.Connection, leases: Mapping[tuple[str, str], float | None]) -> None:
@@ -353,6 +382,15 @@ def _compact(connection: sqlite3.Connection, floor: int) -> None:
         raise
 
 
+def _without_body(row: Revision) -> Revision:
+    """A deletion as it is kept where there is little room: who it was, not what it said."""
+    if not row.deleted or not row.body:
+        return row
+    namespace, _, name = row.path.rpartition("/")
+    meta = {"name": name, **({"namespace": namespace} if namespace else {}), "resourceVersion": str(row.number)}
+    return Revision(row.number, row.collection, row.path, encode({"metadata": meta}), deleted=True, at=row.at)
+
+
 def _settle_call(
     done: "Future[_Result]", function: Callable[[sqlite3.Connection], _Result], connection: sqlite3.Connection
 ) -> None:
@@ -360,7 +398,7 @@ def _settle_call(
         return  # whoever asked is gone
     try:
         done.set_result(function(connection))
-    except (sqlite3.Error, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - it is whoever asked who is told; the thread goes on
         done.set_exception(_failure(error))
 
 
@@ -372,4 +410,4 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 def _failure(error: Exception) -> Exception:
     if isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
         return StorageFull(str(error))
-    return StorageFailed(str(error))
+    return error if isinstance(error, StorageFailed) else StorageFailed(str(error) or type(error).__name__)

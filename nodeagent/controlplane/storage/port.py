@@ -47,6 +47,11 @@ class Storage(Protocol):
         """Others can write to it, too."""
         ...
 
+    @property
+    def short(self) -> bool:
+        """There is room only for what leads to less: deletions, and objects that become smaller."""
+        ...
+
     async def open(self, deliver: Deliver) -> Loaded:
         """Reads it all. From then on `deliver` is told of each further revision: a watch that begins where the range ended."""
         ...
@@ -60,7 +65,10 @@ class Storage(Protocol):
         ...
 
     async def catch_up(self, now: int) -> int:
-        """The latest revision anybody was told of; all up to it has been delivered. Objects whose time is up at `now` go first."""
+        """The latest revision anybody was told of; all up to it has been delivered. Objects whose time is up at `now` go first.
+
+        Raises LeftBehind when others have forgotten what was not read yet.
+        """
         ...
 
     async def compact(self, floor: int) -> None:

@@ -141,6 +141,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     body: bytes | None
     last: bytes | None = None
     seconds: float | None = None
+    frees: bool = False
+    """It leads to less being stored, although it may itself need a little more: a full store lets it pass."""
 
 
 class Revision(msgspec.Struct, frozen=True, gc=False):
@@ -169,6 +171,14 @@ class StorageFull(Exception):
 
 class StorageFailed(Exception):
     """The storage reported an error that is none of the above. Nothing of the transaction was written."""
+
+
+class StorageDamaged(StorageFailed):
+    """What is stored is not what was written; the text says what is affected and what to do."""
+
+
+class LeftBehind(StorageFailed):
+    """Others wrote to the store, and forgot, more than this server has read: it has to read everything again."""
 
 
 class Compacted(Exception):

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from nodeagent.controlplane.storage.port import Loaded, Settled, Storage, Write
 from nodeagent.controlplane.storage.records import (
@@ -22,6 +22,8 @@ from nodeagent.controlplane.storage.records import (
     Record,
     Revision,
 )
+
+_SECONDS_WHEN_SHORT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,11 @@ class Store:
     def shared(self) -> bool:
         """Others can write to this store, too."""
         return self._storage.shared
+
+    @property
+    def short(self) -> bool:
+        """There is room only for what leads to less."""
+        return self._storage.short
 
     async def __aenter__(self) -> Self:
         self._install(await self._storage.open(self._settle))
@@ -234,8 +241,9 @@ class Store:
             self.collection(name).wake()
 
     def _window_start(self) -> int:
-        """The revision before the oldest event the window keeps."""
-        oldest = int(self._clock()) - self._window.seconds
+        """The revision before the oldest event the window keeps; of a store that is full, all but the last seconds go."""
+        seconds = min(self._window.seconds, _SECONDS_WHEN_SHORT) if self.short else self._window.seconds
+        oldest = int(self._clock()) - seconds
         floor, events, size = self.floor, len(self._timeline), self._superseded_bytes
         for number, at, superseded in self._timeline:
             if at >= oldest and events <= self._window.events and size <= self._window.superseded_bytes:

@@ -13,12 +13,13 @@ from random import Random
 
 import pytest
 
-from nodeagent.controlplane.storage.log import Log, check, connect, copy_to
+from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import (
     Change,
     StorageFailed,
     draft,
 )
+from nodeagent.controlplane.storage.sqlite_file import check, connect, copy_to
 from nodeagent.controlplane.storage.store import Store
 
 THINGS = "things"

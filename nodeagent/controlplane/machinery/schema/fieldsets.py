@@ -16,6 +16,8 @@ Path: TypeAlias = tuple[str, ...]
 FieldSet: TypeAlias = frozenset[Path]
 
 EMPTY: FieldSet = frozenset()
+_MOST_SHARED = 200
+"""Fields of a set that is remembered: those of large objects are seldom alike, and would be held for ever."""
 
 _NEVER_OWNED = {
     ("f:metadata", f"f:{name}")
@@ -155,9 +157,17 @@ def overlay(shape: Shape, live: Json, applied: Json) -> Json:
     return result
 
 
-@lru_cache(maxsize=1024)
 def to_fields_v1(fields: FieldSet) -> Document:
     """The JSON tree of managedFields[].fieldsV1. Not to be changed: objects alike share one."""
+    return _shared_tree(fields) if len(fields) <= _MOST_SHARED else _tree(fields)
+
+
+@lru_cache(maxsize=256)
+def _shared_tree(fields: FieldSet) -> Document:
+    return _tree(fields)
+
+
+def _tree(fields: FieldSet) -> Document:
     root: Document = {}
     for path in sorted(fields, key=_sort_key):
         node = root

@@ -1,0 +1,78 @@
+"""What SQLite would pass over: a write-ahead log that is damaged before its end (https://sqlite.org/fileformat2.html#walformat).
+
+SQLite reads the log up to the first frame whose checksum is wrong, and takes the rest for what a crash left. A crash leaves
+one transaction at most that was not acknowledged; where more come after that frame, acknowledged ones would be lost.
+"""
+
+import struct
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+_HEADER: Final = struct.Struct(">8I")
+_FRAME: Final = struct.Struct(">6I")
+_LITTLE, _BIG = 0x377F0682, 0x377F0683
+_WORD: Final = 2**32 - 1
+
+
+class Ending(Enum):
+    """How a write-ahead log ends."""
+
+    WHOLE = "whole"
+    TORN = "torn"
+    """In a transaction that cannot be read; whether it was acknowledged cannot be told."""
+    BROKEN = "broken"
+    """Transactions that were acknowledged cannot be read."""
+
+
+def examine(path: str) -> Ending:
+    """How the log in that file ends; one that is not there, or empty, is whole."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        return Ending.WHOLE
+    if len(data) < _HEADER.size + _FRAME.size:
+        return Ending.WHOLE
+    magic, _, page, _, salt_1, salt_2, sum_1, sum_2 = _HEADER.unpack_from(data)
+    order = {_LITTLE: "<", _BIG: ">"}.get(magic, "")
+    if not order or _checksum(order, data[:24], 0, 0) != (sum_1, sum_2):
+        return Ending.BROKEN
+    return _walk(data, order, page, (salt_1, salt_2), (sum_1, sum_2))
+
+
+def _walk(data: bytes, order: str, page: int, salts: tuple[int, int], sums: tuple[int, int]) -> Ending:
+    size = _FRAME.size + page
+    unreadable = commits = 0
+    for start in range(_HEADER.size, len(data) - size + 1, size):
+        _, committed, salt_1, salt_2, sum_1, sum_2 = _FRAME.unpack_from(data, start)
+        if (salt_1, salt_2) != salts:
+            if not unreadable and not _goes_on(data, start + size, size, salts):
+                # What was there before the log was begun anew.
+                break
+            unreadable += 1
+            continue
+        if not unreadable:
+            sums = _checksum(order, data[start : start + 8], *sums)
+            sums = _checksum(order, data[start + _FRAME.size : start + size], *sums)
+            if sums == (sum_1, sum_2):
+                continue
+        unreadable += 1
+        commits += committed != 0
+    if commits > 1:
+        return Ending.BROKEN
+    return Ending.TORN if unreadable else Ending.WHOLE
+
+
+def _goes_on(data: bytes, start: int, size: int, salts: tuple[int, int]) -> bool:
+    """A later frame is of this log."""
+    return any(
+        _FRAME.unpack_from(data, position)[2:4] == salts for position in range(start, len(data) - size + 1, size)
+    )
+
+
+def _checksum(order: str, data: bytes, sum_1: int, sum_2: int) -> tuple[int, int]:
+    words = struct.unpack(f"{order}{len(data) // 4}I", data)
+    for index in range(0, len(words), 2):
+        sum_1 = (sum_1 + words[index] + sum_2) & _WORD
+        sum_2 = (sum_2 + words[index + 1] + sum_1) & _WORD
+    return sum_1, sum_2
