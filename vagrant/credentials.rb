@@ -19,15 +19,15 @@ class Credentials
 
     FileUtils.rm_rf(directory)
     key, certificate = authority
-    admin, reader = Array.new(2) { SecureRandom.urlsafe_base64(32) }
-    readers = kubeconfig(url, certificate, "reader", reader)
+    admin, agent = Array.new(2) { SecureRandom.urlsafe_base64(32) }
+    agents = kubeconfig(url, certificate, "agent", agent)
     write(directory, "admin.kubeconfig", kubeconfig(url, certificate, "admin", admin))
-    write(directory, "worker/kubeconfig", readers)
-    write(directory, "control/kubeconfig", readers)
+    write(directory, "worker/kubeconfig", agents)
+    write(directory, "control/kubeconfig", agents)
     write(directory, "control/ca.crt", certificate.to_pem)
     write(directory, "control/ca.key", key.to_pem)
     write(directory, "control/tokens.csv",
-          %(#{admin},admin,admin,"system:masters"\n#{reader},reader,reader,"nodeagent:readers"\n))
+          %(#{admin},admin,admin,"system:masters"\n#{agent},agent,agent,"nodeagent:agents"\n))
     write(directory, "server", url)
     new(directory)
   end

@@ -5,6 +5,7 @@ import asyncio.sslproto
 import contextlib
 import logging
 import os
+import re
 import resource
 import signal
 import sqlite3
@@ -16,8 +17,11 @@ import click
 
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.controlplane.addresses.host_networks import connected_networks
+from nodeagent.controlplane.api import kubeconfig
+from nodeagent.controlplane.api.access import role_of
 from nodeagent.controlplane.api.admission import ConnectionLimits
-from nodeagent.controlplane.api.pki import PkiFailed
+from nodeagent.controlplane.api.pki import GROUPS, PkiFailed, add_user, write_private
+from nodeagent.controlplane.api.token_file import TokenFile
 from nodeagent.controlplane.server import STORE_FILE, ApiServer
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused
 from nodeagent.controlplane.storage.records import StorageFailed
@@ -41,6 +45,7 @@ from nodeagent.observe.systemd import SystemdNotifier
 _SWITCH_INTERVAL_S = 0.0005
 _TLS_BUFFER_BYTES = 32 * 1024
 _LONGEST_HISTORY_S = 24 * 3600
+_USER = re.compile(r"[A-Za-z0-9._:@-]{1,253}")
 _OPEN_FILES = 16_384
 _OTHER_FILES = 128
 _LARGEST_STORE_MIB = 1024 * 1024
@@ -190,6 +195,51 @@ async def _serve(settings: ServerSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
     await server.run()
+
+
+@apiserver_command.command("kubeconfig")
+@click.option(
+    "--role",
+    type=click.Choice(sorted(GROUPS)),
+    required=True,
+    help="What it may do: everything, look at everything but Secrets, or what a node's agent needs.",
+)
+@click.option("--name", default="", help="The user; one that is not there yet is added. Default: the role.")
+@click.option("--server", default="", help="URL of the server; default: from --listen and --advertise-address.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write it there (mode 0600) instead of to standard output.",
+)
+@click.pass_context
+def kubeconfig_command(ctx: click.Context, *, role: str, name: str, server: str, output: Path | None) -> None:
+    """A kubeconfig for a user of the server of --data-dir; the server may be running."""
+    directory = _store_of(ctx.obj).parent / "pki"
+    name = name or role
+    if not _USER.fullmatch(name):
+        raise Failure(f"--name {name!r}: letters, digits, '-', '.', '_', ':' and '@' only", UNUSABLE)
+    try:
+        authority = (directory / "ca.crt").read_bytes()
+        known = TokenFile(directory / "tokens.csv").user_named(name)
+        if known is not None and known[1] != role_of([GROUPS[role]]):
+            raise Failure(f"user {name} has another role: choose another --name", UNUSABLE)
+        token = known[0] if known is not None else add_user(directory / "tokens.csv", name, GROUPS[role])
+        text = kubeconfig.render(server or _url_of(ctx), authority=authority, token=token, name=name)
+        if output is not None:
+            write_private(output, text)
+    except FileNotFoundError as error:
+        raise Failure(f"{error.filename} is not there: the server makes it on its first start", UNUSABLE) from error
+    except OSError as error:
+        raise Failure(str(error), FAILED) from error
+    if output is None:
+        click.echo(text, nl=False)
+
+
+def _url_of(ctx: click.Context) -> str:
+    assert ctx.parent is not None
+    host, port = _host_and_port(ctx.parent.params["listen"])
+    host = ctx.parent.params["advertise_address"] or host
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 @apiserver_command.command("snapshot")

@@ -69,8 +69,8 @@ def test_credentials_are_for_their_owner_only(tmp_path: Path) -> None:
     users = {path: json.loads(path.read_text())["users"][0]["name"] for path in files if "kubeconfig" in path.name}
     assert {path.relative_to(credentials).as_posix(): user for path, user in users.items()} == {
         "admin.kubeconfig": "admin",
-        "control/kubeconfig": "reader",
-        "worker/kubeconfig": "reader",
+        "control/kubeconfig": "agent",
+        "worker/kubeconfig": "agent",
     }
     kept = {path: path.read_bytes() for path in files}
     vagrant(tmp_path, "validate", "--ignore-provider")

@@ -1,7 +1,8 @@
 """Who is asking and what they may do. Pure.
 
-Three roles: an administrator may do everything, a reader may look at everything that is not confidential (Secrets), and anybody may ask whether
-the server lives. There is no finer authorisation: a lab or a single machine has no use for RBAC, and a half one would mislead.
+Four roles: an administrator may do everything; an agent may look at what agents follow, write events and keep a lease of its
+own name; a reader may look at everything that is not confidential (Secrets); and anybody may ask whether the server lives.
+There is no finer authorisation: a lab or a single machine has no use for RBAC, and a half one would mislead.
 """
 
 import hmac
@@ -13,9 +14,12 @@ from typing import Final, Protocol
 from nodeagent.controlplane.status import ApiError, unauthorized
 
 ADMINS: Final = "system:masters"
+AGENTS: Final = "nodeagent:agents"
 READERS: Final = "nodeagent:readers"
 PUBLIC: Final = ("livez", "readyz", "version")
 _LOOKING: Final = ("get", "list", "watch")
+_FOLLOWED: Final = frozenset({"endpoints", "endpointslices", "namespaces", "nodes", "pods", "servicecidrs", "services"})
+"""What agents look at."""
 
 
 class Role(Enum):
@@ -23,6 +27,7 @@ class Role(Enum):
 
     NOBODY = "nobody"
     READER = "reader"
+    AGENT = "agent"
     ADMIN = "admin"
 
 
@@ -41,6 +46,8 @@ def role_of(groups: Sequence[str]) -> Role:
     """The strongest role the groups give."""
     if ADMINS in groups:
         return Role.ADMIN
+    if AGENTS in groups:
+        return Role.AGENT
     return Role.READER if READERS in groups else Role.NOBODY
 
 
@@ -91,6 +98,7 @@ def authorize(
     name: str = "",
     group: str = "",
     *,
+    part: str = "",
     confidential: bool = False,
 ) -> None:
     """Raises ApiError 401 (nobody) or 403 (not allowed). `resource` is empty for paths that are none; of a `confidential` one
@@ -100,6 +108,8 @@ def authorize(
     if user.role is Role.NOBODY and user == ANONYMOUS:
         raise unauthorized()
     if user.role is Role.READER and verb in _LOOKING and not confidential:
+        return
+    if user.role is Role.AGENT and _agent_may(user, verb, resource, name, part):
         return
     if not resource:
         raise ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"', details={})
@@ -113,3 +123,15 @@ def authorize(
         f"{subject} is forbidden: {what}",
         details={key: value for key, value in details.items() if value},
     )
+
+
+def _agent_may(user: User, verb: str, resource: str, name: str, part: str) -> bool:
+    match resource:
+        case "":
+            return verb == "get"
+        case "events":
+            return verb in ("create", "patch")
+        case "leases":
+            # A new one is named in the body only; whose it is shows when it is renewed.
+            return verb == "create" or (name == user.name and verb in ("get", "update", "patch"))
+    return resource in _FOLLOWED and verb in _LOOKING and not part

@@ -126,6 +126,7 @@ class ApiHandler:
             target.namespace,
             target.name,
             target.group,
+            part=target.part,
             confidential=resource.confidential,
         )
         if not verb:

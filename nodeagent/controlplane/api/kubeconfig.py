@@ -1,11 +1,11 @@
-"""The kubeconfig a server writes for its administrator."""
+"""The kubeconfig of somebody the server knows."""
 
 import base64
 
 import yaml
 
 
-def render(server: str, *, authority: bytes | None, token: str) -> str:
+def render(server: str, *, authority: bytes | None, token: str, name: str = "admin") -> str:
     """A kubeconfig for `server` (a URL), trusting `authority` (PEM). An empty token is a server that asks for none."""
     cluster: dict[str, object] = {"server": server}
     if authority is not None:
@@ -15,8 +15,8 @@ def render(server: str, *, authority: bytes | None, token: str) -> str:
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "nodeagent", "cluster": cluster}],
-        "users": [{"name": "admin", "user": user}],
-        "contexts": [{"name": "nodeagent", "context": {"cluster": "nodeagent", "user": "admin"}}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": "nodeagent", "context": {"cluster": "nodeagent", "user": name}}],
         "current-context": "nodeagent",
     }
     return str(yaml.safe_dump(document, sort_keys=False))

@@ -5,7 +5,6 @@ certificates but not make them.
 """
 
 import asyncio
-import csv
 import os
 import secrets
 import ssl
@@ -15,7 +14,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
-from nodeagent.controlplane.api.access import ADMINS, READERS, Tokens, User, role_of
+from nodeagent.controlplane.api.access import ADMINS, AGENTS, READERS
+from nodeagent.controlplane.api.token_file import TokenFile
 
 _CURVE: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 _CA_DAYS: Final = 3650
@@ -23,6 +23,8 @@ _LEAF_DAYS: Final = 365
 _RENEW_BEFORE_S: Final = 30 * 86400
 _SECONDS: Final = 20.0
 _ACCOUNT_KEY_BYTES: Final = 32
+GROUPS: Final = {"admin": ADMINS, "reader": READERS, "agent": AGENTS}
+"""Roles, and the users every server has of them, by the group that gives them."""
 CLUSTER_NAMES: Final = (
     "localhost",
     "kubernetes",
@@ -38,12 +40,12 @@ class PkiFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where the files are, and the tokens of the two users every server has."""
+    """Where the files are, and the tokens of two of the users every server has."""
 
     directory: Path
     admin_token: str
     reader_token: str
-    tokens: Tokens
+    tokens: TokenFile
     account_key: bytes
     """Signs the tokens of service accounts."""
 
@@ -157,21 +159,23 @@ async def _openssl(*arguments: str) -> None:
 
 
 def _read_tokens(directory: Path) -> Credentials:
-    """Kubernetes' static token file; made with an administrator and a reader when it is not there."""
+    """The static token file; made with one user of each role when it is not there."""
     path = directory / "tokens.csv"
     if not path.exists():
-        rows = [
-            (secrets.token_urlsafe(32), name, name, group) for name, group in (("admin", ADMINS), ("reader", READERS))
-        ]
-        write_private(path, "".join(f'{token},{name},{uid},"{group}"\n' for token, name, uid, group in rows))
-    users: dict[str, User] = {}
-    with path.open(newline="") as lines:
-        for row in csv.reader(lines):
-            if len(row) >= 4:
-                users[row[0]] = User(row[1], role_of(row[3].split(",")))
-    by_name = {user.name: token for token, user in users.items()}
-    admin, reader = by_name.get("admin", ""), by_name.get("reader", "")
-    return Credentials(directory, admin, reader, Tokens(users), _account_key(directory / "sa.key"))
+        for name, group in GROUPS.items():
+            add_user(path, name, group)
+    tokens = TokenFile(path)
+    return Credentials(directory, tokens.of("admin"), tokens.of("reader"), tokens, _account_key(directory / "sa.key"))
+
+
+def add_user(path: Path, name: str, group: str) -> str:
+    """Adds a user to a static token file; the new token. Raises OSError."""
+    token = secrets.token_urlsafe(32)
+    before = path.read_text() if path.exists() else ""
+    if before and not before.endswith("\n"):
+        before += "\n"
+    write_private(path, f'{before}{token},{name},{name},"{group}"\n')
+    return token
 
 
 def _account_key(path: Path) -> bytes:

@@ -1,0 +1,51 @@
+"""Kubernetes' static token file: `token,user,uid,"group,group"` per line. Read again when it has changed."""
+
+import csv
+import logging
+from pathlib import Path
+
+from nodeagent.controlplane.api.access import Role, Tokens, User, role_of
+
+_log = logging.getLogger(__name__)
+
+
+class TokenFile:
+    """Whose a token is. A user who is added or removed counts from the next request on, without a restart."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError."""
+        self._path = path
+        self._users: dict[str, User] = {}
+        self._tokens = Tokens({})
+        self._seen: tuple[int, int, int] | None = None
+        self._read()
+
+    def user(self, token: str) -> User | None:
+        """Whose token it is."""
+        try:
+            self._read()
+        except OSError as error:
+            # Whoever was known stays known; nobody new is.
+            _log.debug("tokens not read again path=%s error=%s", self._path, error)
+        return self._tokens.user(token)
+
+    def of(self, name: str) -> str:
+        """The token of a user; empty when there is none."""
+        found = self.user_named(name)
+        return found[0] if found is not None else ""
+
+    def user_named(self, name: str) -> tuple[str, Role] | None:
+        """(token, role) of a user."""
+        return next(((token, user.role) for token, user in self._users.items() if user.name == name), None)
+
+    def _read(self) -> None:
+        found = self._path.stat()
+        seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if seen == self._seen:
+            return
+        users: dict[str, User] = {}
+        with self._path.open(newline="") as lines:
+            for row in csv.reader(lines):
+                if len(row) >= 4:
+                    users[row[0]] = User(row[1], role_of(row[3].split(",")))
+        self._users, self._tokens, self._seen = users, Tokens(users), seen
