@@ -31,7 +31,7 @@ def change_namespace(directory: Path, change: Callable[[Any], Any | None]) -> No
                 store.execute("DELETE FROM revision WHERE number = ?", (number,))
             else:
                 store.execute(
-                    "UPDATE revision SET body = ? WHERE number = ?",
+                    "UPDATE revision SET body = ?, checksum = NULL WHERE number = ?",
                     (json.dumps(kept, separators=(",", ":")).encode(), number),
                 )
     store.close()
