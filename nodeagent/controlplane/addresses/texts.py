@@ -4,12 +4,14 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 
 def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
-    """An address without zone, or None."""
+    """An address without zone, or None; an IPv4 address written as IPv6 (`::ffff:192.0.2.1`) is none."""
     try:
         address = ip_address(text)
     except ValueError:
         return None
-    return None if isinstance(address, IPv6Address) and address.scope_id else address
+    if isinstance(address, IPv6Address) and (address.scope_id or address.ipv4_mapped):
+        return None
+    return address
 
 
 def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:

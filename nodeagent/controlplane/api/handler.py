@@ -31,6 +31,7 @@ _PIECE_BYTES: Final = 128 * 1024
 _PIECE_S: Final = 30.0
 """Within which a client takes a piece."""
 _STREAM_FROM_BYTES: Final = 512 * 1024
+_CHECKS: Final = ("ping", "store", "store-space")
 _VERSION: Final = {
     "major": "1",
     "minor": "36",
@@ -169,8 +170,11 @@ class ApiHandler:
         match segments:
             case ("version",):
                 return document_reply(dict(_VERSION))
-            case ("livez" | "readyz" | "healthz" as check, *_):
+            case ("livez" | "readyz" | "healthz" as check,):
                 return self._check(check, verbose="verbose" in request.query)
+            case ("livez" | "readyz" | "healthz", name) if name in _CHECKS:
+                failing = name in self._health.failing()
+                return text_reply("internal server error: not ready\n", 500) if failing else text_reply("ok")
             case ("openapi", *rest):
                 return self._schema("/".join(rest), request.headers.get("Accept", ""))
         found_document = self._discovery(request, segments)

@@ -24,6 +24,7 @@ from nodeagent.controlplane.machinery.reading import (
     list_page,
     needs_reader,
     parse_version,
+    refused,
 )
 from nodeagent.controlplane.machinery.registry import Outcome, Registry
 from nodeagent.controlplane.machinery.resources import Catalog, FieldReader, Resource
@@ -40,16 +41,23 @@ from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import (
     ApiError,
+    FieldError,
     bad_request,
+    forbidden,
+    future_version,
+    invalid,
     method_not_allowed,
     object_invalid,
     required,
+    too_long,
     too_many_operations,
+    unsupported,
     unsupported_media_type,
 )
 from nodeagent.controlplane.storage.records import Record
 from nodeagent.controlplane.storage.store import Store
 
+_LONGEST_MANAGER: Final = 128
 _CHUNK_BYTES: Final = 256 * 1024
 _LONGEST_WATCH_S: Final = 3600.0
 _BOOKMARK_EVERY_S: Final = 60.0
@@ -111,6 +119,14 @@ class Objects:
             raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
         if resource.namespaced and not target.namespace and verb not in ("list", "watch"):
             raise method_not_allowed()
+        try:
+            return await self._carry_out(verb, resource, target, request)
+        except ApiError as error:
+            if resource.deprecated:
+                error.headers.update(warning_headers([resource.deprecated]))
+            raise
+
+    async def _carry_out(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         if verb in ("get", "list", "watch"):
             return self._look(verb, resource, target, request)
         return await self._act(verb, resource, target, request)
@@ -189,6 +205,8 @@ class Objects:
         )
 
     def _list(self, resource: Resource, target: Target, request: Request) -> Reply:
+        if "sendInitialEvents" in request.query:
+            raise refused("sendInitialEvents", "sendInitialEvents is forbidden for list")
         page = self._page(resource, target, request.query)
         meta: Document = {"resourceVersion": str(page.revision)}
         if page.token:
@@ -222,9 +240,15 @@ class Objects:
     def _watch(self, resource: Resource, target: Target, request: Request) -> Watch:
         query = request.query
         initial = is_true(query.get("sendInitialEvents", ""))
-        if initial and query.get("resourceVersionMatch") != "NotOlderThan":
+        match = query.get("resourceVersionMatch", "")
+        if "sendInitialEvents" in query and match != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise object_invalid("ListOptions", "", [required("resourceVersionMatch", why)], "meta.k8s.io")
+            raise refused("resourceVersionMatch", why)
+        if match and "sendInitialEvents" not in query:
+            why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            raise refused("resourceVersionMatch", why)
+        if query.get("continue"):
+            raise refused("continue", "continue is forbidden for watch")
         if target.name:
             selection = Selection(
                 target.namespace, fields=parse_fields(f"metadata.name={target.name}", ("metadata.name",), str)
@@ -232,6 +256,8 @@ class Objects:
         else:
             selection = self._selection(resource, target, query)
         version = parse_version(query.get("resourceVersion", ""))
+        if initial and version > self._store.revision:
+            raise future_version(version, self._store.revision)
         seconds = number(query, "timeoutSeconds")
         return Watch(
             self._store,
@@ -250,16 +276,30 @@ class Objects:
             bookmark_every_s=_BOOKMARK_EVERY_S,
         )
 
-    def _options(self, request: Request) -> WriteOptions:
+    def _options(self, request: Request, kind: str) -> WriteOptions:
+        """`kind` is what the options are called in errors: CreateOptions, UpdateOptions or PatchOptions."""
         query = request.query
         validation = query.get("fieldValidation") or "Warn"
-        if validation not in ("Ignore", "Warn", "Strict"):
-            raise bad_request(f"fieldValidation: Unsupported value: {validation}")
         dry_run = query.get("dryRun", "")
+        manager = query.get("fieldManager", "")
+        errors: list[FieldError] = []
+        if kind == "PatchOptions" and request.content_type == bodies.APPLY_PATCH:
+            if not manager:
+                errors.append(required("fieldManager", "is required for apply patch"))
+        elif is_true(query.get("force", "")):
+            errors.append(forbidden("force", "may not be specified for non-apply patch"))
+        if len(manager.encode()) > _LONGEST_MANAGER:
+            errors.append(too_long("fieldManager", _LONGEST_MANAGER))
+        elif not manager.isprintable():
+            errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
         if dry_run not in ("", "All"):
-            raise bad_request(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+            errors.append(unsupported("dryRun", dry_run, ("All",)))
+        if validation not in ("Ignore", "Warn", "Strict"):
+            errors.append(unsupported("fieldValidation", validation, ("Ignore", "Strict", "Warn")))
+        if errors:
+            raise object_invalid(kind, "", errors, "meta.k8s.io")
         return WriteOptions(
-            manager=request.manager[:128],
+            manager=request.manager[:_LONGEST_MANAGER],
             dry_run=dry_run == "All",
             validation=validation,
             force=is_true(query.get("force", "")),
@@ -279,22 +319,22 @@ class Objects:
         return await self._worker.run(options.size_bytes, read)
 
     async def _create(self, resource: Resource, target: Target, request: Request) -> Reply:
-        options = self._options(request)
+        options = self._options(request, "CreateOptions")
         document = await self._document(resource, request, options)
         outcome = await self._registry.create(resource, target.namespace, document, options)
         return self._object(resource, outcome.record, request, 201, options.warnings)
 
     async def _change(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
-        options = self._options(request)
+        options = self._options(request, "UpdateOptions" if verb == "update" else "PatchOptions")
         place = (resource, target.namespace, target.name)
         if verb == "update":
             document = await self._document(resource, request, options)
             outcome = await self._registry.update(*place, document, options, target.part)
         elif request.content_type == bodies.APPLY_PATCH:
-            if not request.query.get("fieldManager"):
-                why = "is required for apply patch"
-                raise object_invalid("PatchOptions", "", [required("fieldManager", why)], "meta.k8s.io")
             document = await self._document(resource, request, options)
+            if not document.get("kind") or not document.get("apiVersion"):
+                kind, version = document.get("kind", ""), document.get("apiVersion", "")
+                raise bad_request(f"invalid object type: {version}, Kind={kind}")
             outcome = await self._registry.apply(*place, document, options, target.part)
         else:
             outcome = await self._patch(resource, target, request, options)
@@ -326,7 +366,24 @@ class Objects:
 
     async def _delete_options(self, request: Request) -> DeleteOptions:
         given = bodies.parse_delete_options(await request.read(), request.content_type)
+        if given.get("kind") not in (None, "", "DeleteOptions"):
+            raise bad_request("decoded object cannot be converted to DeleteOptions")
+        policy = request.query.get("propagationPolicy") or given.get("propagationPolicy")
+        errors: list[FieldError] = []
+        if policy is not None and given.get("orphanDependents") is not None:
+            errors.append(
+                invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+            )
+        elif policy not in (None, "Background", "Foreground", "Orphan"):
+            errors.append(unsupported("propagationPolicy", policy, ("Background", "Foreground", "Orphan", "nil")))
+        dry_run = request.query.get("dryRun") or given.get("dryRun")
+        if dry_run not in (None, "", "All", [], ["All"]):
+            errors.append(unsupported("dryRun", dry_run, ("All",)))
+        if errors:
+            raise object_invalid("DeleteOptions", "", errors, "meta.k8s.io")
         conditions = given.get("preconditions") or {}
+        if not isinstance(conditions, dict):
+            raise bad_request("json: cannot unmarshal into Go struct field DeleteOptions.preconditions")
         grace = number(request.query, "gracePeriodSeconds")
         if grace is None and isinstance(given.get("gracePeriodSeconds"), int):
             grace = given["gracePeriodSeconds"]
@@ -334,7 +391,7 @@ class Objects:
             uid=str(conditions.get("uid") or ""),
             version=str(conditions.get("resourceVersion") or ""),
             grace_seconds=grace,
-            dry_run=bool(request.query.get("dryRun") or given.get("dryRun")),
+            dry_run=bool(dry_run),
         )
 
     async def _delete(self, resource: Resource, target: Target, request: Request) -> Reply:

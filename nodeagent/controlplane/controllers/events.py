@@ -19,13 +19,16 @@ class EventExpiry:
         self._clock = clock
 
     async def reconcile(self, path: str) -> float | None:
-        """Removes it, or says how long it has left since it last changed. Raises Precondition when it just changed."""
+        """Removes it, or says how long it has left since it was last written. Raises Precondition when it just changed."""
         record = self._store.get(_EVENTS, path)
         if record is None:
             return None
         event = record.document()
-        last = event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"]
-        left = datetime.fromisoformat(last).timestamp() + _KEPT_S - self._clock()
+        # What an event says of its time is its author's; when it was written is the server's.
+        meta = event["metadata"]
+        times = [meta["creationTimestamp"], *(entry.get("time") for entry in meta.get("managedFields") or [])]
+        last = max(datetime.fromisoformat(time).timestamp() for time in times if time)
+        left = last + _KEPT_S - self._clock()
         if left > 0:
             return left
         await self._store.commit([Change(_EVENTS, path, record.revision, None, record.body)])

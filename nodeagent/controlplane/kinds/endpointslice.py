@@ -7,7 +7,6 @@ from nodeagent.controlplane.machinery.formats import (
     dns_label,
     dns_subdomain,
     label_value,
-    port_number,
     qualified_name,
     special_address,
 )
@@ -106,8 +105,6 @@ def _endpoint(endpoint: Document, field: str, kind: str) -> list[FieldError]:
         errors += _typed_address(address, f"{field}.addresses[{index}]", kind)
     if endpoint.get("nodeName"):
         errors += checked(f"{field}.nodeName", endpoint["nodeName"], dns_subdomain(endpoint["nodeName"]))
-    if endpoint.get("zone"):
-        errors += checked(f"{field}.zone", endpoint["zone"], label_value(endpoint["zone"]))
     if endpoint.get("hostname"):
         errors += checked(f"{field}.hostname", endpoint["hostname"], dns_label(endpoint["hostname"]))
     hints = endpoint.get("hints") or {}
@@ -150,8 +147,6 @@ def _slice_ports(ports: list[Document]) -> list[FieldError]:
         elif name:
             errors += checked(f"{field}.name", name, dns_label(name))
         errors += transport_protocol(port.get("protocol") or "", f"{field}.protocol")
-        if port.get("port") is not None:
-            errors += checked(f"{field}.port", port["port"], port_number(port["port"]))
         if port.get("appProtocol"):
             errors += checked(f"{field}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
     return errors

@@ -4,10 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from nodeagent.controlplane.documents import Document, Json
+from nodeagent.controlplane.machinery.formats import checked, qualified_name
 from nodeagent.controlplane.machinery.printing import Column, Printer, age
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
-from nodeagent.controlplane.status import FieldError, invalid
+from nodeagent.controlplane.status import FieldError, invalid, required
+
+_LONGEST_WORD: Final = 128
+_LONGEST_NOTE: Final = 1024
 
 SHAPES = read_shapes(r"""
 EventSource = io.k8s.api.core.v1 : EventSource contains information for an event.
@@ -67,7 +71,39 @@ def validate_event(event: Document) -> list[FieldError]:
     namespace = event["metadata"].get("namespace", "")
     if (about or "default") != namespace and not (not about and namespace == "kube-system"):
         return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
-    return []
+    return _reported(event) if event.get("eventTime") else []
+
+
+def validate_modern_event(event: Document) -> list[FieldError]:
+    """In events.k8s.io, an event has a time, and a type that is known."""
+    errors = validate_event(event)
+    if not event.get("eventTime"):
+        errors.append(required("eventTime"))
+    if event.get("type") not in ("Normal", "Warning"):
+        errors.append(invalid("type", "", f"has invalid value: {event.get('type', '')}"))
+    return errors
+
+
+def _may_be_older(event: Document, _: Document) -> list[FieldError]:
+    """A change of one that was made by way of the other group is held to what that asks."""
+    return validate_event(event)
+
+
+def _reported(event: Document) -> list[FieldError]:
+    """What an event with an eventTime has to say (pkg/apis/core/validation/events.go)."""
+    errors: list[FieldError] = []
+    component = event.get("reportingComponent", "")
+    if not component:
+        errors.append(required("reportingComponent"))
+    errors += checked("reportingComponent", component, qualified_name(component))
+    for field in ("reportingInstance", "action", "reason"):
+        if not event.get(field):
+            errors.append(required(field))
+        elif len(event[field]) > _LONGEST_WORD:
+            errors.append(invalid(field, "", f"can have at most {_LONGEST_WORD} characters"))
+    if len(event.get("message", "")) > _LONGEST_NOTE:
+        errors.append(invalid("message", "", f"can have at most {_LONGEST_NOTE} characters"))
+    return errors
 
 
 def _cells(document: Document, now: float) -> list[Json]:
@@ -165,7 +201,8 @@ ROWS = (
         short_names=("ev",),
         printer=PRINTER,
         default=default_event,
-        validate=validate_event,
+        validate=validate_modern_event,
+        validate_update=_may_be_older,
         to_stored=to_core,
         from_stored=from_core,
         stored_struct=SHAPES["CoreEvent"],

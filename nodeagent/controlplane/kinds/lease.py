@@ -48,6 +48,7 @@ ROWS = (
         plural="leases",
         singular="lease",
         creates_on_update=True,
+        insists_on_version=True,
         kind="Lease",
         struct=SHAPES["Lease"],
         printer=PRINTER,

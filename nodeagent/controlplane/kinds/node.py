@@ -1,5 +1,7 @@
 """Node (core/v1): a machine. Checked is what the controllers and the agent rely on, not everything upstream checks."""
 
+from dataclasses import replace
+
 from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import checked, label_value, qualified_name
@@ -102,7 +104,12 @@ def validate_node(node: Document) -> list[FieldError]:
     families = [parsed.version for parsed in map(parse_cidr, ranges) if parsed]
     if len(ranges) > 2 or len(set(families)) != len(families):
         errors.append(invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family"))
+    pairs: set[tuple[str, str]] = set()
     for index, taint in enumerate(node["spec"].get("taints") or []):
+        if (taint["key"], taint["effect"]) in pairs:
+            again = duplicate(f"spec.taints[{index}]", taint)
+            errors.append(replace(again, text=f"{again.text}: taints must be unique by key and effect pair"))
+        pairs.add((taint["key"], taint["effect"]))
         field = f"spec.taints[{index}]"
         errors += checked(f"{field}.key", taint["key"], qualified_name(taint["key"]))
         errors += checked(f"{field}.value", taint.get("value", ""), label_value(taint.get("value", "")))

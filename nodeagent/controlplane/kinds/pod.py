@@ -153,6 +153,8 @@ Pod = io.k8s.api.core.v1 : Pod is a collection of containers that can run on a h
 
 
 _DEFAULT_GRACE_S = 30
+_RESTARTS = ("Always", "Never", "OnFailure")
+_DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 
 
 def default_pod(pod: Document) -> None:
@@ -176,8 +178,13 @@ def default_pod(pod: Document) -> None:
             port.setdefault("protocol", "TCP")
             if spec.get("hostNetwork"):
                 port.setdefault("hostPort", port["containerPort"])
-    if pod["status"].get("podIP") and not pod["status"].get("podIPs"):
-        pod["status"]["podIPs"] = [{"ip": pod["status"]["podIP"]}]
+    status = pod["status"]
+    first = status.get("podIP")
+    if first and [entry["ip"] for entry in status.get("podIPs") or []][:1] != [first]:
+        # They say the same, and podIP wins (Convert_v1_PodStatus_To_core_PodStatus).
+        status["podIPs"] = [{"ip": first}]
+    elif status.get("podIPs") and not first:
+        status["podIP"] = status["podIPs"][0]["ip"]
 
 
 def validate_pod(pod: Document) -> list[FieldError]:
@@ -199,6 +206,9 @@ def validate_pod(pod: Document) -> list[FieldError]:
         )
     if spec.get("nodeName"):
         errors += checked("spec.nodeName", spec["nodeName"], dns_subdomain(spec["nodeName"]))
+    for part, known in (("restartPolicy", _RESTARTS), ("dnsPolicy", _DNS)):
+        if spec.get(part) not in known:
+            errors.append(unsupported(f"spec.{part}", spec.get(part, ""), known))
     for part in ("hostname", "subdomain"):
         if spec.get(part):
             errors += checked(f"spec.{part}", spec[part], dns_label(spec[part]))

@@ -2,11 +2,22 @@
 
 import base64
 
-from nodeagent.controlplane.documents import Document, Json
+from nodeagent.controlplane.documents import Document, Json, decode
 from nodeagent.controlplane.machinery.object_rules import validate_data, validate_data_update
 from nodeagent.controlplane.machinery.printing import AGE, Column, Printer, name_and_age
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
+from nodeagent.controlplane.status import FieldError, invalid, required
+
+_JSON = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+}
+_NEEDED = {
+    **_JSON,
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
 
 SHAPES = read_shapes(r"""
 Secret = io.k8s.api.core.v1 : Secret holds secret data of a certain type.
@@ -27,6 +38,37 @@ def default_secret(secret: Document) -> None:
         secret["data"] = dict(sorted({**(secret.get("data") or {}), **encoded}.items()))
 
 
+def validate_secret(secret: Document) -> list[FieldError]:
+    """Keys and size; and what its type needs."""
+    data, kind = secret.get("data") or {}, secret.get("type", "")
+    errors = validate_data(secret)
+    missing = [key for key in _NEEDED.get(kind, ()) if key not in data]
+    errors += [required(f"data[{key}]") for key in missing]
+    for key in _JSON.get(kind, ()):
+        if key in data and not _is_json(data[key]):
+            errors.append(invalid(f"data[{key}]", "<secret contents redacted>", "invalid JSON"))
+    if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
+        errors += [required("data[username]"), required("data[password]")]
+    if kind == "kubernetes.io/service-account-token":
+        name = "kubernetes.io/service-account.name"
+        if not (secret["metadata"].get("annotations") or {}).get(name):
+            errors.append(required(f"metadata.annotations[{name}]"))
+    return errors
+
+
+def validate_secret_update(secret: Document, old: Document) -> list[FieldError]:
+    """Its type, and one that is immutable altogether, stay."""
+    held = validate_data_update(secret, old)
+    return held + [error for error in validate_secret(secret) if error not in held]
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(decode(base64.b64decode(text)), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 def _cells(document: Document, now: float) -> list[Json]:
     name, old = name_and_age(document, now)
     return [name, document.get("type", ""), len(document.get("data") or {}), old]
@@ -43,8 +85,8 @@ ROWS = (
         struct=SHAPES["Secret"],
         printer=PRINTER,
         default=default_secret,
-        validate=validate_data,
-        validate_update=validate_data_update,
+        validate=validate_secret,
+        validate_update=validate_secret_update,
         fields=("type",),
         storage_hash="S6u1pOWzb84=",
         confidential=True,

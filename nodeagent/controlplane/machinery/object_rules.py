@@ -24,9 +24,29 @@ def metadata(document: Document, name_check: Check, *, namespaced: bool) -> list
     errors += labels(meta.get("labels") or {}, "metadata.labels")
     errors += annotations(meta.get("annotations") or {}, "metadata.annotations")
     errors += owners(meta.get("ownerReferences") or [])
-    for finalizer in meta.get("finalizers") or []:
-        errors += checked("metadata.finalizers", finalizer, qualified_name(finalizer))
+    for index, finalizer in enumerate(meta.get("finalizers") or []):
+        field = f"metadata.finalizers[{index}]"
+        errors += checked(field, finalizer, qualified_name(finalizer))
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(invalid(field, finalizer, why))
     return errors
+
+
+_STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+
+
+def new_finalizers(document: Document, old: Document) -> list[FieldError]:
+    """An object that is being deleted gets no further finalizers."""
+    if not old["metadata"].get("deletionTimestamp"):
+        return []
+    before = set(old["metadata"].get("finalizers") or [])
+    added = sorted(set(document["metadata"].get("finalizers") or []) - before)
+    if not added:
+        return []
+    shown = ", ".join(f'"{name}"' for name in added)
+    why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+    return [forbidden("metadata.finalizers", f"{why} []string{{{shown}}}")]
 
 
 def labels(found: dict[str, str], field: str) -> list[FieldError]:
@@ -83,6 +103,9 @@ def validate_data(document: Document) -> list[FieldError]:
     """Keys and size of a ConfigMap's or Secret's data."""
     parts = [document.get("data") or {}, document.get("binaryData") or {}]
     errors = [error for part in parts for key in part for error in checked("data", key, data_key(key))]
+    errors += [
+        invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in parts[0] if key in parts[1]
+    ]
     if sum(len(value) for part in parts for value in part.values()) > _DATA_LIMIT:
         errors.append(too_long("data", _DATA_LIMIT))
     return errors

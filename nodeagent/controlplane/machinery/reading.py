@@ -10,7 +10,15 @@ import msgspec
 
 from nodeagent.controlplane.machinery.resources import FieldReader, Resource
 from nodeagent.controlplane.machinery.selectors import EVERYTHING, Selector
-from nodeagent.controlplane.status import ApiError, bad_request, expired, future_version
+from nodeagent.controlplane.status import (
+    ApiError,
+    bad_request,
+    expired,
+    forbidden,
+    future_version,
+    object_invalid,
+    unsupported,
+)
 from nodeagent.controlplane.storage.records import Compacted, Record
 from nodeagent.controlplane.storage.store import Store
 
@@ -129,6 +137,8 @@ def list_page(store: Store, resource: Resource, request: ListRequest) -> Page:
 def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None, str | None]:
     """(revision to list at, None for the latest; path to continue after)."""
     if request.token:
+        if request.match:
+            raise refused("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
         if request.version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         token = _read_token(request.token)
@@ -136,23 +146,21 @@ def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None
         return (token.rv if token.rv > 0 else None), start
     version = parse_version(request.version)
     if request.match and not request.version:
-        raise ApiError(
-            422,
-            "Invalid",
-            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden'
-            " unless resourceVersion is provided",
-        )
+        raise refused("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if request.match not in ("", "Exact", "NotOlderThan"):
+        wrong = unsupported("resourceVersionMatch", request.match, ("", "Exact", "NotOlderThan"))
+        raise object_invalid("ListOptions", "", [wrong], "meta.k8s.io")
     if version > store.revision:
         raise future_version(version, store.revision)
     if request.match == "Exact" and not version:
-        raise ApiError(
-            422,
-            "Invalid",
-            'ListOptions.meta.k8s.io "" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch "Exact" is'
-            ' forbidden for resourceVersion "0"',
-        )
+        raise refused("resourceVersionMatch", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
     exact = request.match == "Exact" or (not request.match and request.limit and version)
     return (version if exact else None), None
+
+
+def refused(field_name: str, why: str) -> ApiError:
+    """422: an option of a list or watch that may not be given here."""
+    return object_invalid("ListOptions", "", [forbidden(field_name, why)], "meta.k8s.io")
 
 
 def _past(store: Store, resource: Resource, version: int, request: ListRequest) -> dict[str, Record]:

@@ -15,6 +15,7 @@ from nodeagent.controlplane.documents import Document, copy, decode, encode
 from nodeagent.controlplane.machinery import managed
 from nodeagent.controlplane.machinery.acceptance import WriteOptions, accept, check
 from nodeagent.controlplane.machinery.lifecycle import Lifecycle
+from nodeagent.controlplane.machinery.object_rules import new_finalizers
 from nodeagent.controlplane.machinery.resources import NAMESPACES, Catalog, Resource
 from nodeagent.controlplane.machinery.schema.decoding import empty, normalise
 from nodeagent.controlplane.machinery.worker import Worker
@@ -31,6 +32,7 @@ from nodeagent.controlplane.machinery.write_rules import (
 )
 from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.status import (
+    FieldError,
     already_exists,
     bad_request,
     body_too_large,
@@ -130,7 +132,7 @@ class Registry:
                 base = prefix[: _NAME_LONGEST - _SUFFIX_LENGTH]
                 document["metadata"]["name"] = base + self._chance.suffix(_SUFFIX_LENGTH)
                 resource.default(document)
-            await self._worker.run(size, partial(_validate, resource, document))
+            await self._worker.run(size, partial(_validate, resource, document, options))
             # It may have begun to end meanwhile.
             self._check_namespace(resource, document["metadata"])
             try:
@@ -164,11 +166,19 @@ class Registry:
         if sent != name:
             raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
         document["metadata"]["name"] = name
-        version, uid = document["metadata"].get("resourceVersion", ""), document["metadata"].get("uid", "")
+        meta = document["metadata"]
+        version, uid = meta.get("resourceVersion", ""), meta.get("uid", "")
         if self._store.get(resource.stored_in, resource.path(namespace, name)) is None:
             if resource.creates_on_update and not part and not version and not uid:
                 return await self._create(resource, document, options)
             raise not_found(resource.plural, name, resource.group)
+        if resource.insists_on_version and not version:
+            needed = FieldError(
+                "FieldValueInvalid",
+                "metadata.resourceVersion",
+                "Invalid value: 0: must be specified for an update",
+            )
+            raise object_invalid(resource.kind, name, [needed], resource.group)
         return await self._change(resource, namespace, name, lambda _: copy(document), options, part)
 
     async def patch(
@@ -323,7 +333,8 @@ class Registry:
             return None
         changed = resource.validate_update
         errors = changed(document, live) if changed is not None else resource.validate(document)
-        check(resource, document, errors)
+        check(resource, document, new_finalizers(document, live) + errors)
+        _warn(resource, document, options)
         return document
 
     async def _write(
@@ -418,5 +429,10 @@ class Registry:
         return rfc3339(int(self._clock()))
 
 
-def _validate(resource: Resource, document: Document) -> None:
+def _validate(resource: Resource, document: Document, options: WriteOptions) -> None:
     check(resource, document, resource.validate(document))
+    _warn(resource, document, options)
+
+
+def _warn(resource: Resource, document: Document, options: WriteOptions) -> None:
+    options.warnings.extend(text for text in resource.warnings(document) if text not in options.warnings)

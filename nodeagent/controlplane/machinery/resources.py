@@ -31,6 +31,10 @@ def _no_errors(_: Document) -> list[FieldError]:
     return []
 
 
+def _no_warnings(_: Document) -> list[str]:
+    return []
+
+
 def _same(document: Document) -> Document:
     return document
 
@@ -89,6 +93,10 @@ class Resource:
     default: Callable[[Document], None] = _nothing
     validate: Validate = _no_errors
     validate_update: ValidateUpdate | None = None
+    warnings: Callable[[Document], list[str]] = _no_warnings
+    """What a client is told beside the answer to a write."""
+    insists_on_version: bool = False
+    """A PUT has to name the resourceVersion it was made from, lest it takes a lock from somebody."""
     generation_of: tuple[str, ...] = ()
     """Paths of fields whose change counts up metadata.generation; empty: the kind has no generation."""
     fields: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.kinds.service.life import ServiceLife
-from nodeagent.controlplane.kinds.service.validation import validate_service, validate_service_update
+from nodeagent.controlplane.kinds.service.validation import validate_service, validate_service_update, warn_of_service
 from nodeagent.controlplane.machinery.formats import dns_label
 from nodeagent.controlplane.machinery.printing import AGE, NONE, Column, Printer, name_and_age, pairs
 from nodeagent.controlplane.machinery.resources import Resource
@@ -153,6 +153,7 @@ ROWS = (
         default=default_service,
         validate=validate_service,
         validate_update=validate_service_update,
+        warnings=warn_of_service,
         fields=("spec.clusterIP", "spec.type"),
         storage_hash="0/CO1lhkEBI=",
         lifecycle=ServiceLife,

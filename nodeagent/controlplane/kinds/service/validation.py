@@ -30,6 +30,7 @@ def validate_service(service: Document) -> list[FieldError]:
     spec = service["spec"]
     return [
         *_kind(spec),
+        *_headless(spec),
         *_ports(spec),
         *labels(spec.get("selector") or {}, "spec.selector"),
         *_affinity(spec),
@@ -80,6 +81,18 @@ def _kind(spec: Document) -> list[FieldError]:
     if not kind:
         return [required("spec.type")]
     return [] if kind in TYPES else [unsupported("spec.type", kind, TYPES)]
+
+
+def _headless(spec: Document) -> list[FieldError]:
+    kind = spec.get("type")
+    if kind not in ("LoadBalancer", "NodePort") or spec.get("clusterIP") != _HEADLESS:
+        return []
+    return [invalid("spec.clusterIPs[0]", _HEADLESS, f"may not be set to 'None' for {kind} services")]
+
+
+def warn_of_service(service: Document) -> list[str]:
+    """What Kubernetes advises against (pkg/api/service/warnings.go)."""
+    return ["spec.externalIPs is deprecated"] if service["spec"].get("externalIPs") else []
 
 
 def _ports(spec: Document) -> list[FieldError]:
@@ -175,7 +188,7 @@ def _external_name(spec: Document) -> list[FieldError]:
         errors.append(forbidden("spec.clusterIPs", "may not be set for ExternalName services"))
     if not name:
         return [*errors, required("spec.externalName")]
-    return errors + checked("spec.externalName", name, dns_subdomain(name.removesuffix(".").lower()))
+    return errors + checked("spec.externalName", name, dns_subdomain(name.removesuffix(".")))
 
 
 def _cluster_addresses(spec: Document) -> list[FieldError]:

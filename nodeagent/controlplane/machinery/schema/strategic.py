@@ -60,7 +60,7 @@ def _direct(shape: Shape | None, result: Document, directive: str, value: Json, 
     elif directive.startswith(_ORDER):
         field = directive.removeprefix(_ORDER)
         if field not in patch and isinstance(result.get(field), list):
-            result[field] = _ordered(_child(shape, field), result[field], value)
+            result[field] = _ordered(_child(shape, field), result[field], value, result[field])
 
 
 def _child(shape: Shape | None, name: str) -> Shape | None:
@@ -79,12 +79,12 @@ def _merge_field(shape: Shape | None, old: Json, new: Json, order: Json) -> Json
         else:
             held = {encode(item) for item in old or []}
             merged = list(old or []) + [item for item in new if encode(item) not in held]
-        return _ordered(shape, merged, order) if order is not None else merged
+        return _ordered(shape, merged, order if order is not None else new, old)
     return new
 
 
 def _merge_items(shape: ListOf, key: str, old: list[Json], new: list[Json]) -> list[Json]:
-    """Items new to the list come first, in the order given; kept ones keep their order (as upstream sorts them)."""
+    """The items of both; what the patch says of an item is merged into it."""
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in new):
         return [item for item in new if "$patch" not in item]
     places: dict[bytes, int] = {}
@@ -105,14 +105,16 @@ def _merge_items(shape: ListOf, key: str, old: list[Json], new: list[Json]) -> l
             added.append(strategic_merge(shape.element, {}, item))
         else:
             kept[position] = strategic_merge(shape.element, kept[position], item)
-    return added + [item for index, item in enumerate(kept) if index not in gone]
+    return [item for index, item in enumerate(kept) if index not in gone] + added
 
 
 def _is_text(value: Json) -> bool:
     return isinstance(value, str)
 
 
-def _ordered(shape: Shape | None, items: list[Json], order: Json) -> list[Json]:
+def _ordered(shape: Shape | None, items: list[Json], order: Json, server_order: Json) -> list[Json]:
+    """The items that `order` names in that order, the others in the server's, and these put between those: each before the
+    first that the server has after it (normalizeElementOrder in k8s.io/apimachinery/pkg/util/strategicpatch)."""
     if not isinstance(order, list):
         return items
     key = shape.merge_key if isinstance(shape, ListOf) else None
@@ -120,8 +122,22 @@ def _ordered(shape: Shape | None, items: list[Json], order: Json) -> list[Json]:
     def name_of(item: Json) -> bytes:
         return encode(item.get(key) if key and isinstance(item, dict) else item)
 
-    places: dict[bytes, int] = {}
-    for index, item in enumerate(order):
-        places.setdefault(name_of(item), index)
-    listed = sorted((item for item in items if name_of(item) in places), key=lambda item: places[name_of(item)])
-    return listed + [item for item in items if name_of(item) not in places]
+    def places_in(listed: Json) -> dict[bytes, int]:
+        found: dict[bytes, int] = {}
+        for index, item in enumerate(listed if isinstance(listed, list) else []):
+            found.setdefault(name_of(item), index)
+        return found
+
+    wanted, before = places_in(order), places_in(server_order)
+    named = sorted((item for item in items if name_of(item) in wanted), key=lambda item: wanted[name_of(item)])
+    others = [item for item in items if name_of(item) not in wanted]
+    others.sort(key=lambda item: before.get(name_of(item), len(before)))
+    result: list[Json] = []
+    left = 0
+    for item in named:
+        place = before.get(name_of(item))
+        while left < len(others) and place is not None and before.get(name_of(others[left]), place) < place:
+            result.append(others[left])
+            left += 1
+        result.append(item)
+    return result + others[left:]

@@ -1,0 +1,197 @@
+"""Requests that kube-apiserver refuses, and such that it accepts: so does this server."""
+
+import base64
+import json
+import time
+from typing import Any
+
+import pytest
+
+MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+NOTE = {
+    "eventTime": "2020-01-01T00:00:00.000000Z",
+    "reportingController": "example.com/a",
+    "reportingInstance": "a",
+    "action": "Look",
+    "reason": "Seen",
+    "note": "hello",
+    "type": "Normal",
+    "regarding": {"kind": "Service", "name": "a", "namespace": "default"},
+}
+CORE = "/api/v1/namespaces/default"
+SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
+
+
+def service(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "like"}, "spec": {"ports": [{"port": 80}], **spec}}
+
+
+def secret(kind: str, **data: str) -> dict[str, Any]:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"metadata": {"name": "like"}, "type": f"kubernetes.io/{kind}", "data": encoded}
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "like"}, "spec": {"containers": [{"name": "a", "image": "b"}], **spec}}
+
+
+def slice_of(**more: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "like"}, "addressType": "IPv4", "endpoints": [], **more}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "said"),
+    [
+        pytest.param(f"{CORE}/services", service(type="NodePort", clusterIP="None"), 422, "may not be set to 'None' for NodePort services", id="headless NodePort"),
+        pytest.param(f"{CORE}/services", service(externalIPs=["::ffff:192.0.2.1"]), 422, "spec.externalIPs[0]", id="IPv4 mapped"),
+        pytest.param(f"{CORE}/services", {"metadata": {"name": "like"}, "spec": {"type": "ExternalName", "externalName": "Example.com"}}, 422, "spec.externalName", id="upper-case name"),
+        pytest.param(f"{CORE}/configmaps", {"metadata": {"name": "like", "finalizers": ["bare"]}}, 422, "neither a standard finalizer name nor is it fully qualified", id="bare finalizer"),
+        pytest.param(f"{CORE}/configmaps", {"metadata": {"name": "like"}, "data": {"a": ""}, "binaryData": {"a": ""}}, 422, "duplicate of key present in binaryData", id="key given twice"),
+        pytest.param("/api/v1/nodes", {"metadata": {"name": "like"}, "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}] * 2}}, 422, "taints must be unique by key and effect pair", id="duplicate taints"),
+        pytest.param(f"{CORE}/pods", pod(restartPolicy="Sometimes"), 422, 'supported values: "Always", "Never", "OnFailure"', id="restartPolicy"),
+        pytest.param(f"{CORE}/secrets", secret("tls", **{"tls.crt": "a"}), 422, "data[tls.key]: Required value", id="TLS secret"),
+        pytest.param(f"{CORE}/secrets", secret("dockerconfigjson", **{".dockerconfigjson": "{"}), 422, "<secret contents redacted>", id="docker secret"),
+        pytest.param(EVENTS, {"metadata": {"name": "like"}, **{k: v for k, v in NOTE.items() if k != "action"}}, 422, "action: Required value", id="event without action"),
+        pytest.param(EVENTS, {"metadata": {"name": "like"}, **NOTE, "note": "x" * 1025}, 422, "can have at most 1024 characters", id="long note"),
+        pytest.param(SLICES, slice_of(ports=[{"port": 0}]), 201, "", id="slice port 0"),
+        pytest.param(SLICES, slice_of(endpoints=[{"addresses": ["192.0.2.1"], "zone": "zone a"}]), 201, "", id="zone with a blank"),
+        pytest.param(f"{CORE}/services?fieldManager={'x' * 129}", service(), 422, "fieldManager: Too long: may not be more than 128 bytes", id="long manager"),
+        pytest.param(f"{CORE}/services?dryRun=Some", service(), 422, "dryRun", id="dryRun"),
+        pytest.param(f"{CORE}/services?fieldValidation=Perhaps", service(), 422, "fieldValidation", id="fieldValidation"),
+    ],
+)  # fmt: skip
+def test_what_is_created(api: Any, path: str, body: Any, code: int, said: str) -> None:
+    answer = api.call("POST", path, body)
+    assert (answer.status, said in answer.body.decode().replace('\\"', '"')) == (code, True), answer.body
+    if code == 201:
+        assert api.call("DELETE", f"{path}/like").status == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "said"),
+    [
+        ("resourceVersionMatch=Exact", 422, "unless resourceVersion is provided"),
+        ("resourceVersionMatch=Perhaps&resourceVersion=1", 422, 'supported values: "", "Exact", "NotOlderThan"'),
+        ("resourceVersionMatch=Exact&resourceVersion=0", 422, 'forbidden for resourceVersion \\"0\\"'),
+        ("sendInitialEvents=true", 422, "sendInitialEvents is forbidden for list"),
+        ("watch=1&sendInitialEvents=true", 422, "sendInitialEvents requires setting resourceVersionMatch"),
+        ("watch=1&resourceVersionMatch=NotOlderThan", 422, "unless sendInitialEvents is provided"),
+        ("watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=99999999", 504, "Too large"),
+    ],
+)
+def test_what_is_listed_and_watched(api: Any, query: str, code: int, said: str) -> None:
+    answer = api.call("GET", f"{CORE}/services?{query}")
+    assert (answer.status, said.replace('\\"', '"') in answer.json["message"]) == (code, True), answer.body
+
+
+def test_a_watch_from_no_version_begins_with_what_is_there(api: Any) -> None:
+    query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1"
+    frames = list(api.watch(f"/api/v1/namespaces?{query}"))
+    assert [frame["type"] for frame in frames[-2:]] == ["ADDED", "BOOKMARK"]
+    assert frames[-1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+@pytest.mark.parametrize(
+    ("body", "query", "code", "said"),
+    [
+        ({"kind": "Service", "apiVersion": "v1"}, "", 400, "cannot be converted to DeleteOptions"),
+        ({"propagationPolicy": "Perhaps"}, "", 422, 'supported values: "Background", "Foreground", "Orphan", "nil"'),
+        (None, "?propagationPolicy=Perhaps", 422, "propagationPolicy"),
+        ({"propagationPolicy": "Orphan", "orphanDependents": True}, "", 422, "cannot be both set"),
+        ({"dryRun": ["Some"]}, "", 422, "dryRun"),
+        ({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, "", 200, ""),
+    ],
+)
+def test_what_is_deleted(api: Any, demo: str, body: Any, query: str, code: int, said: str) -> None:
+    path = f"/api/v1/namespaces/{demo}/configmaps"
+    assert api.call("POST", path, {"metadata": {"name": "like"}}).status == 201
+    answer = api.call("DELETE", f"{path}/like{query}", body)
+    assert (answer.status, said in answer.body.decode().replace('\\"', '"')) == (code, True), answer.body
+    assert (api.call("GET", f"{path}/like").status == 200) is (code != 200)
+
+
+def test_a_lease_is_not_taken_from_its_holder_unseen(api: Any) -> None:
+    lease = {"metadata": {"name": "leader"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}
+    held = api.call("POST", LEASES, lease)
+    assert held.status == 201
+    taken = api.call("PUT", f"{LEASES}/leader", {**lease, "spec": {"holderIdentity": "b"}})
+    assert (taken.status, "must be specified for an update" in taken.json["message"]) == (422, True)
+    renewed = api.call("PUT", f"{LEASES}/leader", {**held.json, "spec": {"holderIdentity": "a"}})
+    assert renewed.status == 200
+
+
+def test_an_object_that_is_being_deleted_gets_no_more_finalizers(api: Any, demo: str) -> None:
+    path = f"/api/v1/namespaces/{demo}/configmaps"
+    api.call("POST", path, {"metadata": {"name": "held", "finalizers": ["example.com/a"]}})
+    api.call("DELETE", f"{path}/held")
+    more = {"metadata": {"finalizers": ["example.com/a", "example.com/b"]}}
+    refused = api.call("PATCH", f"{path}/held", more, {"Content-Type": MERGE})
+    assert (refused.status, 'found new finalizers []string{"example.com/b"}' in refused.json["message"]) == (422, True)
+    assert api.call("PATCH", f"{path}/held", {"metadata": {"finalizers": None}}, {"Content-Type": MERGE}).status == 200
+
+
+def test_the_addresses_of_a_pod_say_the_same(api: Any, demo: str) -> None:
+    path = f"/api/v1/namespaces/{demo}/pods"
+    api.call("POST", path, pod())
+    for status, addresses in (
+        (
+            {"podIP": "10.244.0.1", "podIPs": [{"ip": "10.244.0.1"}, {"ip": "fd00:244::1"}]},
+            ["10.244.0.1", "fd00:244::1"],
+        ),
+        ({"podIP": "10.244.0.2"}, ["10.244.0.2"]),
+    ):
+        changed = api.call("PATCH", f"{path}/like/status", {"status": status}, {"Content-Type": MERGE}).json
+        assert [entry["ip"] for entry in changed["status"]["podIPs"]] == addresses
+        assert changed["status"]["podIP"] == addresses[0]
+
+
+def test_who_applies_says_what_and_only_who_applies_may_force(api: Any, demo: str) -> None:
+    path = f"/api/v1/namespaces/{demo}/configmaps/a"
+    for body in ({"apiVersion": "v1", "data": {}}, {"kind": "ConfigMap", "data": {}}):
+        answer = api.call("PATCH", f"{path}?fieldManager=me", body, {"Content-Type": APPLY})
+        assert (answer.status, "invalid object type" in answer.json["message"]) == (400, True)
+    api.call("POST", f"/api/v1/namespaces/{demo}/configmaps", {"metadata": {"name": "a"}})
+    forced = api.call("PATCH", f"{path}?force=true", {"data": {"a": "b"}}, {"Content-Type": MERGE})
+    assert (forced.status, "may not be specified for non-apply patch" in forced.json["message"]) == (422, True)
+
+
+def test_an_event_of_long_ago_stays_for_an_hour(api: Any) -> None:
+    assert api.call("POST", EVENTS, {"metadata": {"name": "old"}, **NOTE}).status == 201
+    time.sleep(0.3)
+    assert api.call("GET", f"{EVENTS}/old").status == 200
+
+
+def test_warnings(api: Any, demo: str) -> None:
+    made = api.call("POST", f"/api/v1/namespaces/{demo}/services", service(externalIPs=["192.0.2.1"]))
+    assert "spec.externalIPs is deprecated" in made.headers["Warning"]
+    failed = api.call("GET", f"/api/v1/namespaces/{demo}/endpoints/nothing")
+    assert (failed.status, "v1 Endpoints is deprecated" in failed.headers["Warning"]) == (404, True)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [("/livez/ping", 200), ("/livez/nonexistent", 404), ("/readyz/store", 200), ("/healthz/a/b", 404)]
+)
+def test_a_check_that_does_not_exist_is_not_found(api: Any, path: str, code: int) -> None:
+    assert api.call("GET", path).status == code
+
+
+@pytest.mark.parametrize(
+    ("patch", "names"),
+    [
+        pytest.param([{"port": 3}], [3, 1, 2], id="a new one comes first"),
+        pytest.param([{"port": 2}, {"port": 3}], [1, 2, 3], id="after the one it follows in the patch"),
+        pytest.param([{"port": 2}, {"port": 1}], [2, 1], id="in the order of the patch"),
+    ],
+)
+def test_the_order_of_a_strategic_merge(api: Any, demo: str, patch: Any, names: list[int]) -> None:
+    path = f"/api/v1/namespaces/{demo}/services"
+    ports = [{"name": f"p{port}", "port": port} for port in (1, 2)]
+    assert api.call("POST", path, {"metadata": {"name": "web"}, "spec": {"ports": ports}}).status == 201
+    named = [{"name": f"p{item['port']}", **item} for item in patch]
+    body = json.dumps({"spec": {"ports": named}}).encode()
+    answer = api.call("PATCH", f"{path}/web", raw=body, headers={"Content-Type": STRATEGIC})
+    assert [port["port"] for port in answer.json["spec"]["ports"]] == names
