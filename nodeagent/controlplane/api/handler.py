@@ -12,7 +12,8 @@ from nodeagent.controlplane.api.access import ANONYMOUS, Role, TokenReader, User
 from nodeagent.controlplane.api.admission import Admission
 from nodeagent.controlplane.api.bodies import read_body
 from nodeagent.controlplane.api.discovery import aggregated, api_group, api_groups, api_resources, api_versions
-from nodeagent.controlplane.api.objects import Objects, Request
+from nodeagent.controlplane.api.objects import Objects
+from nodeagent.controlplane.api.options import Request
 from nodeagent.controlplane.api.replies import JSON, Reply, document_reply, error_reply, text_reply
 from nodeagent.controlplane.api.requests import accepts_json, parse_accept, parse_target, prefers, verb_of
 from nodeagent.controlplane.api.watches import Watch

@@ -1,13 +1,15 @@
 """Verbs on resources: from a request to a reply, by way of the registry and the store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial as partial_of
+from typing import Final, TypeVar
 
 from nodeagent.controlplane.api import bodies, partial, token_requests
 from nodeagent.controlplane.api.account_tokens import AccountTokens
 from nodeagent.controlplane.api.deliveries import Deliveries
+from nodeagent.controlplane.api.options import Request, delete_options, write_options
 from nodeagent.controlplane.api.replies import Reply, document_reply, warning_headers
 from nodeagent.controlplane.api.requests import Shape, Target, is_true, number, shape_of
 from nodeagent.controlplane.api.tables import table_of
@@ -19,12 +21,13 @@ from nodeagent.controlplane.machinery.reading import (
     ListRequest,
     Page,
     Selection,
+    candidates,
     in_chunks,
     length_of,
-    list_page,
     needs_reader,
     parse_version,
     refused,
+    select,
 )
 from nodeagent.controlplane.machinery.registry import Outcome, Registry
 from nodeagent.controlplane.machinery.resources import Catalog, FieldReader, Resource
@@ -38,55 +41,25 @@ from nodeagent.controlplane.machinery.schema.json_patch import (
 from nodeagent.controlplane.machinery.schema.strategic import merge_patch, strategic_merge
 from nodeagent.controlplane.machinery.selectors import EVERYTHING, parse_fields, parse_labels
 from nodeagent.controlplane.machinery.worker import Worker
-from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import (
     ApiError,
-    FieldError,
     bad_request,
-    forbidden,
     future_version,
-    invalid,
     method_not_allowed,
-    object_invalid,
-    required,
-    too_long,
     too_many_operations,
-    unsupported,
     unsupported_media_type,
 )
 from nodeagent.controlplane.storage.records import Record
 from nodeagent.controlplane.storage.store import Store
 
-_LONGEST_MANAGER: Final = 128
+_FEW_RECORDS: Final = 500
 _CHUNK_BYTES: Final = 256 * 1024
 _LONGEST_WATCH_S: Final = 3600.0
 _BOOKMARK_EVERY_S: Final = 60.0
 _GENERIC_REJECTION: Final = "the server rejected our request due to an error in our request"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a verb needs to know of an HTTP request; `read` delivers the body, bounded."""
-
-    query: Mapping[str, str]
-    headers: Mapping[str, str]
-    read: Callable[[], Awaitable[bytes]]
-
-    @property
-    def content_type(self) -> str:
-        """The media type of the body, without parameters."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-    @property
-    def accept(self) -> str:
-        """What the client wants back."""
-        return self.headers.get("Accept", "")
-
-    @property
-    def manager(self) -> str:
-        """Who owns the fields of a write: `fieldManager`, else the client's program name."""
-        agent = self.headers.get("User-Agent", "").partition("/")[0]
-        return self.query.get("fieldManager") or agent or "unknown"
+_Result = TypeVar("_Result")
 
 
 class Objects:
@@ -128,14 +101,14 @@ class Objects:
 
     async def _carry_out(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         if verb in ("get", "list", "watch"):
-            return self._look(verb, resource, target, request)
+            return await self._look(verb, resource, target, request)
         return await self._act(verb, resource, target, request)
 
-    def _look(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
+    async def _look(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         if verb == "watch":
             return self._watch(resource, target, request)
         if verb == "list":
-            return self._list(resource, target, request)
+            return await self._list(resource, target, request)
         return self._object(resource, self._registry.get(resource, target.namespace, target.name), request)
 
     async def _act(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
@@ -191,23 +164,21 @@ class Objects:
             raise bad_request("a single object is watched by a field selector on metadata.name")
         return Selection(target.namespace, labels, fields, reader)
 
-    def _page(self, resource: Resource, target: Target, query: Mapping[str, str]) -> Page:
-        return list_page(
-            self._store,
-            resource,
-            ListRequest(
-                self._selection(resource, target, query),
-                max(number(query, "limit") or 0, 0),
-                query.get("continue", ""),
-                query.get("resourceVersion", ""),
-                query.get("resourceVersionMatch", ""),
-            ),
+    async def _page(self, resource: Resource, target: Target, query: Mapping[str, str]) -> Page:
+        request = ListRequest(
+            self._selection(resource, target, query),
+            max(number(query, "limit") or 0, 0),
+            query.get("continue", ""),
+            query.get("resourceVersion", ""),
+            query.get("resourceVersionMatch", ""),
         )
+        found = candidates(self._store, resource, request)
+        return await _looked_through(len(found.records), lambda: select(found, request))
 
-    def _list(self, resource: Resource, target: Target, request: Request) -> Reply:
+    async def _list(self, resource: Resource, target: Target, request: Request) -> Reply:
         if "sendInitialEvents" in request.query:
             raise refused("sendInitialEvents", "sendInitialEvents is forbidden for list")
-        page = self._page(resource, target, request.query)
+        page = await self._page(resource, target, request.query)
         meta: Document = {"resourceVersion": str(page.revision)}
         if page.token:
             meta["continue"] = page.token
@@ -216,19 +187,20 @@ class Objects:
         headers = warning_headers([resource.deprecated] if resource.deprecated else [])
         shape = _shape(request, is_list=True)
         if shape is not None and shape.kind == partial.LIST_KIND:
-            return _partial_list(page, meta, shape.version, headers)
+            version = shape.version
+            return await _looked_through(len(page.records), lambda: _partial_list(page, meta, version, headers))
         if shape is not None:
-            include = request.query.get("includeObject", "Metadata")
-            shown = table_of(
+            table = partial_of(
+                table_of,
                 resource,
                 page.records,
                 version=shape.version,
                 revision=page.revision,
                 now=self._clock.time(),
-                include=include,
+                include=request.query.get("includeObject", "Metadata"),
                 list_meta=meta,
             )
-            return document_reply(shown, headers=headers)
+            return await _looked_through(len(page.records), lambda: document_reply(table(), headers=headers))
         return self._listed(resource, page, meta, headers)
 
     def _listed(self, resource: Resource, page: Page, meta: Document, headers: Sequence[tuple[str, str]] = ()) -> Reply:
@@ -276,35 +248,6 @@ class Objects:
             bookmark_every_s=_BOOKMARK_EVERY_S,
         )
 
-    def _options(self, request: Request, kind: str) -> WriteOptions:
-        """`kind` is what the options are called in errors: CreateOptions, UpdateOptions or PatchOptions."""
-        query = request.query
-        validation = query.get("fieldValidation") or "Warn"
-        dry_run = query.get("dryRun", "")
-        manager = query.get("fieldManager", "")
-        errors: list[FieldError] = []
-        if kind == "PatchOptions" and request.content_type == bodies.APPLY_PATCH:
-            if not manager:
-                errors.append(required("fieldManager", "is required for apply patch"))
-        elif is_true(query.get("force", "")):
-            errors.append(forbidden("force", "may not be specified for non-apply patch"))
-        if len(manager.encode()) > _LONGEST_MANAGER:
-            errors.append(too_long("fieldManager", _LONGEST_MANAGER))
-        elif not manager.isprintable():
-            errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
-        if dry_run not in ("", "All"):
-            errors.append(unsupported("dryRun", dry_run, ("All",)))
-        if validation not in ("Ignore", "Warn", "Strict"):
-            errors.append(unsupported("fieldValidation", validation, ("Ignore", "Strict", "Warn")))
-        if errors:
-            raise object_invalid(kind, "", errors, "meta.k8s.io")
-        return WriteOptions(
-            manager=request.manager[:_LONGEST_MANAGER],
-            dry_run=dry_run == "All",
-            validation=validation,
-            force=is_true(query.get("force", "")),
-        )
-
     async def _document(self, resource: Resource, request: Request, options: WriteOptions) -> Document:
         body = await request.read()
         media_type = request.content_type
@@ -319,13 +262,13 @@ class Objects:
         return await self._worker.run(options.size_bytes, read)
 
     async def _create(self, resource: Resource, target: Target, request: Request) -> Reply:
-        options = self._options(request, "CreateOptions")
+        options = write_options(request, "CreateOptions")
         document = await self._document(resource, request, options)
         outcome = await self._registry.create(resource, target.namespace, document, options)
         return self._object(resource, outcome.record, request, 201, options.warnings)
 
     async def _change(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
-        options = self._options(request, "UpdateOptions" if verb == "update" else "PatchOptions")
+        options = write_options(request, "UpdateOptions" if verb == "update" else "PatchOptions")
         place = (resource, target.namespace, target.name)
         if verb == "update":
             document = await self._document(resource, request, options)
@@ -364,38 +307,8 @@ class Objects:
 
         return await self._registry.patch(resource, target.namespace, target.name, changed, options, target.part)
 
-    async def _delete_options(self, request: Request) -> DeleteOptions:
-        given = bodies.parse_delete_options(await request.read(), request.content_type)
-        if given.get("kind") not in (None, "", "DeleteOptions"):
-            raise bad_request("decoded object cannot be converted to DeleteOptions")
-        policy = request.query.get("propagationPolicy") or given.get("propagationPolicy")
-        errors: list[FieldError] = []
-        if policy is not None and given.get("orphanDependents") is not None:
-            errors.append(
-                invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
-            )
-        elif policy not in (None, "Background", "Foreground", "Orphan"):
-            errors.append(unsupported("propagationPolicy", policy, ("Background", "Foreground", "Orphan", "nil")))
-        dry_run = request.query.get("dryRun") or given.get("dryRun")
-        if dry_run not in (None, "", "All", [], ["All"]):
-            errors.append(unsupported("dryRun", dry_run, ("All",)))
-        if errors:
-            raise object_invalid("DeleteOptions", "", errors, "meta.k8s.io")
-        conditions = given.get("preconditions") or {}
-        if not isinstance(conditions, dict):
-            raise bad_request("json: cannot unmarshal into Go struct field DeleteOptions.preconditions")
-        grace = number(request.query, "gracePeriodSeconds")
-        if grace is None and isinstance(given.get("gracePeriodSeconds"), int):
-            grace = given["gracePeriodSeconds"]
-        return DeleteOptions(
-            uid=str(conditions.get("uid") or ""),
-            version=str(conditions.get("resourceVersion") or ""),
-            grace_seconds=grace,
-            dry_run=bool(dry_run),
-        )
-
     async def _delete(self, resource: Resource, target: Target, request: Request) -> Reply:
-        options = await self._delete_options(request)
+        options = delete_options(request.query, bodies.parse_delete_options(await request.read(), request.content_type))
         outcome = await self._registry.delete(resource, target.namespace, target.name, options)
         if resource.returns_deleted or not outcome.gone:
             return self._object(resource, outcome.record, request)
@@ -407,8 +320,8 @@ class Objects:
         return document_reply(success)
 
     async def _delete_collection(self, resource: Resource, target: Target, request: Request) -> Reply:
-        options = await self._delete_options(request)
-        page = self._page(resource, target, request.query)
+        options = delete_options(request.query, bodies.parse_delete_options(await request.read(), request.content_type))
+        page = await self._page(resource, target, request.query)
         for record in page.records:
             try:
                 await self._registry.delete(resource, record.namespace, record.name, options)
@@ -425,6 +338,11 @@ def _shape(request: Request, *, is_list: bool = False) -> Shape | None:
         return shape
     what = "a list" if is_list else "not a list"
     raise ApiError(406, "NotAcceptable", f"you requested {shape.kind}, but the requested object is {what}")
+
+
+async def _looked_through(records: int, function: Callable[[], _Result]) -> _Result:
+    """What `function` returns, which looks at so many records and at nothing that changes: many of them in a thread."""
+    return function() if records <= _FEW_RECORDS else await asyncio.to_thread(function)
 
 
 def _partial_list(page: Page, meta: Document, version: str, headers: Sequence[tuple[str, str]]) -> Reply:

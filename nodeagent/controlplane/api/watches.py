@@ -23,6 +23,8 @@ from nodeagent.controlplane.storage.records import Compacted, Event, EventKind, 
 from nodeagent.controlplane.storage.store import Store
 
 _BATCH: Final = 500
+_TURN: Final = 500
+"""Objects that are looked at before others have their turn."""
 _INITIAL_BATCH_BYTES: Final = 256 * 1024
 _END_OF_LIST: Final = "k8s.io/initial-events-end"
 
@@ -154,7 +156,10 @@ class Watch:
         frames: list[bytes] = []
         weight = 0
         # The records are held, so a change while these frames are being written reaches the watcher afterwards.
-        for record in [self._collection.records[path] for path in self._collection.paths()]:
+        records = [self._collection.records[path] for path in self._collection.paths()]
+        for position, record in enumerate(records, 1):
+            if position % _TURN == 0:
+                await asyncio.sleep(0)
             if not request.selection.matches(record):
                 continue
             frames.append(self._frame(EventKind.ADDED, Event(EventKind.ADDED, record, None, 0)))

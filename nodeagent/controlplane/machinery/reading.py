@@ -104,8 +104,24 @@ def parse_version(text: str) -> int:
     return int(text)
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What a list may consist of, in order of the paths, taken from the store at one moment."""
+
+    records: list[Record]
+    revision: int
+    count: int
+    """How many there are, of which `records` holds no more than are needed."""
+    prefix: str
+
+
 def list_page(store: Store, resource: Resource, request: ListRequest) -> Page:
     """Raises ApiError: 400 a bad token or version, 410 too old, 504 from the future."""
+    return select(candidates(store, resource, request), request)
+
+
+def candidates(store: Store, resource: Resource, request: ListRequest) -> Candidates:
+    """What there is to choose from. Raises ApiError: 400 a bad token or version, 410 too old, 504 from the future."""
     selection = request.selection
     prefix = f"{selection.namespace}/" if selection.namespace and resource.namespaced else ""
     collection = store.collection(resource.stored_in)
@@ -119,19 +135,25 @@ def list_page(store: Store, resource: Resource, request: ListRequest) -> Page:
         state = _past(store, resource, version, request)
         paths = sorted(path for path in state if path.startswith(prefix) and (after is None or path > after))
         found = state.__getitem__
+    needed = paths if selection.selective or not request.limit else paths[: request.limit + 1]
+    return Candidates([found(path) for path in needed], revision, len(paths), prefix)
+
+
+def select(found: Candidates, request: ListRequest) -> Page:
+    """Those that are selected, up to the limit. Pure: it may run in a thread."""
+    selection = request.selection
+    if not selection.selective and not request.limit:
+        return Page(found.records, found.revision)
     records: list[Record] = []
-    if not selection.selective and not selection.namespace and not request.limit:
-        return Page([found(path) for path in paths], revision)
-    for position, path in enumerate(paths):
-        record = found(path)
+    for position, record in enumerate(found.records):
         if not selection.matches(record):
             continue
         if request.limit and len(records) == request.limit:
             last = records[-1].path
-            remaining = None if selection.selective else len(paths) - position
-            return Page(records, revision, _token(revision, last.removeprefix(prefix)), remaining)
+            remaining = None if selection.selective else found.count - position
+            return Page(records, found.revision, _token(found.revision, last.removeprefix(found.prefix)), remaining)
         records.append(record)
-    return Page(records, revision)
+    return Page(records, found.revision)
 
 
 def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None, str | None]:

@@ -1,11 +1,16 @@
 """Requests made to crash the server or to hold it up: each gets its answer, and nobody else waits for it."""
 
+import asyncio
 import json
 import time
 from typing import Any
 
 import pytest
 
+from nodeagent.controlplane.storage.log import Log
+from nodeagent.controlplane.storage.records import Change, draft
+from nodeagent.controlplane.storage.store import Store
+from tests.contract.apiserver.conftest import Api, ServerThread
 from tests.contract.apiserver.stalls import measured
 
 LOOP_HELD_S = 0.05
@@ -108,3 +113,42 @@ def test_a_number_of_five_thousand_digits_is_refused(api: Any, query: str) -> No
     answer = api.call("GET", f"{CONFIGMAPS}?{query}")
     assert answer.status == 400, answer.body
     assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("query", "accept"),
+    [
+        pytest.param("", "application/json", id="all"),
+        pytest.param("?labelSelector=a=b,c!=d", "application/json", id="by label"),
+        pytest.param("?fieldSelector=metadata.name!=x", "application/json", id="by field"),
+        pytest.param("", "application/json;as=Table;v=v1;g=meta.k8s.io", id="as a table"),
+        pytest.param("", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", id="metadata only"),
+        pytest.param("?watch=1&timeoutSeconds=1", "application/json", id="a watch from the beginning"),
+    ],
+)
+def test_a_list_of_thousands_holds_nobody_up(many: Any, query: str, accept: str) -> None:
+    with measured(many.loop) as stall:
+        answer = many.call("GET", f"{CONFIGMAPS}{query}", headers={"Accept": accept})
+    assert answer.status == 200
+    assert stall.longest_s < LOOP_HELD_S
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A server with 5,000 objects, put into its store before it starts."""
+    directory = tmp_path_factory.mktemp("many")
+
+    async def fill() -> None:
+        async with Store(Log(str(directory / "store.db")), clock=time.time) as store:
+            changes = []
+            for number in range(5000):
+                meta = {"name": f"n{number}", "namespace": "default", "uid": str(number), "resourceVersion": "0"}
+                meta["creationTimestamp"] = "2026-01-01T00:00:00Z"
+                body = draft({"metadata": {**meta, "labels": {"a": "b"}}, "data": {"x": "y" * 100}})
+                changes.append(Change("configmaps", f"default/n{number}", 0, body))
+            await store.commit(changes)
+
+    asyncio.run(fill())
+    running = ServerThread(directory)
+    yield Api(running)
+    running.stop()

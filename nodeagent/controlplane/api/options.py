@@ -1,0 +1,112 @@
+"""What a request says of how it is to be carried out: its query, its headers, and the body of a deletion."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.controlplane.api import bodies
+from nodeagent.controlplane.api.requests import is_true, number
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.write_rules import DeleteOptions
+from nodeagent.controlplane.status import (
+    FieldError,
+    bad_request,
+    forbidden,
+    invalid,
+    object_invalid,
+    required,
+    too_long,
+    unsupported,
+)
+
+_LONGEST_MANAGER: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a verb needs to know of an HTTP request; `read` delivers the body, bounded."""
+
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    read: Callable[[], Awaitable[bytes]]
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body, without parameters."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def accept(self) -> str:
+        """What the client wants back."""
+        return self.headers.get("Accept", "")
+
+    @property
+    def manager(self) -> str:
+        """Who owns the fields of a write: `fieldManager`, else the client's program name."""
+        agent = self.headers.get("User-Agent", "").partition("/")[0]
+        return self.query.get("fieldManager") or agent or "unknown"
+
+
+def write_options(request: Request, kind: str) -> WriteOptions:
+    """How a write is to be done. Raises ApiError 422.
+
+    `kind` is what the options are called in errors: CreateOptions, UpdateOptions or PatchOptions.
+    """
+    query = request.query
+    validation = query.get("fieldValidation") or "Warn"
+    dry_run = query.get("dryRun", "")
+    manager = query.get("fieldManager", "")
+    errors: list[FieldError] = []
+    if kind == "PatchOptions" and request.content_type == bodies.APPLY_PATCH:
+        if not manager:
+            errors.append(required("fieldManager", "is required for apply patch"))
+    elif is_true(query.get("force", "")):
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        errors.append(too_long("fieldManager", _LONGEST_MANAGER))
+    elif not manager.isprintable():
+        errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
+    if dry_run not in ("", "All"):
+        errors.append(unsupported("dryRun", dry_run, ("All",)))
+    if validation not in ("Ignore", "Warn", "Strict"):
+        errors.append(unsupported("fieldValidation", validation, ("Ignore", "Strict", "Warn")))
+    if errors:
+        raise object_invalid(kind, "", errors, "meta.k8s.io")
+    return WriteOptions(
+        manager=request.manager[:_LONGEST_MANAGER],
+        dry_run=dry_run == "All",
+        validation=validation,
+        force=is_true(query.get("force", "")),
+    )
+
+
+def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
+    """How a deletion is to be done, from its query and its body. Raises ApiError 400, 422."""
+    if given.get("kind") not in (None, "", "DeleteOptions"):
+        raise bad_request("decoded object cannot be converted to DeleteOptions")
+    policy = query.get("propagationPolicy") or given.get("propagationPolicy")
+    errors: list[FieldError] = []
+    if policy is not None and given.get("orphanDependents") is not None:
+        errors.append(
+            invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        )
+    elif policy not in (None, "Background", "Foreground", "Orphan"):
+        errors.append(unsupported("propagationPolicy", policy, ("Background", "Foreground", "Orphan", "nil")))
+    dry_run = query.get("dryRun") or given.get("dryRun")
+    if dry_run not in (None, "", "All", [], ["All"]):
+        errors.append(unsupported("dryRun", dry_run, ("All",)))
+    if errors:
+        raise object_invalid("DeleteOptions", "", errors, "meta.k8s.io")
+    conditions = given.get("preconditions") or {}
+    if not isinstance(conditions, dict):
+        raise bad_request("json: cannot unmarshal into Go struct field DeleteOptions.preconditions")
+    grace = number(query, "gracePeriodSeconds")
+    if grace is None and isinstance(given.get("gracePeriodSeconds"), int):
+        grace = given["gracePeriodSeconds"]
+    return DeleteOptions(
+        uid=str(conditions.get("uid") or ""),
+        version=str(conditions.get("resourceVersion") or ""),
+        grace_seconds=grace,
+        dry_run=bool(dry_run),
+    )
