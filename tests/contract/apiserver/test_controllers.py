@@ -107,7 +107,8 @@ def test_a_full_store_refuses_writes_clearly_and_keeps_answering(start: Any) -> 
             break
     assert (answer.status, answer.json["reason"]) == (507, "InsufficientStorage")
     assert len(api.get(path)["items"]) == number
-    assert api.call("GET", "/readyz").status == 200
+    assert api.call("GET", "/livez").status == 200
+    assert b"[-]store-space failed" in api.call("GET", "/readyz").body
 
 
 def test_what_is_older_than_the_history_is_expired_in_every_form(start: Any, recorded: Any) -> None:
