@@ -14,6 +14,7 @@ from nodeagent.dataplane.conntrack import ConntrackCleaner
 from nodeagent.dataplane.families import choose_families
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.ownership import choose_ownership
+from nodeagent.dataplane.nft.release import release_ways
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.node_addresses import AddressesAlone, NodeAddresses
 from nodeagent.dataplane.node_dataplane import NodeDataplane
@@ -46,6 +47,7 @@ from nodeagent.part_options import (
     translation_options,
     wanted_families,
     wanted_ownership,
+    ways,
 )
 
 logger = logging.getLogger(__name__)
@@ -109,7 +111,7 @@ class Agent:
         api_address = ApiServerAddress(named_host(config, access), self._store)
         interface_name = config.dataplane.interface_name
         self._surroundings = Surroundings(
-            self._changes.node_changed, excluding=interface_name, others=api_address.in_use
+            self._changes.node_changed, excluding=interface_name, others=api_address.in_use, ways=ways(access)
         )
 
         # What others learn.
@@ -146,6 +148,7 @@ class Agent:
             self._reporting.publish_events(EventApi(self._client), self._store.uid_of)
         async with self._opened(), asyncio.TaskGroup() as tasks:
             tasks.create_task(self._source.run(), name="source")
+            tasks.create_task(self._surroundings.run(), name="surroundings")
             if self._end_predecessor is None:
                 ownership = self._own_tables()
                 tasks.create_task(self._reporting.run(), name="reporting")
@@ -159,7 +162,6 @@ class Agent:
             self._sysctls.forward(self._families)
             dataplane = self._dataplane(ownership)
             tasks.create_task(self._node_addresses.run(), name="node addresses")
-            tasks.create_task(self._surroundings.run(), name="surroundings")
             tasks.create_task(self._cleaner.run(), name="conntrack cleaner")
             tasks.create_task(dataplane.look_after(self._changes.interface_changed), name="dataplane")
             tasks.create_task(self._engine(dataplane, ownership).run(), name="engine")
@@ -187,6 +189,8 @@ class Agent:
                 logger.info("API server: %s", self._client.server)
                 await stack.enter_async_context(self._client)
             await self._surroundings.read()
+            if self._end_predecessor is None:
+                release_ways(self._netlink, self._surroundings.protected)
             yield
 
     def _own_tables(self) -> Ownership:
@@ -226,6 +230,7 @@ class Agent:
             observer=self._reporting.observers,
             heartbeat=self._notifier,
             in_use=lambda: self._surroundings.in_use,
+            protected=lambda: self._surroundings.protected,
             timing=Timing(
                 guard_period=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
                 min_period=config.dataplane.min_sync_period.seconds,

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from nodeagent.config import AgentConfig, DetectLocalMode, TableOwnership
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
+from nodeagent.dataplane.surroundings import Way
 from nodeagent.dataplane.sysctl import ConntrackOptions
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
-from nodeagent.kube.proxy import environment_proxy, without_password
+from nodeagent.kube.proxy import DEFAULT_PORTS, environment_proxy, without_password
 from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.translate.node import DetectLocal, TranslationOptions
@@ -62,6 +63,7 @@ def translation_options(config: AgentConfig, families: tuple[Family, ...]) -> Tr
         cluster_cidrs=tuple(str(cidr) for cidr in traffic.cluster_cidrs),
         external_ips_enabled=traffic.external_ips,
         node_port_addresses=tuple(str(address) for address in traffic.node_port_addresses),
+        protected_ports=traffic.protected_ports,
     )
 
 
@@ -104,6 +106,18 @@ def named_host(config: AgentConfig, access: ClusterAccess | None) -> str:
     """The host that the configuration names as the API server; empty for a pod's own way to it, a ClusterIP."""
     named = access is not None and (config.source.kubeconfig or config.source.master)
     return urlsplit(access.server).hostname or "" if access is not None and named else ""
+
+
+def ways(access: ClusterAccess | None) -> tuple[Way, ...]:
+    """Whom the agent connects to: the API server, and a proxy before it."""
+    if access is None:
+        return ()
+    found = []
+    for url, is_server in ((access.server, True), (access.proxy, False)):
+        parts = urlsplit(url or "")
+        if parts.hostname:
+            found.append(Way(parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme, 443), is_server))
+    return tuple(found)
 
 
 def describe_way(config: AgentConfig, environment: Mapping[str, str]) -> str | None:

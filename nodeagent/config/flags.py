@@ -50,6 +50,7 @@ _FLAGS: tuple[Flag, ...] = (
     Flag("--service-cidr", "traffic.serviceCIDRs"),
     Flag("--external-ips", "traffic.externalIPs"),
     Flag("--nodeport-addresses", "traffic.nodePortAddresses"),
+    Flag("--protected-ports", "traffic.protectedPorts"),
     Flag("--table-ownership", "dataplane.tableOwnership"),
     Flag("--service-interface", "dataplane.serviceInterface"),
     Flag("--min-sync-period", "dataplane.minSyncPeriod"),

@@ -36,6 +36,7 @@ from nodeagent.config.values import (
     OomScore,
     Pause,
     Period,
+    Ports,
     Switch,
     TableOwnership,
 )
@@ -151,6 +152,13 @@ class TrafficConfig(Group):
         "Addresses of the node at which node ports answer: those inside the CIDRs, the Node's own (`primary`), or "
         "every local one (`all`). An empty list is `primary`. Loopback addresses never answer, and the keyword "
         "`localhost` is refused.",
+    )
+    protected_ports: Ports = option(
+        (22, 10249, 10250, 10256),
+        "list of TCP ports",
+        "Ports of the node itself, such as those of SSH and the kubelet: external IPs and load-balancer addresses that are "
+        "addresses of the node are not captured there, and no node port answers. The API server's port counts too, unless "
+        "it is 443. An empty list protects the way to the API server alone.",
     )
 
 

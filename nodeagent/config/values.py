@@ -9,7 +9,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Strict
@@ -78,6 +78,7 @@ class BindAddress(NamedTuple):
         return endpoint_text(self.host, self.port)
 
 
+V = TypeVar("V", str, int)
 AnyFamilies = Literal["auto"] | tuple[Family, ...]
 
 
@@ -140,7 +141,14 @@ def _node_port_address(value: str) -> str:
     return _cidr(value)
 
 
-def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
+def _port(value: object) -> int:
+    text = value if isinstance(value, str) else str(value)
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= 65535):
+        raise ValueError(f"{value!r} is not a port, a number from 1 to 65535")
+    return int(text)
+
+
+def _distinct(values: tuple[V, ...]) -> tuple[V, ...]:
     for index, value in enumerate(values):
         if value in values[:index]:
             raise ValueError(f"{value} is listed twice")
@@ -244,6 +252,7 @@ Cidr = Annotated[str, Strict(), AfterValidator(_cidr)]
 Cidrs = Annotated[tuple[Cidr, ...], AfterValidator(_distinct)]
 NodePortAddress = Annotated[str, Strict(), AfterValidator(_node_port_address)]
 NodePortAddresses = Annotated[tuple[NodePortAddress, ...], AfterValidator(_primary_if_none), AfterValidator(_distinct)]
+Ports = Annotated[tuple[Annotated[int, PlainValidator(_port)], ...], AfterValidator(_distinct)]
 Families = Annotated[AnyFamilies, PlainValidator(_families)]
 NodeName = Annotated[str, PlainValidator(_node_name)]
 AddressOverride = Annotated[str | None, PlainValidator(_address_override)]

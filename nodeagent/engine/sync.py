@@ -20,6 +20,7 @@ from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.in_use import InUse
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
+from nodeagent.model.protected import Protected
 from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.translate.context import Context
@@ -98,9 +99,12 @@ class Engine:
         heartbeat: Heartbeat,
         timing: Timing,
         in_use: Callable[[], frozenset[InUse]] = frozenset,
+        protected: Callable[[], Protected] = Protected,
     ) -> None:
-        """in_use: what service ranges must keep clear of, as it is now."""
+        """in_use: what service ranges must keep clear of; protected: what external addresses and node ports may not take.
+        Both as they are now."""
         self._in_use = in_use
+        self._protected = protected
         self._snapshot = snapshot
         self._changes = changes
         self._options = options
@@ -205,7 +209,7 @@ class Engine:
     async def _run_pass(self, changes: ChangeSet, *, full: bool) -> PassReport:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        context = node_context(self._snapshot.node, self._options, self._belief.context)
+        context = node_context(self._snapshot.node, self._options, self._belief.context, self._protected())
         node, node_problems = node_state(
             self._snapshot.node,
             self._snapshot.service_cidrs,

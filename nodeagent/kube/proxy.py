@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from nodeagent.kube.errors import KubeconfigError
 
-_PORTS = {"http": 80, "https": 443}
-_SCHEMES = frozenset(_PORTS)
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_SCHEMES = frozenset(DEFAULT_PORTS)
 
 Address = IPv4Address | IPv6Address
 
@@ -24,7 +24,9 @@ def environment_proxy(server: str, environment: Mapping[str, str]) -> str | None
     variable = "HTTPS_PROXY" if parts.scheme == "https" else "HTTP_PROXY"
     proxy = _value(environment, variable)
     host = parts.hostname or ""
-    if not proxy or not _may_use_proxy(host, parts.port or _PORTS[parts.scheme], _value(environment, "NO_PROXY")):
+    if not proxy or not _may_use_proxy(
+        host, parts.port or DEFAULT_PORTS[parts.scheme], _value(environment, "NO_PROXY")
+    ):
         return None
     url = proxy if "://" in proxy else f"http://{proxy}"
     if not is_usable_proxy(url):

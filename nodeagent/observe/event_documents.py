@@ -33,7 +33,13 @@ _CLUSTER_SCOPED = frozenset({"Node", "ServiceCIDR"})
 _NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
 _ON_NODE = frozenset({"FailedToStartProxierHealthcheck"})
 _OF_ONE_NODE = frozenset(
-    {"AffinityIdTaken", "FailedToStartServiceHealthcheck", "NodeAddressInServiceCIDR", "RejectedByKernel"}
+    {
+        "AffinityIdTaken",
+        "FailedToStartServiceHealthcheck",
+        "NodeAddressInServiceCIDR",
+        "ProtectedAddress",
+        "RejectedByKernel",
+    }
 )
 """What another node may not have: the event names the node, and every node that has it writes its own. Everything else
 follows from the objects alone, so that every node would say the same."""

@@ -10,6 +10,7 @@ from nodeagent.model.objects import Service, ServiceSpec
 from nodeagent.model.problem import Problem
 from nodeagent.translate.context import Context
 
+_BROADCAST = "broadcast"
 _LINK_LOCAL = "link-local"
 _LOOPBACK = "loopback"
 _MULTICAST = "multicast"
@@ -69,7 +70,7 @@ def _special_ipv4(address: str) -> str | None:
         return _LINK_LOCAL
     if _FIRST_MULTICAST <= int(first) <= _LAST_MULTICAST:
         return _MULTICAST
-    return _UNSPECIFIED if address == "0.0.0.0" else None  # noqa: S104 - compared, not bound
+    return {"0.0.0.0": _UNSPECIFIED, "255.255.255.255": _BROADCAST}.get(address)  # noqa: S104 - compared, not bound
 
 
 def _special_ipv6(address: str) -> str | None:

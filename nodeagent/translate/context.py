@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from nodeagent.model.addresses import Family
+from nodeagent.translate.protection import Protection
 
 
 class Context(Struct, frozen=True, kw_only=True):
@@ -16,6 +17,7 @@ class Context(Struct, frozen=True, kw_only=True):
     detects_pods: whether some sources count as pods. The translation itself does not need to know: it says what pods
         would get (`Frontend.short_circuit`), the dataplane decides who is one.
     external_ips_enabled: whether `spec.externalIPs` are captured.
+    protection: where no external address and no node port is captured.
     """
 
     node_name: str
@@ -24,3 +26,4 @@ class Context(Struct, frozen=True, kw_only=True):
     node_addresses: tuple[str, ...] = ()
     detects_pods: bool = True
     external_ips_enabled: bool = True
+    protection: Protection = Protection()

@@ -14,9 +14,11 @@ from nodeagent.model.frontend import NodeState
 from nodeagent.model.in_use import InUse, why_not
 from nodeagent.model.objects import LABEL_ZONE, Node, ServiceCIDR
 from nodeagent.model.problem import Problem
+from nodeagent.model.protected import Protected
 from nodeagent.translate.cidrs import Network, merged, network_family, parse_cidrs
 from nodeagent.translate.context import Context
 from nodeagent.translate.node_ports import node_port_cidrs
+from nodeagent.translate.protection import protection
 
 _UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
@@ -40,6 +42,7 @@ class TranslationOptions(Struct, frozen=True, kw_only=True):
     cluster_cidrs: the pod networks of the cluster (DetectLocal.CLUSTER_CIDR); the first of each family counts.
     node_port_addresses: CIDRs, or ``primary`` or ``all`` alone; empty is ``primary``.
     external_ips_enabled: whether `spec.externalIPs` are captured.
+    protected_ports: at these no address of the node, and no node port, is captured; none: all may be.
     """
 
     node_name: str
@@ -49,10 +52,16 @@ class TranslationOptions(Struct, frozen=True, kw_only=True):
     cluster_cidrs: tuple[str, ...] = ()
     node_port_addresses: tuple[str, ...] = ()
     external_ips_enabled: bool = True
+    protected_ports: tuple[int, ...] = ()
 
 
-def node_context(node: Node | None, options: TranslationOptions, previous: Context | None = None) -> Context:
-    """The context of the translation.
+def node_context(
+    node: Node | None,
+    options: TranslationOptions,
+    previous: Context | None = None,
+    protected: Protected = Protected(),  # noqa: B008 - frozen
+) -> Context:
+    """The context of the translation. protected: what the node needs, besides the Node's addresses.
 
     Without a Node (deleted, not seen yet) what was known before stays true; so do the addresses while a Node has
     none.
@@ -72,6 +81,7 @@ def node_context(node: Node | None, options: TranslationOptions, previous: Conte
         node_addresses=addresses,
         detects_pods=interfaces or by_cidr,
         external_ips_enabled=options.external_ips_enabled,
+        protection=protection(protected, addresses, options.protected_ports),
     )
 
 

@@ -20,6 +20,7 @@ from nodeagent.translate.addresses import Exposure, exposures, is_proxied
 from nodeagent.translate.context import Context
 from nodeagent.translate.endpoints import Candidate, PortKey, collect_endpoints
 from nodeagent.translate.ports import ServicePortSpec, is_port_number, service_ports
+from nodeagent.translate.protection import without_protected
 from nodeagent.translate.select import Routes, choose_routes, policies_of
 from nodeagent.translate.source_ranges import allowed_sources, source_ranges
 from nodeagent.translate.udp import udp_ports
@@ -61,7 +62,7 @@ def translate_service(service: Service, slices: Collection[EndpointSlice], conte
             frontends.extend(_frontends(port, terms, choose_routes(candidates, policies, context)))
             if port.name.protocol is Protocol.UDP:
                 serving[family, port.name] = _serving(candidates)
-    own = _without_duplicates(frontends, key, problems)
+    own = _without_duplicates(without_protected(frontends, key, context.protection, problems), key, problems)
     health_check = _health_check(spec, exposed, endpoints, key, problems) if policies.external_local else None
     return ServiceState(
         key=key,

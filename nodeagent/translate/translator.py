@@ -31,7 +31,7 @@ class Translator:
         self._states: dict[ObjectKey, ServiceState] = {}
         self._claims = Claims()
         self._unsettled: set[ObjectKey] = set()
-        self._sensitive: dict[Part, set[ObjectKey]] = {Part.ZONE: set(), Part.NODE_ADDRESSES: set()}
+        self._sensitive: dict[Part, set[ObjectKey]] = {part: set() for part in Part if part is not Part.REST}
         self._outdated: set[ObjectKey] = set()
 
     @property

@@ -215,6 +215,13 @@ class KernelTable:
             return None
         return fetched if not fetched.duplicates and len(fetched.elements) == self._count(name) else None
 
+    def has(self, name: str, key: bytes) -> bool:
+        """Whether there is a table with a set that has this element. Raises KernelUnclear."""
+        try:
+            return any(True for _ in self._fetch(name, iter((key,))))
+        except FileNotFoundError:
+            return False
+
     def _fetch(self, name: str, keys: Iterator[bytes]) -> Iterator[memoryview]:
         form = self._specs[name].form(self._family)
         while wanted := list(islice(keys, FETCH_KEYS)):

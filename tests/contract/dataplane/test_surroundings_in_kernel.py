@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.dataplane.surroundings import Surroundings, in_use_here
+from nodeagent.dataplane.surroundings import Surroundings, Way, in_use_here, resolve_here
 from nodeagent.model.addresses import parse_network
 from nodeagent.model.in_use import InUse, why_not
 
@@ -81,17 +81,30 @@ def test_it_needs_no_privilege(node: Any) -> None:
     assert node.run_unprivileged(lambda: in_use_here("nodeagent0")) == node.run(lambda: in_use_here("nodeagent0"))
 
 
-def test_what_is_named_counts_and_names_are_resolved_in_the_background(node: Any) -> None:
+def test_what_is_named_counts_and_names_that_take_long_come_later(node: Any) -> None:
     async def follow() -> None:
-        changed = asyncio.Event()
-        named = [("172.16.0.9", "the API server"), ("localhost", "the API server")]
-        seen = Surroundings(changed.set, excluding="nodeagent0", others=lambda: named, look_seconds=0.05)
+        changed, answered = asyncio.Event(), asyncio.Event()
+
+        async def resolve(name: str) -> frozenset[str]:
+            await answered.wait()
+            return frozenset({"172.16.0.8"})
+
+        named = [("172.16.0.9", "the API server"), ("api", "the API server")]
+        seen = Surroundings(
+            changed.set,
+            excluding="nodeagent0",
+            others=lambda: named,
+            look_seconds=0.05,
+            name_patience_seconds=0.01,
+            resolve=resolve,
+        )
         await seen.read()
         assert cidrs(seen.in_use, "the API server") == {"172.16.0.9/32"}
         assert changed.is_set()
+        answered.set()
         following = asyncio.create_task(seen.run())
         async with asyncio.timeout(PATIENCE):
-            while not cidrs(seen.in_use, "the API server, localhost"):
+            while not cidrs(seen.in_use, "the API server, api"):
                 changed.clear()
                 await changed.wait()
             changed.clear()
@@ -104,6 +117,38 @@ def test_what_is_named_counts_and_names_are_resolved_in_the_background(node: Any
         await asyncio.gather(following, return_exceptions=True)
 
     node.run(lambda: asyncio.run(follow()))
+
+
+def test_what_is_protected_are_own_addresses_and_all_that_the_ways_lead_to(node: Any) -> None:
+    async def look() -> None:
+        answers = {"api": {"172.16.0.9", "fd00:9::9"}, "localhost": set[str]()}
+
+        async def resolve(name: str) -> frozenset[str]:
+            return frozenset(answers[name])
+
+        ways = (Way("api", 6443), Way("10.0.0.1", 443), Way("localhost", 3128, is_server=False))
+        seen = Surroundings(lambda: None, excluding="nodeagent0", ways=ways, resolve=resolve)
+        await seen.read()
+        expected = {("172.16.0.9", 6443), ("fd00:9::9", 6443), ("10.0.0.1", 443)}
+        assert seen.protected.ways == expected
+        assert seen.protected.own >= {"192.168.0.5", "10.128.0.9", "fd00:1::5", "203.0.113.7"}
+        assert seen.protected.api_ports == {6443, 443}
+
+        answers["api"] = set()
+        await seen.read()
+        assert seen.protected.ways == expected, "a name server that fails for a moment protects nobody less"
+        answers["api"] = {"172.16.0.10"}
+        await seen.read()
+        assert seen.protected.ways == {("172.16.0.10", 6443), ("10.0.0.1", 443)}
+
+    node.run(lambda: asyncio.run(look()))
+
+
+def test_names_are_resolved_as_connections_do_it() -> None:
+    found = asyncio.run(resolve_here("localhost"))
+    assert found
+    assert found <= {"127.0.0.1", "::1"}
+    assert asyncio.run(resolve_here("does-not-exist.invalid")) == set()
 
 
 def test_it_says_what_stands_in_the_way(node: Any) -> None:

@@ -119,7 +119,7 @@ def test_every_option_can_be_set_by_its_variable(load: Load, path: str) -> None:
     key = KEYS[path]
     texts = {"node.name": "n", "source.master": "https://h", "source.context": "", "traffic.interfaceNamePrefix": ""}
     default = plain_option(key, key.default)
-    text = ",".join(default) if isinstance(default, list) else "" if default is None else str(default)
+    text = ",".join(map(str, default)) if isinstance(default, list) else "" if default is None else str(default)
     loaded = load(environment={key.environment_variable: texts.get(path, text)})
     assert loaded.origins[path] == f"env {key.environment_variable}"
 

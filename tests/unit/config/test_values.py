@@ -37,6 +37,8 @@ Refuse = Callable[..., list[str]]
             "traffic.nodePortAddresses", "[primary, 192.0.2.0/24]", ["primary", "192.0.2.0/24"], id="keyword and CIDR"
         ),
         pytest.param("traffic.nodePortAddresses", "[]", ["primary"], id="an empty list is primary"),
+        pytest.param("traffic.protectedPorts", "[22, '6443']", [22, 6443], id="ports, as text too"),
+        pytest.param("traffic.protectedPorts", "[]", [], id="no port"),
         pytest.param("traffic.bridgeInterface", "cni0", "cni0", id="interface"),
         pytest.param("dataplane.interfaceName", "fifteen-letters", "fifteen-letters", id="longest interface name"),
         pytest.param("dataplane.minSyncPeriod", "250ms", "250ms", id="short duration"),
@@ -124,6 +126,13 @@ def test_taken(own: Load, path: str, written: str, value: object) -> None:
         pytest.param(
             "traffic.nodePortAddresses", "[eth0]", "'eth0' is neither a CIDR nor 'primary' or 'all'", id="node ports"
         ),
+        pytest.param(
+            "traffic.protectedPorts", "[65536]", "65536 is not a port, a number from 1 to 65535", id="port too high"
+        ),
+        pytest.param(
+            "traffic.protectedPorts", "[ssh]", "'ssh' is not a port, a number from 1 to 65535", id="no number"
+        ),
+        pytest.param("traffic.protectedPorts", "[22, '22']", "22 is listed twice", id="port twice"),
         pytest.param(
             "traffic.bridgeInterface",
             "sixteen-letters-",

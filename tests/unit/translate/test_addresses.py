@@ -133,7 +133,9 @@ def test_18_external_ips_can_be_switched_off(service: ServiceBuilder, context: C
         pytest.param([" ", ""], [], 0, id="15-blank-ones-silently"),
         pytest.param(["example.org", "192.0.2.1"], ["192.0.2.1"], 1, id="15-unparsable"),
         pytest.param(["192.0.2.1", "192.000.2.1"], ["192.0.2.1"], 0, id="one-address-twice"),
-        pytest.param(["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1"], [], 4, id="16-node-critical"),
+        pytest.param(
+            ["127.0.0.1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "255.255.255.255"], [], 5, id="16-node-critical"
+        ),
         pytest.param(["fe80::1", "::1", "::", "ff02::1"], [], 4, id="16-node-critical-v6"),
     ],
 )

@@ -1,0 +1,53 @@
+"""Take captures of the API server out of tables that an earlier agent left, before anybody connects to it.
+
+An agent adopts what it finds and corrects it when it knows all Services. It cannot learn of them through a table that
+takes its connections elsewhere.
+"""
+
+import logging
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.diff import Delta
+from nodeagent.dataplane.nft.image import frontend_key, node_port_key
+from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dataplane.nft.transaction import Transaction
+from nodeagent.model.addresses import Protocol, endpoint_text, family_of, pack_address
+from nodeagent.model.problem import Retryable
+from nodeagent.model.protected import Place, Protected
+
+logger = logging.getLogger(__name__)
+
+_SPECS = {spec.name: spec for spec in schema.set_specs(counters=False)}
+
+
+def release_ways(socket: Ruleset, protected: Protected) -> None:
+    """Delete the elements that capture a way to the API server; that of a ClusterIP, which may be one, stays.
+
+    Whatever the kernel has against it is logged. Raises NotPermitted when a living process owns the table.
+    """
+    for place in sorted(protected.ways):
+        try:
+            released = _release(socket, place, local=place[0] in protected.own)
+        except Retryable as error:
+            logger.warning("cannot look whether a Service captures %s: %s", endpoint_text(*place), error)
+            continue
+        if released:
+            logger.warning("a Service captured %s, the way to the API server: no more", endpoint_text(*place))
+
+
+def _release(socket: Ruleset, place: Place, *, local: bool) -> bool:
+    """local: node ports answer at this address."""
+    address, port = place
+    family = family_of(address)
+    table = KernelTable(socket, family, _SPECS)
+    if table.has(schema.CLUSTER_IPS, pack_address(address)):
+        return False
+    captures = {schema.FRONTENDS: frontend_key(address, Protocol.TCP, port)}
+    if local:
+        captures[schema.NODEPORTS] = node_port_key(Protocol.TCP, port)
+    found = {name: [key] for name, key in captures.items() if table.has(name, key)}
+    transaction = Transaction(family, _SPECS)
+    transaction.write_delta(Delta(deletes=found))
+    socket.commit(transaction)
+    return bool(found)

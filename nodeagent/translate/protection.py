@@ -1,0 +1,69 @@
+"""Which external frontends would take from the node what it needs itself (docs/semantics.md 74-76).
+
+Only TCP is protected: the API server, SSH, the kubelet and health checks are reached by it. ClusterIPs are not looked
+at: no address of a node or of the API server is in a service range, but for the API server's own Service.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from nodeagent.model.addresses import Protocol, endpoint_text
+from nodeagent.model.frontend import Frontend, FrontendKind
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+from nodeagent.model.protected import Place, Protected
+
+HTTPS = 443
+
+_KINDS = {FrontendKind.LOAD_BALANCER: "load-balancer IP", FrontendKind.EXTERNAL_IP: "external IP"}
+
+
+class Protection(Struct, frozen=True):
+    """ways: the addresses and ports of the API server and of a proxy to it. own: addresses of the node. ports: what is
+    protected at those."""
+
+    ways: frozenset[Place] = frozenset()
+    own: frozenset[str] = frozenset()
+    ports: frozenset[int] = frozenset()
+
+    def against(self, frontend: Frontend) -> str | None:
+        """Why an external TCP frontend must not be, for a person; None when it may."""
+        port = frontend.port
+        if frontend.address is None:
+            if any(port == taken and address in self.own for address, taken in self.ways):
+                return f"node port {port}/TCP is where this node reaches the API server: it does not answer"
+            if port in self.ports:
+                return f"node port {port}/TCP is protected by traffic.protectedPorts: it does not answer"
+            return None
+        what = f"{_KINDS[frontend.kind]} {endpoint_text(frontend.address, port)}/TCP"
+        if (frontend.address, port) in self.ways:
+            return f"{what} is where this node reaches the API server: not captured"
+        if frontend.address in self.own and port in self.ports:
+            return f"{what} is an address of this node, whose port {port} traffic.protectedPorts protects: not captured"
+        return None
+
+
+def protection(protected: Protected, node_addresses: Iterable[str], ports: Iterable[int]) -> Protection:
+    """What is protected with these `traffic.protectedPorts`; none: the way to the API server alone.
+
+    The API server's port counts among them, unless it is that of HTTPS, which load balancers of a node's own have too.
+    """
+    own = protected.own.union(node_addresses)
+    listed = frozenset(ports)
+    return Protection(protected.ways, own, (listed | protected.api_ports - {HTTPS}) if listed else listed)
+
+
+def without_protected(
+    frontends: list[Frontend], key: ObjectKey, against: Protection, problems: list[Problem]
+) -> list[Frontend]:
+    """The frontends that may be; why the others may not is told."""
+    kept = []
+    for frontend in frontends:
+        external = frontend.kind is not FrontendKind.CLUSTER_IP and frontend.protocol is Protocol.TCP
+        detail = against.against(frontend) if external else None
+        if detail is None:
+            kept.append(frontend)
+        else:
+            problems.append(Problem(f"Service {key}", "ProtectedAddress", detail))
+    return kept
