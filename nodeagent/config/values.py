@@ -119,7 +119,7 @@ def _bind_address(value: object, default_port: int) -> BindAddress | None:
     address = parse_address(host.removeprefix("[").removesuffix("]"))
     if address is None:
         raise ValueError(f"must be IP:port (0.0.0.0 or [::] for any address); {host!r} is not an IP address")
-    if not (port_text.isascii() and port_text.isdigit() and 1 <= int(port_text) <= LAST_PORT):
+    if not _is_port(port_text):
         raise ValueError(f"port {port_text!r} is not a number from 1 to {LAST_PORT}")
     return BindAddress(address, int(port_text))
 
@@ -141,10 +141,15 @@ def _node_port_address(value: str) -> str:
     return _cidr(value)
 
 
+def _is_port(text: str) -> bool:
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(LAST_PORT))
+    return digits and 1 <= int(text) <= LAST_PORT
+
+
 def _port(value: object) -> int:
     text = value if isinstance(value, str) else str(value)
-    if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= 65535):
-        raise ValueError(f"{value!r} is not a port, a number from 1 to 65535")
+    if isinstance(value, bool) or not _is_port(text):
+        raise ValueError(f"{value!r} is not a port, a number from 1 to {LAST_PORT}")
     return int(text)
 
 
