@@ -1,7 +1,7 @@
 """The composition root: the only place that builds the parts and says what starts, in which order, and stops.
 
 source ──▶ store ──▶ changes ──▶ engine ──▶ tables (ip, ip6), service interface
-                                    └─────▶ observers: log, health servers, events
+                                    └─────▶ observers: log, health servers, events, cluster DNS
 """
 
 import asyncio
@@ -20,12 +20,14 @@ from nodeagent.dataplane.node_addresses import AddressesAlone, NodeAddresses
 from nodeagent.dataplane.node_dataplane import NodeDataplane
 from nodeagent.dataplane.node_sysctls import NodeSysctls
 from nodeagent.dataplane.surroundings import Surroundings
+from nodeagent.dns.feed.node_names import NodeNames
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, Timing
 from nodeagent.kube.api_address import ApiServerAddress
 from nodeagent.kube.client import ApiClient
 from nodeagent.kube.configured_ranges import WithConfiguredCidrs
 from nodeagent.kube.event_api import EventApi
+from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.kube.source import source_of
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.backoff import Backoff
@@ -42,6 +44,7 @@ from nodeagent.part_options import (
     cluster_access,
     conntrack_options,
     describe_source,
+    dns_settings,
     named_host,
     program_options,
     translation_options,
@@ -91,7 +94,13 @@ class Agent:
         self._board = ProblemBoard([ProblemLog()])
         timeout_seconds = 2 * config.dataplane.sync_period.seconds
         health = HealthMonitor(self._changes, self._families, timeout_seconds=timeout_seconds, clock=loop.time)
-        self._store = ClusterStore(health, on_problems=self._board.reporter("sources"))
+        names = dns_settings(config, self._families)
+        with_names = names is not None
+        self._store = ClusterStore(health, keep_headless=with_names, on_problems=self._board.reporter("sources"))
+        namespaces = NamespaceNames(lambda: self._names.namespaces_changed())
+        self._names = NodeNames(
+            names, self._store, namespaces=lambda: namespaces.names, report=self._board.reporter("dns")
+        )
         access = None if config.source.manifests is not None else cluster_access(config, environment)
         self._client = None if access is None else ApiClient(access)
         self._source = source_of(
@@ -100,6 +109,8 @@ class Agent:
             self._store,
             node_name=config.node.name,
             endpoints_api=config.source.endpoints_api.value,
+            keep_headless=with_names,
+            namespaces=namespaces if with_names else None,
         )
         say = notifier.status if end_predecessor is None else lambda _: None
         self._wait = StartWait(describe_source(config), self._store, notifier, say=say)
@@ -124,6 +135,7 @@ class Agent:
             ready=self._ready,
             healthz=config.reporting.healthz_bind_address,
             hard_fail=config.reporting.bind_address_hard_fail,
+            listeners=(self._names,),
         )
         told = AddressesAlone(
             self._cleaner.node_addresses_changed,
@@ -164,6 +176,7 @@ class Agent:
             tasks.create_task(self._node_addresses.run(), name="node addresses")
             tasks.create_task(self._cleaner.run(), name="conntrack cleaner")
             tasks.create_task(dataplane.look_after(self._changes.interface_changed), name="dataplane")
+            tasks.create_task(self._names.run(), name="cluster DNS")
             tasks.create_task(self._engine(dataplane, ownership).run(), name="engine")
 
     async def program_once(self) -> None:

@@ -5,11 +5,13 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from nodeagent import __version__
 from nodeagent.config import AgentConfig, DetectLocalMode, TableOwnership
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.surroundings import Way
 from nodeagent.dataplane.sysctl import ConntrackOptions
+from nodeagent.dns.feed.messages import Settings
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
@@ -64,6 +66,21 @@ def translation_options(config: AgentConfig, families: tuple[Family, ...]) -> Tr
         external_ips_enabled=traffic.external_ips,
         node_port_addresses=tuple(str(address) for address in traffic.node_port_addresses),
         protected_ports=traffic.protected_ports,
+    )
+
+
+def dns_settings(config: AgentConfig, families: tuple[Family, ...]) -> Settings | None:
+    """What a DNS process is told of the configuration; None when names are not answered. Addresses of a family that
+    this machine has not got are left out."""
+    dns = config.dns
+    if not dns.enabled:
+        return None
+    return Settings(
+        version=__version__,
+        zones=dns.zones,
+        pods=dns.pods.value,
+        upstreams=tuple(str(upstream) for upstream in dns.upstreams),
+        listening=tuple((place.host, place.port) for place in dns.listen if family_of(place.host) in families),
     )
 
 

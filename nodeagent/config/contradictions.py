@@ -23,6 +23,8 @@ def contradictions(config: Options) -> Iterator[Contradiction]:
     yield from _detection(config.traffic)
     yield from _families(config)
     yield from _service_ranges(config)
+    if config.dns.enabled and not config.dns.listen:
+        yield Contradiction("dns.enabled", ("dns.listen",), "needs dns.listen, the addresses to answer at")
     dataplane = config.dataplane
     if dataplane.min_sync_period > dataplane.sync_period:
         yield Contradiction(

@@ -23,6 +23,8 @@ from nodeagent.config.values import (
     Cidrs,
     Count,
     DetectLocalMode,
+    DnsAddresses,
+    DnsZones,
     EndpointsApi,
     Families,
     HealthzAddress,
@@ -36,6 +38,7 @@ from nodeagent.config.values import (
     OomScore,
     Pause,
     Period,
+    PodNames,
     Ports,
     Switch,
     TableOwnership,
@@ -212,6 +215,33 @@ class ConntrackConfig(Group):
     udp_stream_timeout: KernelTimeout = option(_seconds(0), "duration", "How long an answered UDP flow is remembered.")
 
 
+class DnsConfig(Group):
+    """Cluster DNS on the node, answered from the agent's own objects by a process of its own (docs/dns.md)."""
+
+    enabled: Switch = option(
+        False, "true or false", "Answer names of Services. Headless Services and their slices are followed then, too."
+    )
+    listen: DnsAddresses = option(
+        (),
+        "list of IP:port; port 53 when left out",
+        "Where queries are answered, by UDP and TCP: the ClusterIP of the cluster's DNS Service, 169.254.20.10, or any "
+        "other address of this node. No wildcards: an answer must come from the address that was asked.",
+    )
+    zones: DnsZones = option(
+        ("cluster.local",), "list of names", "The cluster's zones; the first one stands in PTR records."
+    )
+    upstreams: DnsAddresses = option(
+        (),
+        "list of IP:port; port 53 when left out",
+        "Resolvers of all other names, in their order. None: those of /etc/resolv.conf, which is followed.",
+    )
+    pods: PodNames = option(
+        PodNames.INSECURE,
+        "",
+        "Names of pods like `10-244-1-5.default.pod.cluster.local`. `insecure`: every address; `disabled`: none.",
+    )
+
+
 class ReportingConfig(Group):
     """Where the agent tells how it is."""
 
@@ -260,6 +290,7 @@ class Options(Group):
     traffic: TrafficConfig = TrafficConfig()
     dataplane: DataplaneConfig = DataplaneConfig()
     conntrack: ConntrackConfig = ConntrackConfig()
+    dns: DnsConfig = DnsConfig()
     reporting: ReportingConfig = ReportingConfig()
     logging: LoggingConfig = LoggingConfig()
     process: ProcessConfig = ProcessConfig()

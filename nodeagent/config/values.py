@@ -19,6 +19,7 @@ from nodeagent.model.addresses import LAST_PORT, Family, endpoint_text, parse_ad
 
 _INTERFACE_NAME_LENGTH = 15  # IFNAMSIZ in linux/if.h is 16 bytes with the closing NUL
 _FORBIDDEN_IN_INTERFACE_NAME = re.compile(r"[/:\s]")  # dev_valid_name(), net/core/dev.c
+_ZONE = re.compile(r"(?=.{1,200}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9])?)*")
 _NODE_NAME = re.compile(r"[^\s/,=]{1,253}")  # it must stand in a path and in a field selector
 
 ANY_IPV4 = "0.0.0.0"  # noqa: S104 - a value to compare with; nothing is bound here
@@ -52,6 +53,13 @@ class TableOwnership(StrEnum):
     PLAIN = "plain"
 
 
+class PodNames(StrEnum):
+    """Which names of pods cluster DNS answers (CoreDNS's words)."""
+
+    INSECURE = "insecure"
+    DISABLED = "disabled"
+
+
 class LogLevel(StrEnum):
     """The least severe log line that is written."""
 
@@ -78,7 +86,7 @@ class BindAddress(NamedTuple):
         return endpoint_text(self.host, self.port)
 
 
-V = TypeVar("V", str, int)
+V = TypeVar("V")
 AnyFamilies = Literal["auto"] | tuple[Family, ...]
 
 
@@ -122,6 +130,22 @@ def _bind_address(value: object, default_port: int) -> BindAddress | None:
     if not _is_port(port_text):
         raise ValueError(f"port {port_text!r} is not a number from 1 to {LAST_PORT}")
     return BindAddress(address, int(port_text))
+
+
+def _dns_address(value: object) -> BindAddress:
+    address = _bind_address(value, 53)
+    if address is None:
+        raise ValueError("must be IP:port, not an empty text")
+    if address.host in {ANY_IPV4, "::"}:
+        raise ValueError(f"{value!r} is a wildcard; name the address")
+    return address
+
+
+def _dns_zone(value: str) -> str:
+    zone = value.strip().lower().removesuffix(".")
+    if not _ZONE.fullmatch(zone) or any(len(label) > 63 for label in zone.split(".")):
+        raise ValueError(f"{value!r} is not the name of a zone, like cluster.local")
+    return zone
 
 
 def _cidr(value: str) -> str:
@@ -258,6 +282,10 @@ Cidrs = Annotated[tuple[Cidr, ...], AfterValidator(_distinct)]
 NodePortAddress = Annotated[str, Strict(), AfterValidator(_node_port_address)]
 NodePortAddresses = Annotated[tuple[NodePortAddress, ...], AfterValidator(_primary_if_none), AfterValidator(_distinct)]
 Ports = Annotated[tuple[Annotated[int, PlainValidator(_port)], ...], AfterValidator(_distinct)]
+DnsAddress = Annotated[BindAddress, PlainValidator(_dns_address)]
+DnsAddresses = Annotated[tuple[DnsAddress, ...], AfterValidator(_distinct)]
+DnsZone = Annotated[str, Strict(), AfterValidator(_dns_zone)]
+DnsZones = Annotated[tuple[DnsZone, ...], Field(min_length=1), AfterValidator(_distinct)]
 Families = Annotated[AnyFamilies, PlainValidator(_families)]
 NodeName = Annotated[str, PlainValidator(_node_name)]
 AddressOverride = Annotated[str | None, PlainValidator(_address_override)]

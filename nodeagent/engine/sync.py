@@ -245,6 +245,7 @@ class Engine:
             families=families,
             problems=self._problems(),
             node=node,
+            looked_at=changes.services,
         )
         self._observer.passed(report)
         return report

@@ -15,6 +15,7 @@ from nodeagent.kube.decode import O
 from nodeagent.kube.errors import ForbiddenError, KubeError, NotServedError, RejectedError
 from nodeagent.kube.informer import CollectionClient, FullList, Informer, Resource, Sink
 from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.kube.node_names import MissingNode
 from nodeagent.kube.pace import Pace, Retries
 from nodeagent.kube.pulse import Pulse
@@ -26,6 +27,7 @@ from nodeagent.model.objects import (
     LABEL_PROXY_NAME,
     Endpoints,
     EndpointSlice,
+    Namespace,
     Node,
     Service,
     ServiceCIDR,
@@ -50,7 +52,7 @@ class ApiServerSource:
 
     node_name: the Node object that is followed. endpoints_api: ``auto`` takes EndpointSlices unless the server has
     no discovery.k8s.io/v1. keep_headless: ask for headless Services too (a store that keeps them needs this).
-    pace: None for real time and real chance.
+    namespaces: told which namespaces there are; None: they are not followed. pace: None for real time and real chance.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class ApiServerSource:
         node_name: str,
         endpoints_api: EndpointsApi = "auto",
         keep_headless: bool = False,
+        namespaces: NamespaceNames | None = None,
         pace: Pace | None = None,
     ) -> None:
         self._client = client
@@ -68,6 +71,7 @@ class ApiServerSource:
         self._node_name = node_name
         self._endpoints_api = endpoints_api
         self._keep_headless = keep_headless
+        self._namespaces = namespaces
         self._pace = pace or Pace(random=random.random, sleep=asyncio.sleep)
         self._recovery = Recovery()
         self._pulse = Pulse(self._pace)
@@ -79,6 +83,10 @@ class ApiServerSource:
             tasks.create_task(self._follow_endpoints(), name="informer endpoints")
             tasks.create_task(self._follow_node(), name="informer node")
             tasks.create_task(self._follow_service_cidrs(), name="informer servicecidrs")
+            if self._namespaces is not None:
+                resource = Resource(Namespace, "/api/v1/namespaces", optional=True)
+                informer = self._informer(resource, self._namespaces)
+                tasks.create_task(informer.run(), name="informer namespaces")
             tasks.create_task(self._pulse.run(self._client), name="pulse of the server")
 
     def _informer(self, resource: Resource[O], sink: Sink[O]) -> Informer[O]:

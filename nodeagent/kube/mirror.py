@@ -103,7 +103,7 @@ def _endpoint(entry: EndpointAddress, conditions: EndpointConditions) -> Endpoin
     address = parse_address(entry.ip)
     if address is None:
         return None
-    return Endpoint(addresses=(address,), conditions=conditions, node_name=entry.node_name)
+    return Endpoint(addresses=(address,), conditions=conditions, node_name=entry.node_name, hostname=entry.hostname)
 
 
 def _slice(endpoints: Endpoints, group: Group, members: Iterable[Endpoint]) -> EndpointSlice:

@@ -30,7 +30,9 @@ SHARED_VALUES_LIMIT = 1 << 16
 class Retention:
     """Makes the stored form of objects. Two stored forms of one version are equal; see `unchanged`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_names: bool = False) -> None:
+        """keep_names: of endpoints too, which only cluster DNS reads."""
+        self._keep_names = keep_names
         self._shared: dict[Hashable, Hashable] = {}
 
     def retain(self, obj: T) -> T:
@@ -81,6 +83,7 @@ class Retention:
                     node_name=share(endpoint.node_name),
                     zone=share(endpoint.zone),
                     hints=share(endpoint.hints),
+                    hostname=endpoint.hostname if self._keep_names else None,
                 )
                 for endpoint in endpoints.endpoints or ()
             ),

@@ -6,6 +6,7 @@ from typing import Protocol
 from nodeagent.kube.api_source import ApiServerSource, EndpointsApi
 from nodeagent.kube.client import ApiClient
 from nodeagent.kube.manifest_source import ManifestSource
+from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.kube.store import ClusterStore
 
 
@@ -24,9 +25,19 @@ def source_of(
     *,
     node_name: str,
     endpoints_api: EndpointsApi,
+    keep_headless: bool = False,
+    namespaces: NamespaceNames | None = None,
 ) -> Source:
-    """The API server that `client` reaches, or else the directory."""
+    """The API server that `client` reaches, or else the directory. keep_headless, namespaces: see
+    `ApiServerSource`."""
     if client is not None:
-        return ApiServerSource(client, store, node_name=node_name, endpoints_api=endpoints_api)
+        return ApiServerSource(
+            client,
+            store,
+            node_name=node_name,
+            endpoints_api=endpoints_api,
+            keep_headless=keep_headless,
+            namespaces=namespaces,
+        )
     assert manifests is not None, "a source is one of the two"
     return ManifestSource(manifests, store, node_name=node_name)

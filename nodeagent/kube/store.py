@@ -63,7 +63,7 @@ class ClusterStore:
         self._listener = listener
         self._on_problems = on_problems
         self._keep_headless = keep_headless
-        self._retention = Retention()
+        self._retention = Retention(keep_names=keep_headless)
         self._services: dict[ObjectKey, Service] = {}
         self._slices: dict[ObjectKey, EndpointSlice] = {}
         self._slices_by_service: dict[ObjectKey, tuple[EndpointSlice, ...]] = {}

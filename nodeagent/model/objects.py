@@ -183,7 +183,13 @@ class ServiceCIDR(Struct, frozen=True, gc=False):
 
 StoredObject = Service | EndpointSlice | Node | ServiceCIDR
 """What a store holds; Endpoints are turned into EndpointSlices before."""
-ApiObject = Service | EndpointSlice | Endpoints | Node | ServiceCIDR
+
+
+class Namespace(Struct, frozen=True, gc=False):
+    metadata: ObjectMeta
+
+
+ApiObject = Service | EndpointSlice | Endpoints | Node | ServiceCIDR | Namespace
 
 
 def key_of(obj: ApiObject) -> ObjectKey:

@@ -30,7 +30,7 @@ class TableReport:
 class PassReport:
     """What one pass did. changed: services whose state differs (None: gone). services: how many there are. full:
     everything was compared. waited_seconds: age of the oldest change when the pass began. started, finished: loop time.
-    node: what the tables were told of the node."""
+    node: what the tables were told of the node. looked_at: services that were dirty, whether their state differs or not."""
 
     started: float
     finished: float
@@ -41,6 +41,7 @@ class PassReport:
     waited_seconds: float = 0.0
     problems: tuple[Problem, ...] = ()
     node: NodeState = field(default_factory=NodeState)
+    looked_at: frozenset[ObjectKey] = frozenset()
 
     @property
     def seconds(self) -> float:

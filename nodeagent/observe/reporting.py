@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from nodeagent.model.names import ObjectKey
@@ -12,7 +12,7 @@ from nodeagent.observe.health_answers import HealthAnswers
 from nodeagent.observe.health_monitor import HealthMonitor
 from nodeagent.observe.http import HttpServer
 from nodeagent.observe.pass_log import PassLog
-from nodeagent.observe.pass_observers import PassObservers, StatusReader
+from nodeagent.observe.pass_observers import PassListener, PassObservers, StatusReader
 from nodeagent.observe.problem_board import ProblemBoard
 from nodeagent.observe.service_health import ServiceHealth
 from nodeagent.observe.status_line import StatusLine
@@ -23,7 +23,8 @@ class Reporting:
 
     board: all that is wrong. node_eligible: see `NodeEligibility`. reader: shows the status line. ready: called with
     that line after the first pass that programmed a family. healthz: address and port of the health server, None for
-    none. hard_fail: raise BindFailed when that is taken.
+    none. hard_fail: raise BindFailed when that is taken. listeners: who else hears
+    of every pass.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Reporting:
         ready: Callable[[str], None],
         healthz: tuple[str, int] | None,
         hard_fail: bool,
+        listeners: Iterable[PassListener] = (),
     ) -> None:
         loop = asyncio.get_running_loop()
         self._node_name = node_name
@@ -46,8 +48,8 @@ class Reporting:
         self._answers = HealthAnswers(health, clock=loop.time, wall=_utc_now, node_eligible=node_eligible)
         self._healthz = None if healthz is None else self._health_server(*healthz, hard_fail=hard_fail)
         self.service_health = ServiceHealth(is_healthy=health.is_healthy, report=board.reporter("service health"))
-        listeners = (self._pass_log, health, self.service_health)
-        self.observers = PassObservers(listeners, board, StatusLine(node_name), reader, ready=ready)
+        told: tuple[PassListener, ...] = (self._pass_log, health, self.service_health, *listeners)
+        self.observers = PassObservers(told, board, StatusLine(node_name), reader, ready=ready)
         board.add(self.observers)
 
     def publish_events(self, post: EventPost, uid_of: Callable[[str, ObjectKey], str | None]) -> None:

@@ -14,7 +14,7 @@ SERVICES_IN_ONE = 50
 
 class Settings(Struct, frozen=True, tag=True):
     """What a DNS process is for all its life. version: of the program, so that an upgrade replaces the process.
-    upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. user: who the process becomes."""
+    upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. listening: where queries come in. user: who the process becomes."""
 
     version: str = ""
     zones: tuple[str, ...] = ("cluster.local",)
@@ -22,7 +22,7 @@ class Settings(Struct, frozen=True, tag=True):
     pods: str = "insecure"
     server: tuple[str, str] = ("kube-system", "kube-dns")
     upstreams: tuple[str, ...] = ()
-    addresses: tuple[str, ...] = ()
+    listening: tuple[tuple[str, int], ...] = ()
     user: int = 65534
 
 

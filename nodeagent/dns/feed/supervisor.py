@@ -25,7 +25,7 @@ from nodeagent.dns.feed.messages import (
     ToProcess,
     encode,
 )
-from nodeagent.dns.feed.sockets import Place, open_sockets, place_of
+from nodeagent.dns.feed.sockets import CannotListen, Place, open_sockets, place_of
 from nodeagent.dns.feed.spawn import exit_status, spawn
 from nodeagent.model.problem import Problem
 
@@ -88,7 +88,7 @@ class Supervisor:
         """Of the process, 0 while there is none."""
 
     async def run(self) -> None:
-        """Raises CannotListen when an address cannot be had at the start."""
+        """An address that cannot be had is a Problem, and tried again."""
         pause = SHORTEST_PAUSE_S
         try:
             while True:
@@ -100,6 +100,11 @@ class Supervisor:
                     self.pid = 0
                     logger.warning("the DNS process is gone: %s; starting another", gone)
                     self._on_problems((Problem("dns", "ProcessGone", f"starting another: {gone}"),))
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_S)
+                except CannotListen as error:
+                    logger.warning("%s; trying again", error)
+                    self._on_problems((Problem("dns", "CannotListen", f"{error}; tried again all the time"),))
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_S)
                 except TakenOver:
@@ -227,6 +232,24 @@ class Supervisor:
     def _close(self) -> None:
         for sock in self._sockets.values():
             sock.close()
+
+
+async def retire(path: Path) -> bool:
+    """End the process behind a path; whether there was one."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.setblocking(False)
+    with connection:
+        try:
+            await asyncio.get_running_loop().sock_connect(connection, str(path))
+            async with asyncio.timeout(CONNECT_S):
+                _, sockets = await _receive_hello(connection)
+        except (OSError, BadFrame, TimeoutError):
+            return False
+        for sock in sockets:
+            sock.close()
+        with suppress(OSError):
+            connection.sendall(encode(Retire()))
+        return True
 
 
 def _listen(path: Path) -> socket.socket:

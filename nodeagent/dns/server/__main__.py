@@ -3,13 +3,18 @@
 import sys
 
 from nodeagent.dns.feed.messages import Settings
-from nodeagent.dns.server.front import NoUpstream, Upstream
 from nodeagent.dns.server.process import run_process
+from nodeagent.dns.upstream.node_resolvers import FixedResolvers, NodeResolvers
+from nodeagent.dns.upstream.resolve import Upstream
+from nodeagent.dns.upstream.server import Server, parse_server
+from nodeagent.dns.upstream.stub_zones import StubZones
 
 
-def make_upstream(settings: Settings) -> Upstream:  # noqa: ARG001
-    """Who is asked for names that are not ours."""
-    return NoUpstream()
+def make_upstream(settings: Settings) -> Upstream:
+    """Who is asked for names that are not ours; never ourselves."""
+    servers = tuple(map(parse_server, settings.upstreams))
+    listening = tuple(Server(*place) for place in settings.listening)
+    return Upstream(FixedResolvers(servers) if servers else NodeResolvers(), StubZones({}), listening=listening)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,13 @@
 
 import ctypes
 import os
+import sys
 
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION_3 = 0x20080522
+AGAIN = "NODEAGENT_DNS_AGAIN"
 
 
 class _Header(ctypes.Structure):
@@ -27,6 +29,9 @@ def drop_privileges(user: int) -> None:
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     data = (_Data * 2)()
     if libc.capset(ctypes.byref(_Header(CAPABILITY_VERSION_3, 0)), data) != 0:
-        raise OSError(ctypes.get_errno(), "cannot give up capabilities")
+        if AGAIN in os.environ:
+            raise OSError(ctypes.get_errno(), "cannot give up capabilities")
+        # A filter of system calls forbids capset (@privileged); without ambient ones a new program has none either.
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, AGAIN: "1"})  # noqa: S606
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot set no_new_privs")

@@ -14,7 +14,7 @@ def empty_answers(settings: Settings) -> Answers:
         ttl=settings.ttl,
         pods=settings.pods,
         server=ObjectKey(*settings.server),
-        addresses=settings.addresses,
+        addresses=tuple(address for address, _ in settings.listening),
     )
     return Answers(Lookup(zone_settings, Index()))
 

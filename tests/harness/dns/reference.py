@@ -1,6 +1,6 @@
 """Answers of CoreDNS 1.14.7 to queries about recorded objects, and how one of ours is compared with them.
 
-`reference/answers.json` describes its format in its head; `served.json` holds the objects, `upstream.json` what the resolver
+`recorded/answers.json` describes its format in its head; `served.json` holds the objects, `upstream.json` what the resolver
 behind the cluster's DNS says.
 """
 
@@ -21,7 +21,7 @@ import msgspec
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, key_of, service_of
 
-HERE = Path(__file__).parent / "reference"
+HERE = Path(__file__).parent / "recorded"
 Answer = dict[str, Any]
 
 

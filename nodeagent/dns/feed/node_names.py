@@ -1,0 +1,88 @@
+"""Cluster DNS as the agent sees it: told of passes, it keeps the process told of names."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+from nodeagent.dns.feed.feeder import Feeder
+from nodeagent.dns.feed.messages import Report, Settings
+from nodeagent.dns.feed.sockets import Place
+from nodeagent.dns.feed.supervisor import Supervisor, retire
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+from nodeagent.model.reports import PassReport
+from nodeagent.model.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+RUNTIME_DIRECTORY = Path("/run/nodeagent")
+FAILED_PASSES = 3
+"""Failed passes in a row after which names are told all the same: what one family lacks must not stop the other."""
+
+
+def socket_path() -> Path:
+    """Where the DNS process of this network namespace is found."""
+    return RUNTIME_DIRECTORY / f"dns-{Path('/proc/self/ns/net').stat().st_ino}.sock"
+
+
+class NodeNames:
+    """A listener to passes, and a task. settings: None when this agent does not answer names; then `run` ends a process
+    that a former one has left."""
+
+    def __init__(
+        self,
+        settings: Settings | None,
+        snapshot: Snapshot,
+        *,
+        namespaces: Callable[[], Collection[str]],
+        report: Callable[[Iterable[Problem]], None],
+        path: Path | None = None,
+    ) -> None:
+        self._path = path or socket_path()
+        self._report = report
+        self._feeder = Feeder(snapshot, wall=time.time, namespaces=namespaces)
+        self._pending: set[ObjectKey] = set()
+        self._failed = 0
+        self._complete = False
+        self._supervisor = None
+        self.process: Report | None = None
+        """What the process said last of itself."""
+        if settings is not None:
+            places = tuple(Place(*place) for place in settings.listening)
+            self._supervisor = Supervisor(
+                self._path, places, settings, self._feeder, on_problems=report, on_report=self._heard
+            )
+
+    def passed(self, report: PassReport) -> None:
+        """Tell what the pass programmed; what it could not program waits for a later one."""
+        if self._supervisor is None:
+            return
+        self._pending |= report.looked_at
+        self._failed = 0 if report.ok else self._failed + 1
+        if self._failed and (self._failed < FAILED_PASSES or not report.programmed):
+            return
+        keys, self._pending = self._pending, set()
+        self._feeder.passed(keys if self._complete else None)
+        self._complete = True
+
+    def namespaces_changed(self) -> None:
+        """Namespaces came or went."""
+        self._feeder.namespaces_changed()
+
+    async def run(self) -> None:
+        """Until cancelled, or a successor has the process."""
+        if self._supervisor is not None:
+            await self._supervisor.run()
+        elif await retire(self._path):
+            logger.info("ended the DNS process that a former configuration had")
+
+    def _heard(self, report: Report) -> None:
+        self.process = report
+
+
+async def end_process(path: Path | None = None) -> bool:
+    """End the DNS process of this network namespace; whether there was one."""
+    async with asyncio.timeout(10):
+        return await retire(path or socket_path())

@@ -1,0 +1,57 @@
+"""Which namespaces there are: only cluster DNS asks, to tell a name that has nothing from one that does not exist."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import Namespace
+from nodeagent.model.problem import Problem
+
+logger = logging.getLogger(__name__)
+
+
+class NamespaceNames:
+    """The names, kept up to date by an informer. changed: called after they are others."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.names: frozenset[str] = frozenset()
+
+    def listing(self) -> "NamespaceList":
+        return NamespaceList(self)
+
+    def put(self, obj: Namespace) -> None:
+        self.replace(self.names | {obj.metadata.name})
+
+    def remove(self, key: ObjectKey) -> None:
+        self.replace(self.names - {key.name})
+
+    def unavailable(self) -> None:
+        """What is known stays; namespaces of Services are known anyway."""
+
+    def report(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            logger.debug("namespaces: %s", problem)
+
+    def replace(self, names: Collection[str]) -> None:
+        """These are all there are."""
+        before, self.names = self.names, frozenset(names)
+        if before != self.names:
+            self._changed()
+
+
+class NamespaceList:
+    """A full list being collected."""
+
+    def __init__(self, target: NamespaceNames) -> None:
+        self._target = target
+        self._names: set[str] = set()
+
+    def add(self, objects: Iterable[Namespace]) -> None:
+        self._names.update(one.metadata.name for one in objects)
+
+    def discard(self, key: ObjectKey) -> None:
+        self._names.discard(key.name)
+
+    def commit(self) -> None:
+        self._target.replace(self._names)
