@@ -18,6 +18,7 @@ from nodeagent.dns.feed.feeder import Feeder
 from nodeagent.dns.feed.messages import Settings
 from nodeagent.dns.feed.sockets import CannotListen, Place, open_sockets
 from nodeagent.dns.feed.supervisor import Supervisor
+from nodeagent.model import objects as model
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, ObjectMeta, Service, ServicePort, ServiceSpec
 from nodeagent.model.problem import Problem
@@ -31,6 +32,8 @@ class Objects:
     """Services without endpoints, as a snapshot."""
 
     def __init__(self) -> None:
+        self.node: model.Node | None = None
+        self.service_cidrs: tuple[model.ServiceCIDR, ...] = ()
         self.services: dict[ObjectKey, Service] = {}
 
     def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
@@ -56,7 +59,7 @@ class Node:
 
     def start(self, *, listed: bool = True) -> Supervisor:
         """What an agent does that starts, whether another one is there or not."""
-        self.feeder = Feeder(self.objects, wall=time.time)  # type: ignore[arg-type]  # names need no more of a snapshot
+        self.feeder = Feeder(self.objects, wall=time.time)
         self.supervisor = Supervisor(
             self._path / "dns.sock", (self.place,), self.settings, self.feeder, on_problems=self._hear
         )

@@ -19,7 +19,7 @@ import dns.rdatatype
 import msgspec
 
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import EndpointSlice, Service, key_of, service_of
+from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, key_of, service_of
 
 HERE = Path(__file__).parent / "recorded"
 Answer = dict[str, Any]
@@ -37,9 +37,11 @@ def answers() -> tuple[Answer, ...]:
 
 
 class RecordedObjects:
-    """The objects as an API server gives them; a `Snapshot` as far as names need one."""
+    """The objects as an API server gives them, as a snapshot."""
 
     def __init__(self) -> None:
+        self.node: Node | None = None
+        self.service_cidrs: tuple[ServiceCIDR, ...] = ()
         self.services: dict[ObjectKey, Service] = {}
         self.namespaces: list[str] = []
         self._slices: dict[ObjectKey, list[EndpointSlice]] = {}
