@@ -44,6 +44,7 @@ from nodeagent.part_options import (
     cluster_access,
     conntrack_options,
     describe_source,
+    dns_addresses,
     dns_settings,
     named_host,
     program_options,
@@ -244,6 +245,7 @@ class Agent:
             heartbeat=self._notifier,
             in_use=lambda: self._surroundings.in_use,
             protected=lambda: self._surroundings.protected,
+            own_addresses=dns_addresses(config),
             timing=Timing(
                 guard_period=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
                 min_period=config.dataplane.min_sync_period.seconds,

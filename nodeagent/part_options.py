@@ -84,6 +84,13 @@ def dns_settings(config: AgentConfig, families: tuple[Family, ...]) -> Settings 
     )
 
 
+def dns_addresses(config: AgentConfig) -> frozenset[str]:
+    """Addresses for names that the service interface carries: link-local IPv4 ones (169.254.20.10), which are nobody
+    else's; ClusterIPs are there anyway, and every other one must be the node's already."""
+    listening = config.dns.listen if config.dns.enabled else ()
+    return frozenset(place.host for place in listening if place.host.startswith("169.254."))
+
+
 def conntrack_options(config: AgentConfig) -> ConntrackOptions:
     """The sizes and times of connection tracking."""
     conntrack = config.conntrack

@@ -10,6 +10,7 @@ from nodeagent.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.nft.removal import remove_tables, require_removable
 from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dns.feed.node_names import end_process
 from nodeagent.model.problem import Retryable
 
 
@@ -21,7 +22,8 @@ from nodeagent.model.problem import Retryable
 @click.option("--dry-run", is_flag=True, help="With --of: print what would be removed, change nothing.")
 @click.option("--force", is_flag=True, help="With --of: also when no agent has programmed anything here.")
 def cleanup_command(interface: str, other: str | None, *, dry_run: bool, force: bool) -> None:
-    """Remove the tables `nodeagent` (ip and ip6) and the service interface. Idempotent; nothing else is touched.
+    """Remove the tables `nodeagent` (ip and ip6) and the service interface, and end the process that answers names.
+    Idempotent; nothing else is touched.
 
     With --of kube-proxy: remove the leftovers of its nftables, iptables and ipvs modes instead, once the agent's
     tables are there.
@@ -41,6 +43,7 @@ def cleanup_command(interface: str, other: str | None, *, dry_run: bool, force: 
         # The interface goes first: a ClusterIP that is local without rules would lead to the host's own daemons.
         removed = [f"interface {interface}"] if asyncio.run(_remove_interface(ServiceInterface(interface))) else []
         removed += [f"table {family.value}" for family in remove_tables(netlink)]
+        removed += ["DNS process"] if asyncio.run(end_process()) else []
     except NotPermitted as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     except PermissionError as error:

@@ -224,8 +224,8 @@ class DnsConfig(Group):
     listen: DnsAddresses = option(
         (),
         "list of IP:port; port 53 when left out",
-        "Where queries are answered, by UDP and TCP: the ClusterIP of the cluster's DNS Service, 169.254.20.10, or any "
-        "other address of this node. No wildcards: an answer must come from the address that was asked.",
+        "Where queries are answered, by UDP and TCP: addresses of this node, and any in 169.254.0.0/16, which are put on "
+        "the service interface. No wildcards: an answer must come from the address that was asked.",
     )
     zones: DnsZones = option(
         ("cluster.local",), "list of names", "The cluster's zones; the first one stands in PTR records."

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Str
 from nodeagent.config.durations import Duration, parse_duration
 from nodeagent.model.addresses import LAST_PORT, Family, endpoint_text, parse_address, parse_network
 
+_LABEL_LENGTH = 63  # of a name in DNS, RFC 1035
 _INTERFACE_NAME_LENGTH = 15  # IFNAMSIZ in linux/if.h is 16 bytes with the closing NUL
 _FORBIDDEN_IN_INTERFACE_NAME = re.compile(r"[/:\s]")  # dev_valid_name(), net/core/dev.c
 _ZONE = re.compile(r"(?=.{1,200}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9])?)*")
@@ -143,7 +144,7 @@ def _dns_address(value: object) -> BindAddress:
 
 def _dns_zone(value: str) -> str:
     zone = value.strip().lower().removesuffix(".")
-    if not _ZONE.fullmatch(zone) or any(len(label) > 63 for label in zone.split(".")):
+    if not _ZONE.fullmatch(zone) or any(len(label) > _LABEL_LENGTH for label in zone.split(".")):
         raise ValueError(f"{value!r} is not the name of a zone, like cluster.local")
     return zone
 

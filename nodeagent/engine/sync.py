@@ -100,9 +100,10 @@ class Engine:
         timing: Timing,
         in_use: Callable[[], frozenset[InUse]] = frozenset,
         protected: Callable[[], Protected] = Protected,
+        own_addresses: frozenset[str] = frozenset(),
     ) -> None:
         """in_use: what service ranges must keep clear of; protected: what external addresses and node ports may not take.
-        Both as they are now."""
+        Both as they are now. own_addresses: what the service interface carries beside the ClusterIPs."""
         self._in_use = in_use
         self._protected = protected
         self._snapshot = snapshot
@@ -116,7 +117,7 @@ class Engine:
         self._timing = timing
         self._translator = Translator()
         self._udp = UdpChanges()
-        self._belief = _Belief()
+        self._belief = _Belief(vip_counts=Counter(own_addresses))
         self._failures = dict.fromkeys((table.family for table in self._tables), 0)
         self._last_errors: dict[Family, Retryable | Unusable] = {}
         self._interface_failures = 0

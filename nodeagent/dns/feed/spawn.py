@@ -1,6 +1,7 @@
 """Starts the DNS process so that it lives on when its parent ends."""
 
 import os
+import stat
 import sys
 from collections.abc import Sequence
 
@@ -12,8 +13,11 @@ def spawn(control: int, sockets: Sequence[int], user: int) -> int:
     first = max((control, *sockets)) + 1
     numbers = range(first, first + 1 + len(sockets))
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
-        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
     ]
+    if stat.S_ISFIFO(os.fstat(2).st_mode):  # whoever reads our pipe to its end must not wait for a process that stays
+        actions.append((os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0))
     # A copy is open in the child though the original is not.
     actions += [
         (os.POSIX_SPAWN_DUP2, source, number) for source, number in zip((control, *sockets), numbers, strict=True)

@@ -1,0 +1,115 @@
+"""Names from a pod, answered on its node, while agents come and go."""
+
+import socket
+import time
+from collections.abc import Iterator
+
+import dns.message
+import dns.rcode
+import pytest
+
+from nodeagent.lab.net.namespaces import inside
+from nodeagent.model.objects import ServiceSpec
+from tests.harness.cluster import NODE, Cluster, cluster_ips
+from tests.harness.objects import make_service, make_slices, service_port
+
+SERVER = "169.254.20.10"
+FLAGS = ("--dns", "--dns-listen", SERVER, "--dns-upstreams", "127.0.0.1:9")
+CLIENT = "caller"
+POD = "web-0"
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def named(cluster: Cluster) -> Iterator[Cluster]:
+    yield cluster
+    cluster.call("cleanup")
+
+
+def ask(cluster: Cluster, name: str, kind: str = "A") -> list[str]:
+    """The rcode, then the data of the answer, as a pod gets them; empty for no reply within a second."""
+    query = dns.message.make_query(name, kind).to_wire()
+
+    def exchange() -> bytes:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.settimeout(1)
+            sock.connect((SERVER, 53))
+            sock.send(query)
+            return sock.recv(4096)
+
+    try:
+        reply = dns.message.from_wire(inside(cluster.world.namespace(CLIENT), exchange))
+    except OSError:
+        return []
+    return [dns.rcode.to_text(reply.rcode()), *sorted(one.to_text() for rrset in reply.answer for one in rrset)]
+
+
+def until(cluster: Cluster, expected: list[str], name: str, kind: str = "A") -> None:
+    end = time.monotonic() + DEADLINE_S
+    while (said := ask(cluster, name, kind)) != expected:
+        assert time.monotonic() < end, f"{name} {kind}: {said}, not {expected}"
+
+
+def test_a_pod_resolves_services_and_endpoints_and_sees_changes(named: Cluster) -> None:
+    four, six = cluster_ips(801)
+    service = named.expose("shop", four, six, pods=(POD,))
+    agent = named.start_agent(*FLAGS)
+    until(named, ["NOERROR", four], "shop.default.svc.cluster.local.")
+    assert ask(named, "shop.default.svc.cluster.local.", "AAAA") == ["NOERROR", six]
+    assert ask(named, "nothing.default.svc.cluster.local.") == ["NXDOMAIN"]
+    named.expose("late", cluster_ips(802)[0], pods=(POD,))
+    until(named, ["NOERROR", cluster_ips(802)[0]], "late.default.svc.cluster.local.")
+    named.withdraw(service)
+    until(named, ["NXDOMAIN"], "shop.default.svc.cluster.local.")
+    agent.stop()
+
+
+def test_a_headless_service_is_its_pods(named: Cluster) -> None:
+    headless = make_service("db", "None", ports=(service_port(80, name="http"),), spec=ServiceSpec())
+    address = named.world[POD].addresses[0]
+    named.manifests.put(headless, *make_slices(headless, [((address,), NODE)], target_port=8080))
+    agent = named.start_agent(*FLAGS)
+    until(named, ["NOERROR", address], "db.default.svc.cluster.local.")
+    host = address.replace(".", "-")
+    expected = ["NOERROR", f"0 100 8080 {host}.db.default.svc.cluster.local."]
+    assert ask(named, "_http._tcp.db.default.svc.cluster.local.", "SRV") == expected
+    agent.stop()
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["SIGTERM", "kill -9"])
+def test_names_are_answered_while_no_agent_is_there(named: Cluster, killed: bool) -> None:
+    four, _ = cluster_ips(803)
+    named.expose("shop", four, pods=(POD,))
+    agent = named.start_agent(*FLAGS)
+    until(named, ["NOERROR", four], "shop.default.svc.cluster.local.")
+    if killed:
+        agent.kill()
+    else:
+        agent.stop()
+    assert ask(named, "shop.default.svc.cluster.local.") == ["NOERROR", four]
+    printed = len(agent.lines)
+    agent.restart()
+    agent.wait_for_line("adopted the DNS process", after=printed)
+    agent.wait_for_line(" ready: ", after=printed)
+    assert ask(named, "shop.default.svc.cluster.local.") == ["NOERROR", four]
+    agent.stop()
+
+
+def test_an_agent_without_names_ends_the_process_of_one_with_names(named: Cluster) -> None:
+    named.expose("shop", cluster_ips(804)[0], pods=(POD,))
+    agent = named.start_agent(*FLAGS)
+    until(named, ["NOERROR", cluster_ips(804)[0]], "shop.default.svc.cluster.local.")
+    agent.stop()
+    without = named.start_agent()
+    without.wait_for_line("ended the DNS process")
+    until(named, [], "shop.default.svc.cluster.local.")
+    without.stop()
+
+
+def test_cleanup_ends_the_process(named: Cluster) -> None:
+    named.expose("shop", cluster_ips(805)[0], pods=(POD,))
+    agent = named.start_agent(*FLAGS)
+    until(named, ["NOERROR", cluster_ips(805)[0]], "shop.default.svc.cluster.local.")
+    agent.stop()
+    assert "DNS process" in named.call("cleanup")
+    assert ask(named, "shop.default.svc.cluster.local.") == []
