@@ -14,11 +14,11 @@ import msgspec
 from nodeagent.lab.directory import LabDirectory, labs
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.plan import Settings
-from nodeagent.lab.requests import Refused, Request, Response, TakeDown
+from nodeagent.lab.requests import Refused, Reply, Request, TakeDown
 
 END_PATIENCE = 20.0
 
-R = TypeVar("R", bound=Response)
+R = TypeVar("R", bound=Reply)
 
 
 class NoSuchLab(LabError):
@@ -136,7 +136,7 @@ def check_there(directory: LabDirectory) -> None:
 @contextmanager
 def conversation(
     directory: LabDirectory, request: Request, *, timeout: float | None = None
-) -> Iterator[Iterator[Response]]:
+) -> Iterator[Iterator[Reply]]:
     """Ask, and iterate over the answers; leaving ends what was asked for. Raises NoSuchLab, RequestRefused, LabError."""
     check_there(directory)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -148,19 +148,19 @@ def conversation(
             raise LabError(f"lab {directory.name} does not answer (yet): {error.strerror or error}") from error
         with connection.makefile("rb") as lines:
             try:
-                yield _responses(lines, directory)
+                yield _replies(lines, directory)
             finally:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)  # a thread that still reads lets go
 
 
-def _responses(lines: IO[bytes], directory: LabDirectory) -> Iterator[Response]:
+def _replies(lines: IO[bytes], directory: LabDirectory) -> Iterator[Reply]:
     try:
         for line in lines:
-            response = msgspec.json.decode(line, type=Response)
-            if isinstance(response, Refused):
-                raise RequestRefused(response)
-            yield response
+            reply = msgspec.json.decode(line, type=Reply)
+            if isinstance(reply, Refused):
+                raise RequestRefused(reply)
+            yield reply
     except OSError as error:
         raise LabError(f"lab {directory.name} stopped answering: {error}") from error
 

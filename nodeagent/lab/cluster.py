@@ -16,7 +16,7 @@ from nodeagent.lab import objects
 from nodeagent.lab.api import Access, Api, ApiRefused, Document, anonymous
 from nodeagent.lab.directory import LabDirectory, end_processes_in
 from nodeagent.lab.net import bridge_wiring
-from nodeagent.lab.net.member import Listening
+from nodeagent.lab.net.member import Serving
 from nodeagent.lab.net.namespaces import LabError, inside
 from nodeagent.lab.net.process import AgentProcess
 from nodeagent.lab.net.topology import UNDERLAY, Pod
@@ -72,7 +72,7 @@ class LiveCluster:
         self.interrupted = threading.Event()
         self._directory = directory
         self._say = say
-        self._servers: dict[str, list[Listening]] = {}
+        self._servers: dict[str, list[Serving]] = {}
         self._last_number = dict.fromkeys(self.nodes, settings.pods)
         self._api: Api | None = None
         self._registration: Registration | None = None

@@ -20,8 +20,8 @@ from nodeagent.lab.requests import (
     Locate,
     LogLines,
     Place,
+    Reply,
     Request,
-    Response,
     StartLoad,
     Status,
     TakeDown,
@@ -43,7 +43,7 @@ class Replies:
         self._started = time.monotonic()
         self._faults: list[str] = []
 
-    def to(self, request: Request) -> AsyncGenerator[Response, None]:
+    def to(self, request: Request) -> AsyncGenerator[Reply, None]:
         """All of them; closing it ends what they tell of. Raises LabError, and ValueError for a request that cannot be."""
         match request:
             case GetStatus():
@@ -61,7 +61,7 @@ class Replies:
             case TakeDown():
                 raise LabError("the end is answered at the end")
 
-    async def _status(self) -> AsyncGenerator[Response, None]:
+    async def _status(self) -> AsyncGenerator[Reply, None]:
         cluster = self._cluster
 
         def look() -> Status:
@@ -78,12 +78,12 @@ class Replies:
 
         yield await self._work(look)
 
-    async def _locate(self, request: Locate) -> AsyncGenerator[Response, None]:
+    async def _locate(self, request: Locate) -> AsyncGenerator[Reply, None]:
         namespace = await self._work(lambda: self._cluster.place_of(request.member))
         yield Place(namespace, str(self._directory.inner_kubeconfig))
         await asyncio.Event().wait()
 
-    async def _connect(self, request: Connect) -> AsyncGenerator[Response, None]:
+    async def _connect(self, request: Connect) -> AsyncGenerator[Reply, None]:
         def connect() -> Connected:
             self._cluster.place_of(request.member)
             member, protocol = self._cluster.world[request.member], Protocol[request.protocol]
@@ -94,7 +94,7 @@ class Replies:
 
         yield await self._work(connect)
 
-    async def _load(self, request: StartLoad) -> AsyncGenerator[Response, None]:
+    async def _load(self, request: StartLoad) -> AsyncGenerator[Reply, None]:
         cluster = self._cluster
         check_rate(request.rate)
 
@@ -107,7 +107,7 @@ class Replies:
                 await asyncio.sleep(request.every)
                 yield await self._work(load.sample)
 
-    async def _log(self, request: GetLog) -> AsyncGenerator[Response, None]:
+    async def _log(self, request: GetLog) -> AsyncGenerator[Reply, None]:
         process = self._cluster.agents.get(request.member)
         if request.member == CONTROL:
             process = self._cluster.api_server

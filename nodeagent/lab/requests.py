@@ -283,4 +283,4 @@ class Refused(Struct, frozen=True, tag=True):
     unusable: bool = False
 
 
-Response = Status | Place | LogLines | LoadSample | Connected | FaultProgress | FaultReport | Done | Refused
+Reply = Status | Place | LogLines | LoadSample | Connected | FaultProgress | FaultReport | Done | Refused

@@ -26,7 +26,7 @@ from nodeagent.lab.forward import Forwarder
 from nodeagent.lab.net.namespaces import LabError, inside
 from nodeagent.lab.plan import API_PORT, CONTROL, SERVICE, Settings, api_address
 from nodeagent.lab.replies import Replies
-from nodeagent.lab.requests import Done, Refused, Request, Response, TakeDown
+from nodeagent.lab.requests import Done, Refused, Reply, Request, TakeDown
 from nodeagent.lab.worker import Worker
 
 BEAT_EVERY = 5.0
@@ -181,9 +181,9 @@ class Supervisor:
     async def _send_answers(self, request: Request, writer: asyncio.StreamWriter) -> None:
         """All of them, or why there are none."""
         try:
-            async with aclosing(self._replies.to(request)) as responses:
-                async for response in responses:
-                    await _send(writer, response)
+            async with aclosing(self._replies.to(request)) as replies:
+                async for reply in replies:
+                    await _send(writer, reply)
         except ValueError as error:
             await _send(writer, Refused(str(error), unusable=True))
         except (LabError, OSError) as error:
@@ -197,10 +197,10 @@ async def _await_end(reader: asyncio.StreamReader) -> None:
             pass
 
 
-async def _send(writer: asyncio.StreamWriter, response: Response) -> None:
+async def _send(writer: asyncio.StreamWriter, reply: Reply) -> None:
     """One answer; an asker that has gone does not want it."""
     with suppress(ConnectionError):
-        writer.write(msgspec.json.encode(response) + b"\n")
+        writer.write(msgspec.json.encode(reply) + b"\n")
         await writer.drain()
 
 

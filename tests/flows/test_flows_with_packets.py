@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodeagent.lab.net.messages import Answer, Failure
+from nodeagent.lab.net.requests import Answer, Failure
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from tests.harness.warm_start import AGENT, WarmLauncher

@@ -2,7 +2,7 @@
 
     objects       Services, EndpointSlices and Nodes with sane defaults, and manifests of them
     cluster       a world whose `node-a` runs the agent on a directory of manifests
-    served        as cluster; what is applied is in force when the call returns
+    serving_node  as cluster; what is applied is in force when the call returns
     uninterrupted traffic to one service of a cluster, of which nothing may be lost
     api_cluster   a world whose `node-a` follows an API server on a host of its own; api_client: requests to that
     warm_start    agents and commands as forks, where their start is not the point

@@ -16,8 +16,8 @@ from itertools import cycle
 import pytest
 
 from nodeagent.lab.net.member import Loading
-from nodeagent.lab.net.messages import LoadReport
 from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.requests import LoadReport
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.stopwatch import Stopwatch
 

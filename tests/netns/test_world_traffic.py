@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from nodeagent.lab.net.answers import evenness
-from nodeagent.lab.net.messages import Failure
 from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 

@@ -7,8 +7,8 @@
     world     the context manager that builds and removes all of it
     fork_server  processes that begin with their modules imported
     member    what is held of a host: serve, ask, hold, load, ping, sniff from one namespace
-    messages  what a member and its actor say to each other
-    actor     the process in each namespace that carries it out: serve (servers), dial (clients), tasks (what goes
+    requests  what a member and its actor say to each other
+    actor     the process in each namespace that carries it out: servers, dial (clients), tasks (what goes
               on in the background), ping, and sctp for kernels without it
     answers   what came back, and whether it was spread fairly (pure); latencies: counts and percentiles (pure)
     process   the agent (any command) in a node's namespace

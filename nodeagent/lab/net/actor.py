@@ -1,6 +1,6 @@
 """The process in a namespace, forked by a `ForkServer`.
 
-Reads questions from the socket DESCRIPTOR and answers each from a thread of its own. When its creator closes the
+Reads requests from the socket DESCRIPTOR and answers each from a thread of its own. When its creator closes the
 socket or dies, it takes the namespace's name away and ends; nothing has to clean up after it.
 """
 
@@ -14,7 +14,9 @@ import threading
 import msgspec
 
 from nodeagent.lab.net.dial import ask_many
-from nodeagent.lab.net.messages import (
+from nodeagent.lab.net.namespaces import LabError, enter, remove_namespace
+from nodeagent.lab.net.ping import ping
+from nodeagent.lab.net.requests import (
     Answer,
     Answers,
     Ask,
@@ -23,20 +25,18 @@ from nodeagent.lab.net.messages import (
     Hold,
     Load,
     Look,
+    NumberedReply,
+    NumberedRequest,
     Ping,
-    Question,
     Reply,
     Request,
-    Response,
     Serve,
     Sniff,
     Started,
     Stop,
 )
-from nodeagent.lab.net.namespaces import LabError, enter, remove_namespace
-from nodeagent.lab.net.ping import ping
-from nodeagent.lab.net.serve import Server
-from nodeagent.lab.net.tasks import Held, Loading, Serving, Sniffing, Task
+from nodeagent.lab.net.servers import Server
+from nodeagent.lab.net.tasks import HoldTask, LoadTask, ServeTask, SniffTask, Task
 
 
 class Actor:
@@ -52,15 +52,15 @@ class Actor:
         """Answer until the other end is closed."""
         with self._channel.makefile("rb") as lines:
             for line in lines:
-                question = msgspec.json.decode(line, type=Question)
-                threading.Thread(target=self._answer, args=(question,), daemon=True).start()
+                numbered = msgspec.json.decode(line, type=NumberedRequest)
+                threading.Thread(target=self._answer, args=(numbered,), daemon=True).start()
 
-    def _answer(self, question: Question) -> None:
+    def _answer(self, numbered: NumberedRequest) -> None:
         try:
-            reply = self.carry_out(question.request)
+            reply = self.carry_out(numbered.request)
         except Exception as error:  # noqa: BLE001 - every failure is the asker's to see
             reply = Failed(f"{type(error).__name__}: {error}")
-        data = msgspec.json.encode(Response(question.number, reply)) + b"\n"
+        data = msgspec.json.encode(NumberedReply(numbered.number, reply)) + b"\n"
         with self._sending:
             self._channel.sendall(data)
 
@@ -73,23 +73,23 @@ class Actor:
                 return Answers(tuple(ping(address, count, timeout)))
             case Exchange(number) | Look(number):
                 match self._tasks[number]:
-                    case Held() as held:
+                    case HoldTask() as held:
                         return held.exchange()
-                    case Serving():
+                    case ServeTask():
                         return Failed(f"task {number} is a server: nothing to report")
                     case seeing:
                         return seeing.report()
             case Stop(number):
                 return self._tasks.pop(number).stop()
             case Hold(dial, count):
-                conversations = Held(dial, count)
+                conversations = HoldTask(dial, count)
                 return self._start(conversations, tuple(conversations.first))
             case Serve():
-                return self._start(Serving(Server(request)))
+                return self._start(ServeTask(Server(request)))
             case Load():
-                return self._start(Loading(request))
+                return self._start(LoadTask(request))
             case Sniff():
-                return self._start(Sniffing(request))
+                return self._start(SniffTask(request))
 
     def _start(self, task: Task, answers: tuple[Answer, ...] = ()) -> Started:
         number = next(self._numbers)

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-from nodeagent.lab.net.messages import Answer, Failure
+from nodeagent.lab.net.requests import Answer, Failure
 
 
 class Survey(tuple[Answer, ...]):

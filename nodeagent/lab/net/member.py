@@ -10,7 +10,8 @@ import msgspec
 
 from nodeagent.lab.net.answers import Survey
 from nodeagent.lab.net.fork_server import ForkServer
-from nodeagent.lab.net.messages import (
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.requests import (
     Answers,
     Ask,
     Dial,
@@ -20,20 +21,19 @@ from nodeagent.lab.net.messages import (
     Load,
     LoadReport,
     Look,
+    NumberedReply,
+    NumberedRequest,
     Packet,
     Packets,
     Ping,
-    Question,
     Reply,
     Request,
-    Response,
     Serve,
     Sniff,
     Started,
     Stop,
     Stopped,
 )
-from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.topology import first_of
 from nodeagent.model.addresses import Family, Protocol
 
@@ -60,11 +60,11 @@ class ActorChannel:
         """The reply. Raises LabError when the actor failed, died or took longer than two minutes."""
         number = next(self._numbers)
         try:
-            self._socket.sendall(msgspec.json.encode(Question(number, request)) + b"\n")
+            self._socket.sendall(msgspec.json.encode(NumberedRequest(number, request)) + b"\n")
             while line := self._lines.readline():
-                response = msgspec.json.decode(line, type=Response)
-                if response.number == number:
-                    return self._expected(response.reply, request, expect)
+                numbered = msgspec.json.decode(line, type=NumberedReply)
+                if numbered.number == number:
+                    return self._expected(numbered.reply, request, expect)
         except OSError as error:
             raise LabError(f"no reply to {request}: {error}") from error
         raise LabError(f"the actor died during {request}")
@@ -119,7 +119,7 @@ class RunningTask(ABC):
         return self._channel.request(Stop(self._number), expect)
 
 
-class Listening(RunningTask):
+class Serving(RunningTask):
     """A server."""
 
     def stop(self) -> None:
@@ -198,10 +198,10 @@ class Member:
         *,
         addresses: tuple[str, ...] | None = None,
         name: str | None = None,
-    ) -> Listening:
+    ) -> Serving:
         """Answer on `port` of its own addresses (or of those given, ``0.0.0.0`` and ``::`` too), by its name."""
         serve = Serve(name or self.name, protocol, port, self.addresses if addresses is None else addresses)
-        return Listening(self._channel, self._channel.request(serve, Started))
+        return Serving(self._channel, self._channel.request(serve, Started))
 
     def ask(
         self,
@@ -217,7 +217,7 @@ class Member:
         mark: int | None = None,
         priority: int | None = None,
     ) -> Survey:
-        """`count` connections of one question each, `workers` at a time. See messages.Dial for the rest."""
+        """`count` connections of one question each, `workers` at a time. See requests.Dial for the rest."""
         dial = Dial(protocol, address, port, timeout, source_address, source_port, mark, priority)
         return Survey(self._channel.request(Ask(dial, count, workers), Answers).answers)
 

@@ -6,7 +6,7 @@ import struct
 import time
 
 from nodeagent.lab.net.dial import failed
-from nodeagent.lab.net.messages import Answer
+from nodeagent.lab.net.requests import Answer
 from nodeagent.model.addresses import Family, family_of
 
 REQUEST = {Family.IPV4: 8, Family.IPV6: 128}

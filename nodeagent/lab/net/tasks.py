@@ -8,8 +8,8 @@ from collections import Counter
 
 from nodeagent.lab.net.dial import Conversation, ask, begin, continue_asking
 from nodeagent.lab.net.latencies import to_two_digits
-from nodeagent.lab.net.messages import Answer, Answers, Dial, Failure, Load, LoadReport, Packet, Packets, Sniff, Stopped
-from nodeagent.lab.net.serve import Server
+from nodeagent.lab.net.requests import Answer, Answers, Dial, Failure, Load, LoadReport, Packet, Packets, Sniff, Stopped
+from nodeagent.lab.net.servers import Server
 from nodeagent.model.addresses import unpack_address
 
 KEPT_FAILURES = 100
@@ -20,7 +20,7 @@ PORT_PROTOCOLS = (6, 17, 132)
 TICK = 0.05
 
 
-class Serving:
+class ServeTask:
     """A server as a task."""
 
     def __init__(self, server: Server) -> None:
@@ -31,7 +31,7 @@ class Serving:
         return Stopped()
 
 
-class Held:
+class HoldTask:
     """Conversations that stay open."""
 
     def __init__(self, dial: Dial, count: int) -> None:
@@ -53,7 +53,7 @@ class Held:
         return Stopped()
 
 
-class Loading:
+class LoadTask:
     """New conversations without end, counted. The pace does not slip: a late one is not made up for.
 
     Workers take turns, so that connections come evenly, and go on coming while some wait for their answers.
@@ -121,7 +121,7 @@ class Loading:
         return self.report()
 
 
-class Sniffing:
+class SniffTask:
     """Packets as the kernel shows them to AF_PACKET: on the way in before, on the way out after netfilter."""
 
     def __init__(self, sniff: Sniff) -> None:
@@ -175,4 +175,4 @@ def packet_of(data: bytes, interface: str, ethertype: int, *, outgoing: bool) ->
     )
 
 
-Task = Serving | Held | Loading | Sniffing
+Task = ServeTask | HoldTask | LoadTask | SniffTask

@@ -6,7 +6,7 @@ before theirs, whoever registered first.
 
 import pytest
 
-from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.requests import Failure
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, of_family
 

@@ -6,7 +6,7 @@ node) after their destination was rewritten, so it is the endpoint that has to b
 
 import pytest
 
-from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.topology import POD_CIDRS
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, of_family

@@ -3,16 +3,16 @@
 import pytest
 
 from tests.harness.cluster import NODE, Cluster
-from tests.harness.served import ServedNode
+from tests.harness.serving_node import ServingNode
 
 
 @pytest.fixture(scope="module")
-def served(cluster: Cluster) -> ServedNode:
+def served(cluster: Cluster) -> ServingNode:
     """`web-0`, `web-1`, `web-2` and `far-0` answer on port 8080, TCP and UDP; no agent runs yet.
 
     The node's kernel does not ration ICMP errors, so every refusal is told.
     """
-    node = ServedNode(cluster)
+    node = ServingNode(cluster)
     node.world.write_sysctls(NODE, {"net/ipv4/icmp_ratelimit": "0", "net/ipv6/icmp/ratelimit": "0"})
     node.serve("web-0", "web-1", "web-2", "far-0")
     return node

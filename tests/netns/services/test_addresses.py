@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.requests import Failure
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import (
     LoadBalancerIngress,
@@ -16,7 +16,7 @@ from nodeagent.model.objects import (
 )
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
 from tests.harness.objects import make_service, service_port
-from tests.harness.served import ServedNode
+from tests.harness.serving_node import ServingNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
@@ -31,7 +31,7 @@ CONTESTED = ("198.51.100.9", "2001:db8:100::9")
 
 
 @pytest.fixture(scope="module")
-def exposed(served: ServedNode) -> ServedNode:
+def exposed(served: ServingNode) -> ServingNode:
     """A service with every kind of address: of a load balancer (one that it keeps to itself), external, the node's."""
     served.run_agent(*WITH_POD_CIDRS)
     spec = ServiceSpec(external_ips=(*EXTERNAL, *OF_NODE))
@@ -58,7 +58,7 @@ def of(family: Family, addresses: Sequence[str]) -> str:
     ],
 )
 def test_everybody_reaches_all_endpoints_with_the_source_rewritten(
-    exposed: ServedNode, addresses: Sequence[str], family: Family, protocol: Protocol
+    exposed: ServingNode, addresses: Sequence[str], family: Family, protocol: Protocol
 ) -> None:
     for client in CLIENTS:
         survey = exposed.world[client].ask(of(family, addresses), 80, protocol, count=40, timeout=1)
@@ -71,7 +71,7 @@ def test_everybody_reaches_all_endpoints_with_the_source_rewritten(
 @PROTOCOLS
 @FAMILIES
 def test_an_address_the_load_balancer_keeps_is_not_captured(
-    exposed: ServedNode, family: Family, protocol: Protocol
+    exposed: ServingNode, family: Family, protocol: Protocol
 ) -> None:
     for client in ("outside", "caller", NODE):
         failure = exposed.world[client].ask(of(family, PROXIED), 80, protocol, timeout=0.1).only.failure
@@ -80,7 +80,7 @@ def test_an_address_the_load_balancer_keeps_is_not_captured(
 
 @PROTOCOLS
 @FAMILIES
-def test_other_ports_of_a_node_address_stay_the_nodes(exposed: ServedNode, family: Family, protocol: Protocol) -> None:
+def test_other_ports_of_a_node_address_stay_the_nodes(exposed: ServingNode, family: Family, protocol: Protocol) -> None:
     address = of(family, OF_NODE)
     with exposed.world[NODE].serve(81, protocol, addresses=(address,)):
         for client in CLIENTS:
@@ -92,7 +92,7 @@ def claimant(name: str, number: int, created: str) -> Service:
     return replace(service, metadata=replace(service.metadata, creation_timestamp=created))
 
 
-def test_the_older_of_two_claimants_is_served_the_other_told_and_served_when_it_is_gone(exposed: ServedNode) -> None:
+def test_the_older_of_two_claimants_is_served_the_other_told_and_served_when_it_is_gone(exposed: ServingNode) -> None:
     older = claimant("older", 20, "2026-01-01T00:00:00Z")
     younger = claimant("a-younger", 21, "2026-01-02T00:00:00Z")
     outside = exposed.world["outside"]
@@ -118,7 +118,7 @@ def test_the_older_of_two_claimants_is_served_the_other_told_and_served_when_it_
     assert served_by(CONTESTED) == {"web-2"}
 
 
-def test_external_ips_are_left_alone_when_switched_off(exposed: ServedNode) -> None:
+def test_external_ips_are_left_alone_when_switched_off(exposed: ServingNode) -> None:
     exposed.run_agent(*WITH_POD_CIDRS, "--external-ips", "false")
     for client in ("outside", "caller", NODE):
         for address in EXTERNAL:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.lab.net.answers import Survey
-from nodeagent.lab.net.messages import LoadReport
+from nodeagent.lab.net.requests import LoadReport
 from nodeagent.lab.net.topology import UNDERLAY
 from nodeagent.lab.net.wiring import host_prefix
 from nodeagent.model.addresses import Family, Protocol, family_of
@@ -16,7 +16,7 @@ from nodeagent.model.objects import ClientIPConfig, Service, ServiceSpec, Sessio
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
 from tests.harness.nft import Nft
 from tests.harness.objects import make_service, service_port
-from tests.harness.served import ServedNode
+from tests.harness.serving_node import ServingNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
@@ -45,13 +45,13 @@ def sticky(name: str, number: int, *, seconds: int = 600) -> Service:
 
 
 @pytest.fixture(scope="module")
-def running(served: ServedNode) -> ServedNode:
+def running(served: ServingNode) -> ServingNode:
     served.run_agent(*WITH_POD_CIDRS)
     return served
 
 
 @pytest.fixture(scope="module")
-def crowd(running: ServedNode) -> dict[Family, list[str]]:
+def crowd(running: ServingNode) -> dict[Family, list[str]]:
     """Addresses of many clients, all on host `outside`."""
     addresses = {
         Family.IPV4: [f"203.0.113.{100 + number}" for number in range(CROWD)],
@@ -77,14 +77,14 @@ def endpoint_of(survey: Survey) -> str:
 
 
 def endpoints_of_crowd(
-    running: ServedNode, clients: Sequence[str], address: str, port: int = 80, protocol: Protocol = Protocol.TCP
+    running: ServingNode, clients: Sequence[str], address: str, port: int = 80, protocol: Protocol = Protocol.TCP
 ) -> dict[str, str]:
     """Client → the endpoint it gets."""
     outside = running.world["outside"]
     return {c: endpoint_of(outside.ask(address, port, protocol, source_address=c)) for c in clients}
 
 
-def remembered(running: ServedNode, family: Family) -> list[tuple[str, str, int]]:
+def remembered(running: ServingNode, family: Family) -> list[tuple[str, str, int]]:
     """(client, endpoint's address, seconds until it is forgotten) of all entries in the kernel."""
     nft = Nft(running.world.namespace(NODE))
     return [entry(*element) for element in nft.elements(TABLES[family], "nodeagent", "affinity")]
@@ -97,7 +97,7 @@ def entry(key: Any, value: Any) -> tuple[str, str, int]:
 
 
 @pytest.fixture
-def web(running: ServedNode) -> Iterator[Service]:
+def web(running: ServingNode) -> Iterator[Service]:
     """A sticky service with all pods. When it is gone, nobody's endpoint is remembered any more."""
     service = sticky("web", 1)
     running.expose(service, *PODS)
@@ -107,7 +107,7 @@ def web(running: ServedNode) -> Iterator[Service]:
         running.agent.wait_until(lambda family=family: not remembered(running, family), "an empty memory")  # type: ignore[misc]
 
 
-def restart(running: ServedNode) -> None:
+def restart(running: ServingNode) -> None:
     seen = len(running.agent.lines)
     running.agent.restart()
     running.agent.wait_for_line(" ready: ", after=seen)
@@ -122,7 +122,7 @@ def restart(running: ServedNode) -> None:
     ],
 )
 def test_a_thousand_connections_stay_while_endpoints_come_and_go_and_the_agent_restarts(
-    running: ServedNode, web: Service, family: Family, protocol: Protocol
+    running: ServingNode, web: Service, family: Family, protocol: Protocol
 ) -> None:
     with running.world["caller"].load(of(family, cluster_ips(1)), 80, protocol, interval=0.001) as load:
 
@@ -156,7 +156,7 @@ def test_a_thousand_connections_stay_while_endpoints_come_and_go_and_the_agent_r
 @PROTOCOLS
 @FAMILIES
 def test_all_addresses_of_a_service_port_share_what_they_remember(
-    running: ServedNode, web: Service, crowd: dict[Family, list[str]], family: Family, protocol: Protocol
+    running: ServingNode, web: Service, crowd: dict[Family, list[str]], family: Family, protocol: Protocol
 ) -> None:
     clients = crowd[family]
     first = endpoints_of_crowd(running, clients, of(family, VIPS), protocol=protocol)
@@ -168,7 +168,7 @@ def test_all_addresses_of_a_service_port_share_what_they_remember(
 
 @FAMILIES
 def test_another_port_and_another_protocol_remember_for_themselves(
-    running: ServedNode, web: Service, crowd: dict[Family, list[str]], family: Family
+    running: ServingNode, web: Service, crowd: dict[Family, list[str]], family: Family
 ) -> None:
     vip = of(family, VIPS)
     chosen = [
@@ -182,7 +182,7 @@ def test_another_port_and_another_protocol_remember_for_themselves(
 
 @FAMILIES
 def test_clients_of_an_endpoint_that_leaves_move_with_their_next_connection_and_do_not_come_back(
-    running: ServedNode, web: Service, crowd: dict[Family, list[str]], family: Family
+    running: ServingNode, web: Service, crowd: dict[Family, list[str]], family: Family
 ) -> None:
     vip, outside = of(family, VIPS), running.world["outside"]
     before = endpoints_of_crowd(running, crowd[family], vip)
@@ -208,7 +208,7 @@ def test_clients_of_an_endpoint_that_leaves_move_with_their_next_connection_and_
 
 
 def test_a_client_that_stays_away_longer_than_the_timeout_is_forgotten(
-    running: ServedNode, web: Service, crowd: dict[Family, list[str]]
+    running: ServingNode, web: Service, crowd: dict[Family, list[str]]
 ) -> None:
     running.apply(sticky("web", 1, seconds=1))
     before = {family: endpoints_of_crowd(running, crowd[family], of(family, VIPS)) for family in Family}
@@ -218,7 +218,7 @@ def test_a_client_that_stays_away_longer_than_the_timeout_is_forgotten(
         assert endpoints_of_crowd(running, crowd[family], of(family, VIPS)) != before[family]
 
 
-def test_every_new_connection_renews_the_timeout(running: ServedNode, web: Service) -> None:
+def test_every_new_connection_renews_the_timeout(running: ServingNode, web: Service) -> None:
     running.apply(sticky("web", 1, seconds=1))
     ipv4, ipv6 = cluster_ips(1)
     caller = running.world["caller"]
@@ -242,7 +242,7 @@ def lasted(report: LoadReport) -> float:
 
 @FAMILIES
 def test_a_changed_timeout_holds_for_the_next_connection_of_every_client(
-    running: ServedNode, web: Service, crowd: dict[Family, list[str]], family: Family
+    running: ServingNode, web: Service, crowd: dict[Family, list[str]], family: Family
 ) -> None:
     vip = of(family, VIPS)
     before = endpoints_of_crowd(running, crowd[family], vip)
@@ -256,7 +256,7 @@ def test_a_changed_timeout_holds_for_the_next_connection_of_every_client(
 
 @FAMILIES
 def test_without_affinity_nobody_is_remembered_and_switching_it_on_starts_afresh(
-    running: ServedNode, web: Service, crowd: dict[Family, list[str]], family: Family
+    running: ServingNode, web: Service, crowd: dict[Family, list[str]], family: Family
 ) -> None:
     vip = of(family, VIPS)
     before = endpoints_of_crowd(running, crowd[family], vip)

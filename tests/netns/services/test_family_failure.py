@@ -10,7 +10,7 @@ from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.objects import Service
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
 from tests.harness.objects import make_service
-from tests.harness.served import ServedNode
+from tests.harness.serving_node import ServingNode
 from tests.harness.warm_start import AGENT
 
 SQUATTER = """
@@ -40,7 +40,7 @@ FAMILIES = pytest.mark.parametrize("held", Family, ids=lambda family: f"{family.
 
 
 @pytest.fixture
-def hold_table(served: ServedNode) -> Iterator[Callable[[Family], AgentProcess]]:
+def hold_table(served: ServingNode) -> Iterator[Callable[[Family], AgentProcess]]:
     """A foreign process takes the table of a family."""
     processes: list[AgentProcess] = []
 
@@ -56,7 +56,7 @@ def hold_table(served: ServedNode) -> Iterator[Callable[[Family], AgentProcess]]
         process.kill()
 
 
-def answers(served: ServedNode, service: Service, family: Family) -> set[str]:
+def answers(served: ServingNode, service: Service, family: Family) -> set[str]:
     """Who answers at the ClusterIP of the family; nobody: empty."""
     (address,) = (a for a in service.spec.cluster_ips or () if family_of(a) is family)
     return set(served.world["caller"].ask(address, 80, timeout=0.2).names)
@@ -64,7 +64,7 @@ def answers(served: ServedNode, service: Service, family: Family) -> set[str]:
 
 @FAMILIES
 def test_a_family_whose_table_is_held_by_another_process_does_not_stop_the_other(
-    served: ServedNode, hold_table: Callable[[Family], AgentProcess], held: Family
+    served: ServingNode, hold_table: Callable[[Family], AgentProcess], held: Family
 ) -> None:
     service = make_service("web", *cluster_ips(1))
     served.cluster.manifests.put(*served.slices(service, "web-0"), service)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import pytest
 
 from nodeagent.lab.net.answers import Survey
-from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.topology import UNDERLAY
 from nodeagent.model.addresses import Family, Protocol, family_of
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
 from tests.harness.links import Links
 from tests.harness.objects import make_service, service_port
-from tests.harness.served import ServedNode
+from tests.harness.serving_node import ServingNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
@@ -36,7 +36,7 @@ AT_LOOPBACK_TOO = (*WITH_POD_CIDRS, "--nodeport-addresses", "127.0.0.0/8,192.168
 
 
 @pytest.fixture(scope="module")
-def exposed(served: ServedNode) -> ServedNode:
+def exposed(served: ServingNode) -> ServingNode:
     """A service with a node port; the node has a second address."""
     for address in SECOND:
         add_address(served, address)
@@ -45,7 +45,7 @@ def exposed(served: ServedNode) -> ServedNode:
     return served
 
 
-def add_address(served: ServedNode, address: str) -> None:
+def add_address(served: ServingNode, address: str) -> None:
     """Give the node another address that the others can reach."""
     via = PRIMARY[family_of(address) is Family.IPV6]
     Links(served.world, UNDERLAY).add_route(address, via, NODE)
@@ -56,7 +56,7 @@ def of(family: Family, addresses: Sequence[str]) -> str:
     return next(address for address in addresses if family_of(address) is family)
 
 
-def ask(served: ServedNode, client: str, address: str, protocol: Protocol) -> Survey:
+def ask(served: ServingNode, client: str, address: str, protocol: Protocol) -> Survey:
     return served.world[client].ask(address, NODE_PORT, protocol, count=4, timeout=0.5)
 
 
@@ -73,7 +73,7 @@ def ask(served: ServedNode, client: str, address: str, protocol: Protocol) -> Su
     ],
 )
 def test_node_ports_answer_where_asked_for_and_daemons_of_the_host_elsewhere(
-    exposed: ServedNode, flags: tuple[str, ...], at_primary: str, at_second: str, family: Family, protocol: Protocol
+    exposed: ServingNode, flags: tuple[str, ...], at_primary: str, at_second: str, family: Family, protocol: Protocol
 ) -> None:
     exposed.run_agent(*flags)
     primary, second = of(family, PRIMARY), of(family, SECOND)
@@ -91,7 +91,7 @@ def test_node_ports_answer_where_asked_for_and_daemons_of_the_host_elsewhere(
 @FAMILIES
 @pytest.mark.parametrize("flags", [pytest.param(AT_ALL, id="all"), pytest.param(AT_LOOPBACK_TOO, id="loopback listed")])
 def test_loopback_stays_with_the_daemons_of_the_host(
-    exposed: ServedNode, flags: tuple[str, ...], family: Family, protocol: Protocol
+    exposed: ServingNode, flags: tuple[str, ...], family: Family, protocol: Protocol
 ) -> None:
     exposed.run_agent(*flags)
     address = of(family, LOOPBACK)
@@ -101,7 +101,7 @@ def test_loopback_stays_with_the_daemons_of_the_host(
 
 @PROTOCOLS
 @FAMILIES
-def test_service_addresses_have_no_node_ports(exposed: ServedNode, family: Family, protocol: Protocol) -> None:
+def test_service_addresses_have_no_node_ports(exposed: ServingNode, family: Family, protocol: Protocol) -> None:
     exposed.run_agent(*AT_ALL)
     for client in ("outside", "caller", NODE):
         member = exposed.world[client]
@@ -113,7 +113,7 @@ def test_service_addresses_have_no_node_ports(exposed: ServedNode, family: Famil
 
 
 @pytest.mark.parametrize("flags", [pytest.param(AT_ALL, id="all"), pytest.param(AT_SECOND, id="inside a CIDR")])
-def test_an_address_added_while_the_agent_runs_answers_at_once(exposed: ServedNode, flags: tuple[str, ...]) -> None:
+def test_an_address_added_while_the_agent_runs_answers_at_once(exposed: ServingNode, flags: tuple[str, ...]) -> None:
     exposed.run_agent(*flags)
     for address in LATE:
         add_address(exposed, address)

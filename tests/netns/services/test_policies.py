@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.requests import Failure
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import Service, ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, cluster_ips
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
-from tests.harness.served import ServedNode
+from tests.harness.serving_node import ServingNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
@@ -57,7 +57,7 @@ def place(kind: str, number: int, family: Family) -> tuple[str, int]:
 
 
 @pytest.fixture(scope="module")
-def exposed(served: ServedNode) -> ServedNode:
+def exposed(served: ServingNode) -> ServingNode:
     """All the services of this module."""
     served.run_agent(*WITH_POD_CIDRS)
     served.expose(build("local-here", LOCAL_HERE, external="Local", internal="Local"), "web-0", "web-1", "far-0")
@@ -69,7 +69,7 @@ def exposed(served: ServedNode) -> ServedNode:
     return served
 
 
-def apply_dying(served: ServedNode, service: Service, *, ready: Sequence[str]) -> None:
+def apply_dying(served: ServingNode, service: Service, *, ready: Sequence[str]) -> None:
     """Pod web-0 of the service terminates but still serves, web-1 terminates and does not."""
     for family in Family:
         web, gone = served.world["web-0"].address(family), served.world["web-1"].address(family)
@@ -82,7 +82,7 @@ def apply_dying(served: ServedNode, service: Service, *, ready: Sequence[str]) -
 
 
 def served_to(
-    exposed: ServedNode, client: str, where: tuple[str, int], protocol: Protocol
+    exposed: ServingNode, client: str, where: tuple[str, int], protocol: Protocol
 ) -> tuple[set[str], set[str]]:
     """(who answers, as whom they see the client)."""
     survey = exposed.world[client].ask(*where, protocol, count=40, timeout=1)
@@ -94,7 +94,7 @@ def served_to(
 @FAMILIES
 @KINDS
 def test_external_policy_local_keeps_the_source_and_stays_on_the_node(
-    exposed: ServedNode, kind: str, family: Family, protocol: Protocol
+    exposed: ServingNode, kind: str, family: Family, protocol: Protocol
 ) -> None:
     where = place(kind, LOCAL_HERE, family)
     outside = exposed.world["outside"].address(family)
@@ -113,7 +113,7 @@ def test_external_policy_local_keeps_the_source_and_stays_on_the_node(
     ],
 )
 def test_pods_and_the_node_take_the_short_circuit_to_all_endpoints(
-    exposed: ServedNode, service: int, pods: set[str], kind: str, family: Family, protocol: Protocol
+    exposed: ServingNode, service: int, pods: set[str], kind: str, family: Family, protocol: Protocol
 ) -> None:
     where = place(kind, service, family)
     caller = exposed.world["caller"].address(family)
@@ -127,7 +127,7 @@ def test_pods_and_the_node_take_the_short_circuit_to_all_endpoints(
 @FAMILIES
 @KINDS
 def test_external_policy_cluster_rewrites_every_source(
-    exposed: ServedNode, kind: str, family: Family, protocol: Protocol
+    exposed: ServingNode, kind: str, family: Family, protocol: Protocol
 ) -> None:
     node = {of(family, GATEWAYS), of(family, NODE_ADDRESSES)}
     for client in ("outside", "caller", "far-0", NODE):
@@ -138,7 +138,7 @@ def test_external_policy_cluster_rewrites_every_source(
 @FAMILIES
 @KINDS
 def test_with_endpoints_elsewhere_only_the_outside_hears_nothing(
-    exposed: ServedNode, kind: str, family: Family, protocol: Protocol
+    exposed: ServingNode, kind: str, family: Family, protocol: Protocol
 ) -> None:
     answer = exposed.world["outside"].ask(*place(kind, LOCAL_NONE, family), protocol, timeout=0.1).only
 
@@ -147,7 +147,7 @@ def test_with_endpoints_elsewhere_only_the_outside_hears_nothing(
 
 @PROTOCOLS
 @FAMILIES
-def test_internal_policy_local_stays_on_the_node(exposed: ServedNode, family: Family, protocol: Protocol) -> None:
+def test_internal_policy_local_stays_on_the_node(exposed: ServingNode, family: Family, protocol: Protocol) -> None:
     for client in ("outside", "caller", NODE):
         assert served_to(exposed, client, place("ClusterIP", LOCAL_HERE, family), protocol)[0] == {"web-0", "web-1"}
 
@@ -155,7 +155,7 @@ def test_internal_policy_local_stays_on_the_node(exposed: ServedNode, family: Fa
 @PROTOCOLS
 @FAMILIES
 def test_internal_policy_local_drops_when_all_endpoints_are_elsewhere(
-    exposed: ServedNode, family: Family, protocol: Protocol
+    exposed: ServingNode, family: Family, protocol: Protocol
 ) -> None:
     for client in ("outside", "caller", NODE):
         answer = exposed.world[client].ask(*place("ClusterIP", LOCAL_NONE, family), protocol, timeout=0.1).only
@@ -168,7 +168,7 @@ def test_internal_policy_local_drops_when_all_endpoints_are_elsewhere(
 @FAMILIES
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer", "ExternalIP", "ClusterIP"])
 def test_without_any_endpoint_everybody_is_refused_at_once(
-    exposed: ServedNode, kind: str, family: Family, protocol: Protocol
+    exposed: ServingNode, kind: str, family: Family, protocol: Protocol
 ) -> None:
     for client in ("outside", "caller", NODE):
         answer = exposed.world[client].ask(*place(kind, EMPTY, family), protocol, timeout=1).only
@@ -179,7 +179,7 @@ def test_without_any_endpoint_everybody_is_refused_at_once(
 
 @PROTOCOLS
 @FAMILIES
-def test_terminating_pods_serve_while_nobody_else_can(exposed: ServedNode, family: Family, protocol: Protocol) -> None:
+def test_terminating_pods_serve_while_nobody_else_can(exposed: ServingNode, family: Family, protocol: Protocol) -> None:
     for kind in ("NodePort", "LoadBalancer", "ExternalIP", "ClusterIP"):
         for client in ("outside", "caller", NODE):
             assert served_to(exposed, client, place(kind, DYING, family), protocol)[0] == {"web-0"}, (kind, client)
@@ -188,7 +188,7 @@ def test_terminating_pods_serve_while_nobody_else_can(exposed: ServedNode, famil
 @PROTOCOLS
 @FAMILIES
 def test_a_local_list_falls_back_to_terminating_pods_while_the_cluster_wide_one_does_not(
-    exposed: ServedNode, family: Family, protocol: Protocol
+    exposed: ServingNode, family: Family, protocol: Protocol
 ) -> None:
     for kind in ("NodePort", "LoadBalancer", "ExternalIP"):
         where = place(kind, DYING_HERE, family)

@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from nodeagent.lab.net.messages import Failure
+from nodeagent.lab.net.requests import Failure
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import Service, ServiceSpec
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
 from tests.harness.links import Links
 from tests.harness.objects import make_service, service_port
-from tests.harness.served import ServedNode
+from tests.harness.serving_node import ServingNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
@@ -39,12 +39,12 @@ def guarded(ranges: Ranges) -> Service:
 
 
 @pytest.fixture(scope="module")
-def with_ranges(served: ServedNode) -> Callable[[Ranges], ServedNode]:
+def with_ranges(served: ServingNode) -> Callable[[Ranges], ServingNode]:
     """The node with the service restricted to these ranges; written only when they change."""
     served.run_agent(*WITH_POD_CIDRS)
     present: list[Ranges] = []
 
-    def apply(ranges: Ranges) -> ServedNode:
+    def apply(ranges: Ranges) -> ServingNode:
         if present != [ranges]:
             served.expose(guarded(ranges), "web-0", "far-0")
             present[:] = [ranges]
@@ -54,7 +54,7 @@ def with_ranges(served: ServedNode) -> Callable[[Ranges], ServedNode]:
 
 
 @pytest.fixture
-def vips_on_the_node(served: ServedNode) -> Iterator[None]:
+def vips_on_the_node(served: ServingNode) -> Iterator[None]:
     """The node holds the load-balancer addresses, as some load balancers want it, and sends from them."""
     links = Links(served.world, NODE)
     links.add_addresses("lo", *VIPS)
@@ -87,7 +87,7 @@ def blocked(client: str, protocol: Protocol) -> Failure:
     ],
 )
 def test_whom_a_load_balancer_address_admits(
-    with_ranges: Callable[[Ranges], ServedNode],
+    with_ranges: Callable[[Ranges], ServingNode],
     ranges: Ranges,
     admitted: set[str],
     family: Family,
@@ -103,7 +103,7 @@ def test_whom_a_load_balancer_address_admits(
 
 @FAMILIES
 def test_ranges_of_one_family_leave_the_other_open_and_say_so(
-    with_ranges: Callable[[Ranges], ServedNode], family: Family
+    with_ranges: Callable[[Ranges], ServingNode], family: Family
 ) -> None:
     served = with_ranges(())
     seen = len(served.agent.lines)
@@ -118,7 +118,7 @@ def test_ranges_of_one_family_leave_the_other_open_and_say_so(
 @PROTOCOLS
 @FAMILIES
 def test_other_addresses_of_the_service_are_not_guarded(
-    with_ranges: Callable[[Ranges], ServedNode], family: Family, protocol: Protocol
+    with_ranges: Callable[[Ranges], ServingNode], family: Family, protocol: Protocol
 ) -> None:
     world = with_ranges(THIS_NODE).world
     places = [(of(family, NODE_ADDRESSES), NODE_PORT), (of(family, EXTERNAL), 80), (of(family, cluster_ips(1)), 80)]
@@ -134,7 +134,7 @@ def test_other_addresses_of_the_service_are_not_guarded(
 )
 @pytest.mark.usefixtures("vips_on_the_node")
 def test_a_node_that_holds_the_address_and_sends_from_it_is_judged_by_its_own(
-    with_ranges: Callable[[Ranges], ServedNode], ranges: Ranges, admitted: bool, family: Family, protocol: Protocol
+    with_ranges: Callable[[Ranges], ServingNode], ranges: Ranges, admitted: bool, family: Family, protocol: Protocol
 ) -> None:
     world = with_ranges(ranges).world
     vip = of(family, VIPS)
@@ -146,7 +146,7 @@ def test_a_node_that_holds_the_address_and_sends_from_it_is_judged_by_its_own(
 @PROTOCOLS
 @FAMILIES
 def test_without_endpoints_the_admitted_are_refused_and_the_others_hear_nothing(
-    with_ranges: Callable[[Ranges], ServedNode], family: Family, protocol: Protocol
+    with_ranges: Callable[[Ranges], ServingNode], family: Family, protocol: Protocol
 ) -> None:
     served = with_ranges(())
     guard = guarded(PODS_HERE)

@@ -9,7 +9,7 @@ from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.objects import Endpoint, EndpointHints, ForNode, ForZone, Service
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, cluster_ips
 from tests.harness.objects import make_endpoint, make_node, make_service, make_slice, service_port
-from tests.harness.served import ServedNode
+from tests.harness.serving_node import ServingNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 NODE_PORT = 30080
@@ -45,12 +45,12 @@ EVERYBODY = {"web-0", "web-1", "web-2", "far-0"}
 
 
 @pytest.fixture(scope="module")
-def running(served: ServedNode) -> ServedNode:
+def running(served: ServingNode) -> ServingNode:
     served.run_agent(*WITH_POD_CIDRS)
     return served
 
 
-def hinted(served: ServedNode, service: Service, hints: Hints) -> None:
+def hinted(served: ServingNode, service: Service, hints: Hints) -> None:
     """Apply the service with these endpoints."""
     for family in Family:
         endpoints: list[Endpoint] = []
@@ -60,12 +60,12 @@ def hinted(served: ServedNode, service: Service, hints: Hints) -> None:
         served.apply(make_slice(service, endpoints, family, target_port=TARGET_PORT), service)
 
 
-def label(served: ServedNode, zone: str | None) -> None:
+def label(served: ServingNode, zone: str | None) -> None:
     """Change the zone of the Node object."""
     served.apply(make_node(NODE, served.world[NODE].addresses, zone=zone))
 
 
-def answering(served: ServedNode, client: str, address: str, port: int = 80) -> set[str]:
+def answering(served: ServingNode, client: str, address: str, port: int = 80) -> set[str]:
     survey = served.world[client].ask(address, port, count=60, timeout=1)
     assert not survey.failures
     return set(survey.names)
@@ -88,7 +88,7 @@ def of(family: Family, addresses: Sequence[str]) -> str:
         pytest.param(NODE_WITHOUT, "zone-a", {"web-0", "far-0"}, id="no endpoint for the node: the zone"),
     ],
 )
-def test_who_is_near(running: ServedNode, hints: Hints, zone: str | None, pods: set[str]) -> None:
+def test_who_is_near(running: ServingNode, hints: Hints, zone: str | None, pods: set[str]) -> None:
     label(running, zone)
     hinted(running, SERVICE, hints)
     for family in Family:
@@ -97,7 +97,7 @@ def test_who_is_near(running: ServedNode, hints: Hints, zone: str | None, pods: 
 
 
 @FAMILIES
-def test_a_changed_zone_label_moves_the_traffic_at_once(running: ServedNode, family: Family) -> None:
+def test_a_changed_zone_label_moves_the_traffic_at_once(running: ServingNode, family: Family) -> None:
     label(running, "zone-a")
     hinted(running, SERVICE, ZONED)
     with running.world["caller"].load(of(family, CLUSTER_IPS), 80, interval=0.002) as load:
@@ -111,7 +111,7 @@ def test_a_changed_zone_label_moves_the_traffic_at_once(running: ServedNode, fam
     assert max(report.last["web-0"], report.last["web-1"]) - report.first["far-0"] < 0.1
 
 
-def test_a_local_policy_asks_for_no_hints(running: ServedNode) -> None:
+def test_a_local_policy_asks_for_no_hints(running: ServingNode) -> None:
     label(running, "zone-b")
     spec = replace(SERVICE.spec, internal_traffic_policy="Local", external_traffic_policy="Local")
     hinted(running, replace(SERVICE, spec=spec), ZONED)

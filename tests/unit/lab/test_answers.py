@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from nodeagent.lab.net.answers import Survey, chi_square, evenness
-from nodeagent.lab.net.messages import Answer, Failure
+from nodeagent.lab.net.requests import Answer, Failure
 
 SERVERS = ("a", "b", "c")
 

@@ -9,7 +9,7 @@ import threading
 from contextlib import suppress
 
 from nodeagent.lab.net import sctp
-from nodeagent.lab.net.messages import Serve
+from nodeagent.lab.net.requests import Serve
 from nodeagent.model.addresses import Protocol, family_of
 
 TICK = 0.1

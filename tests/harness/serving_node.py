@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Sequence
 
-from nodeagent.lab.net.messages import Failure
 from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import ApiObject, EndpointSlice, Service
@@ -15,7 +15,7 @@ BEACON = "beacon"
 FIRST_BEACON_NUMBER = 9000
 
 
-class ServedNode:
+class ServingNode:
     """`node-a` of a cluster and its agent. Raises LabError when the agent does not do its work in ten seconds."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -193,13 +193,13 @@ class Failed(Struct, frozen=True, tag=True):
 Reply = Answers | Started | Stopped | LoadReport | Packets | Failed
 
 
-class Question(Struct, frozen=True):
+class NumberedRequest(Struct, frozen=True):
     """A request on the wire; replies come in any order and carry the number."""
 
     number: int
     request: Request
 
 
-class Response(Struct, frozen=True):
+class NumberedReply(Struct, frozen=True):
     number: int
     reply: Reply
