@@ -25,7 +25,7 @@ from http import HTTPStatus
 from msgspec import DecodeError, Struct
 from msgspec.json import Decoder
 
-RETRY_AFTER_BOUNDS_S = (0.1, 60.0)
+RETRY_AFTER_BOUNDS_SECONDS = (0.1, 60.0)
 """What a server may ask for between two requests; more or less is taken as the bound."""
 
 
@@ -191,7 +191,7 @@ def first_line(body: bytes, limit: int = 200) -> str:
 
 
 def _bounded(seconds: int) -> float:
-    least, most = RETRY_AFTER_BOUNDS_S
+    least, most = RETRY_AFTER_BOUNDS_SECONDS
     return min(max(float(min(seconds, 10**9)), least), most)
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from nodeagent.kube.credentials import Credential
 from nodeagent.kube.errors import CredentialsError, first_line
 
-RUN_LIMIT_S = 60.0
+RUN_LIMIT_SECONDS = 60.0
 OUTPUT_LIMIT_BYTES = 1 << 20
 RENEW_BEFORE_EXPIRY = timedelta(seconds=10)
 
@@ -54,7 +54,7 @@ class ExecPlugin:
     """
 
     def __init__(
-        self, command: ExecCommand, *, now: Callable[[], datetime], run_limit_seconds: float = RUN_LIMIT_S
+        self, command: ExecCommand, *, now: Callable[[], datetime], run_limit_seconds: float = RUN_LIMIT_SECONDS
     ) -> None:
         self._command = command
         self._now = now
