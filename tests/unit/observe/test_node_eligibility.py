@@ -5,7 +5,7 @@ import pytest
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Node, NodeSpec, ObjectMeta, Taint
-from nodeagent.observe.node_eligibility import is_node_eligible
+from nodeagent.observe.node_eligibility import NodeEligibility, is_node_eligible
 
 NODE = Node(ObjectMeta(name="n1", uid="u1"))
 
@@ -65,3 +65,16 @@ def test_the_store_knows_whether_the_node_is_gone() -> None:
     assert store.node is not None, "its zone and addresses stay in use"
     store.replace(Node, [NODE])
     assert not is_gone(), "an equal Node is there again"
+
+
+@pytest.mark.parametrize(
+    ("absence_counts", "eligible"), [(True, False), (False, True)], ids=["API server", "manifests"]
+)
+def test_only_an_api_server_can_say_that_the_node_was_removed(absence_counts: bool, eligible: bool) -> None:
+    store = ClusterStore(Nobody())
+    ask = NodeEligibility(store, absence_counts=absence_counts)
+    assert ask(), "nothing has been heard"
+    store.replace(Node, [])
+    assert ask() is eligible
+    store.put(tainted(Taint("ToBeDeletedByClusterAutoscaler")))
+    assert not ask(), "what a Node says counts from both"
