@@ -8,11 +8,10 @@ for whoever sets up the pod network.
 """
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
-
-from msgspec import Struct
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
@@ -25,7 +24,8 @@ _RTF_ADDRCONF = 0x00040000
 _ROUTE_COLUMNS = 10
 
 
-class ConntrackOptions(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class ConntrackOptions:
     """KubeProxyConfiguration's ``conntrack``; times in seconds, 0 (or False) leaves the system's value."""
 
     max_per_core: int = 32768

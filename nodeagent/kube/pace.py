@@ -1,13 +1,13 @@
 """How long requests last and how long to wait between them. Time and chance are injected; nothing here sleeps."""
 
 from collections.abc import Callable, Coroutine
-
-from msgspec import Struct
+from dataclasses import dataclass, field
 
 from nodeagent.model.backoff import Backoff
 
 
-class Timing(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Timing:
     """Seconds; the figures of client-go's reflector where it has them, but a shorter first wait: a restart takes a second.
 
     watch_min, watch_max: how long a watch is asked to last (random, so that nodes do not come back all at once).
@@ -24,7 +24,7 @@ class Timing(Struct, frozen=True):
     watch_max: float = 600.0
     grace: float = 30.0
     initial_silence: float = 30.0
-    backoff: Backoff = Backoff(first_seconds=0.25)
+    backoff: Backoff = field(default_factory=lambda: Backoff(first_seconds=0.25))
     healthy: float = 3.0
     absent: float = 300.0
     silence: float = 30.0
@@ -33,7 +33,8 @@ class Timing(Struct, frozen=True):
     bookmark_silence: tuple[float, float] = (30.0, 180.0)
 
 
-class Pace(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Pace:
     """`random` gives numbers in [0, 1); `sleep` waits for seconds."""
 
     random: Callable[[], float]

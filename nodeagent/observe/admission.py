@@ -6,14 +6,14 @@ keep others out by holding connections open, and a flood of one port leaves thos
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-from msgspec import Struct
 
 C = TypeVar("C")
 
 
-class Room(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Room:
     """How many connections there may be: from one address to one port, to one port, and in all."""
 
     source: int = 64

@@ -6,11 +6,10 @@ proxies may run during a migration, and an event must say whose it is (docs/deci
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from hashlib import blake2b
-
-from msgspec import Struct
 
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
@@ -59,7 +58,8 @@ class EventType(Enum):
     WARNING = "Warning"
 
 
-class Regarding(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Regarding:
     """The object an event is about; `namespace` is empty for a Node."""
 
     kind: str
@@ -68,7 +68,8 @@ class Regarding(Struct, frozen=True):
     uid: str
 
 
-class Event(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Event:
     """What happened. Equal events are one event that happened several times.
 
     shared: every node may say the same; whoever comes first writes the Event object, under a name that all arrive at.
@@ -92,7 +93,8 @@ class Event(Struct, frozen=True):
         return PATH.format(namespace=self.namespace)
 
 
-class Series(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Series:
     """How often an event happened, the first time included, and when last."""
 
     count: int

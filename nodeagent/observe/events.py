@@ -9,6 +9,7 @@ cannot be reached events wait in a queue of fixed size, and what does not fit is
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
 from typing import Protocol
@@ -46,14 +47,15 @@ class EventPost(Protocol):
         ...
 
 
-class EventTiming(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class EventTiming:
     """Seconds. spacing: between requests. memory: after which an equal event is a new one. series: between updates
     of one series. retry: after the API server could not be reached. farewell: to send what waits when the agent stops."""
 
     spacing: float = 0.2
     memory: float = 360.0
     series: float = 60.0
-    retry: Backoff = Backoff(first_seconds=1.0)
+    retry: Backoff = field(default_factory=lambda: Backoff(first_seconds=1.0))
     farewell: float = 1.0
 
 

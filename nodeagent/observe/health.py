@@ -13,10 +13,8 @@ Times are seconds of a clock that only goes forward; the caller says what time i
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-
-from msgspec import Struct
-from msgspec.structs import replace
 
 from nodeagent.model.addresses import Family
 from nodeagent.observe.responses import JSON_HEADERS, NOT_FOUND, Response
@@ -27,7 +25,8 @@ LIVEZ = "/livez"
 _NEVER = "0001-01-01T00:00:00Z"  # Go's zero time, which kube-proxy shows for "not yet"
 
 
-class FamilyHealth(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class FamilyHealth:
     """updated: when a pass last succeeded. waiting_since: the age of the oldest change not taken in. None: never, none.
 
     Both are None until a pass has tried.
@@ -41,7 +40,8 @@ class FamilyHealth(Struct, frozen=True):
         return self.waiting_since is not None and now - self.waiting_since >= timeout
 
 
-class HealthState(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class HealthState:
     """How far each family is. Its methods return the next state."""
 
     families: dict[Family, FamilyHealth]

@@ -4,10 +4,9 @@ docs/semantics.md 6-8, 50.
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from ipaddress import ip_address
-
-from msgspec import Struct
 
 from nodeagent.model.addresses import Family, family_of, parse_address, parse_network
 from nodeagent.model.frontend import NodeState
@@ -32,7 +31,8 @@ class DetectLocal(Enum):
     INTERFACE_NAME_PREFIX = "InterfaceNamePrefix"
 
 
-class TranslationOptions(Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationOptions:
     """What the configuration says about this node.
 
     node_name: the Node's name.

@@ -1,5 +1,6 @@
 """docs/semantics.md 6-8 and 50: what the Node, the service CIDRs and the configuration say about this node."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -57,7 +58,7 @@ def service_cidr(*cidrs: str, name: str = "kubernetes") -> ServiceCIDR:
 def test_the_node_addresses_are_the_first_of_each_family(
     addresses: list[str], bind: str, expected: tuple[str, ...]
 ) -> None:
-    settings = msgspec.structs.replace(HERE, bind_address=bind)
+    settings = replace(HERE, bind_address=bind)
     assert node_context(node(*addresses), settings).node_addresses == expected
 
 
@@ -113,7 +114,7 @@ def test_the_addresses_stay_while_the_node_has_none() -> None:
 def test_pods_are_detected_by_cidr_or_by_interface(
     settings: dict[str, Any], pods: tuple[str, ...], expected: tuple[str, ...], detects: bool
 ) -> None:
-    chosen = msgspec.structs.replace(HERE, **settings)
+    chosen = replace(HERE, **settings)
     this = node("InternalIP 192.168.0.2", pod_cidrs=pods)
     context = node_context(this, chosen)
     assert node_state(this, [], chosen, context)[0].pod_cidrs == expected
@@ -121,7 +122,7 @@ def test_pods_are_detected_by_cidr_or_by_interface(
 
 
 def test_50_a_node_without_pod_cidrs_is_reported_and_a_missing_node_keeps_them() -> None:
-    settings = msgspec.structs.replace(HERE, detect_local=DetectLocal.NODE_CIDR)
+    settings = replace(HERE, detect_local=DetectLocal.NODE_CIDR)
     context = Context(node_name="here", node_addresses=("192.168.0.2", "2001:db8::2"))
     state, problems = node_state(node(), [], settings, context)
     assert (state.pod_cidrs, [problem.reason for problem in problems]) == ((), ["NoPodCIDR"])
@@ -178,7 +179,7 @@ def test_service_cidrs_are_one_list_of_disjoint_ranges(
 )
 def test_8_a_service_range_that_contains_what_has_an_address_is_refused_and_reported(cidr: str, what: str) -> None:
     this = node("InternalIP 192.168.0.2", pod_cidrs=("10.9.1.0/24",))
-    settings = msgspec.structs.replace(HERE, cluster_cidrs=("10.200.0.0/16", "10.244.0.0/16", "fd00:244::/56"))
+    settings = replace(HERE, cluster_cidrs=("10.200.0.0/16", "10.244.0.0/16", "fd00:244::/56"))
     in_use = frozenset({host("192.168.1.1", "a gateway of this node"), host("172.16.0.9", "the API server")})
     objects = [service_cidr("10.96.0.0/16", "fd00:96::/112"), service_cidr(cidr, name="more")]
     state, problems = node_state(this, objects, settings, node_context(this, settings), in_use=in_use)
