@@ -19,7 +19,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test test-boot lint unit kernel attack bench bench-connections wheel deb lock audit clean
+.PHONY: help setup system-packages demo test test-boot lint unit kernel attack fuzz-names bench bench-connections wheel deb lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -33,6 +33,7 @@ help:
 	@echo "make attack  what hostile clients do to the API server, at length, with figures"
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
+	@echo "make fuzz-names  a million broken packets to what answers names"
 	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
 	@echo "make lock    requirements/*.txt anew, with the newest releases that pyproject.toml admits"
@@ -100,6 +101,9 @@ bench: setup $(VENV)/.installed
 bench-connections: SYSTEM_PACKAGES += gcc libc6-dev
 bench-connections: setup $(VENV)/.installed
 	$(SUDO) $(BIN)/python tests/bench/new_connection.py
+
+fuzz-names: setup
+	NODEAGENT_PACKETS=1000000 $(BIN)/pytest -o timeout=3600 -o faulthandler_timeout=3700 tests/unit/dns/test_hostile_packets.py
 
 wheel: $(VENV)/.installed
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

@@ -100,7 +100,11 @@ class Agent:
         self._store = ClusterStore(health, keep_headless=with_names, on_problems=self._board.reporter("sources"))
         namespaces = NamespaceNames(lambda: self._names.namespaces_changed())
         self._names = NodeNames(
-            names, self._store, namespaces=lambda: namespaces.names, report=self._board.reporter("dns")
+            names,
+            self._store,
+            is_dirty=self._changes.is_dirty,
+            namespaces=lambda: namespaces.names,
+            report=self._board.reporter("dns"),
         )
         access = None if config.source.manifests is not None else cluster_access(config, environment)
         self._client = None if access is None else ApiClient(access)

@@ -46,6 +46,10 @@ class ChangeQueue:
         """How many services wait."""
         return len(self._services)
 
+    def is_dirty(self, key: ObjectKey) -> bool:
+        """Whether a service changed since the last take."""
+        return key in self._services
+
     def service_changed(self, key: ObjectKey) -> None:
         """A service, or a slice of it, changed in any way."""
         self._services.add(key)

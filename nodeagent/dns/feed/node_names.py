@@ -29,18 +29,20 @@ def socket_path() -> Path:
 
 class NodeNames:
     """A listener to passes, and a task. settings: None when this agent does not answer names; then `run` ends a process
-    that a former one has left."""
+    that a former one has left. is_dirty: whether a Service changed and no pass has taken that yet."""
 
     def __init__(
         self,
         settings: Settings | None,
         snapshot: Snapshot,
         *,
+        is_dirty: Callable[[ObjectKey], bool],
         namespaces: Callable[[], Collection[str]],
         report: Callable[[Iterable[Problem]], None],
         path: Path | None = None,
     ) -> None:
         self._path = path or socket_path()
+        self._is_dirty = is_dirty
         self._report = report
         self._feeder = Feeder(snapshot, wall=time.time, namespaces=namespaces)
         self._pending: set[ObjectKey] = set()
@@ -63,7 +65,9 @@ class NodeNames:
         self._failed = 0 if report.ok else self._failed + 1
         if self._failed and (self._failed < FAILED_PASSES or not report.programmed):
             return
-        keys, self._pending = self._pending, set()
+        # What changed again while the pass ran is not programmed as it is now: the next pass tells it.
+        keys = {key for key in self._pending if not self._is_dirty(key)}
+        self._pending -= keys
         self._feeder.passed(keys if self._complete else None)
         self._complete = True
 

@@ -1,0 +1,100 @@
+"""When names are told: after the pass that programmed them, and no sooner."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from nodeagent.dns.feed import node_names
+from nodeagent.dns.feed.messages import Settings
+from nodeagent.dns.feed.node_names import FAILED_PASSES, NodeNames
+from nodeagent.model.addresses import Family
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.reports import PassReport, TableReport
+from tests.harness.dns.reference import RecordedObjects
+
+WEB, DB = ObjectKey("shop", "web"), ObjectKey("shop", "db")
+FINE, BROKEN = TableReport(), TableReport(error="no")
+
+
+class Told:
+    """Stands for the feeder."""
+
+    def __init__(self) -> None:
+        self.keys: list[set[ObjectKey] | None] = []
+
+    def passed(self, keys: set[ObjectKey] | None) -> None:
+        self.keys.append(keys)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Told:
+    told = Told()
+    monkeypatch.setattr(node_names, "Feeder", lambda *_, **__: told)
+    return told
+
+
+def names(tmp_path: Path, dirty: set[ObjectKey]) -> NodeNames:
+    return NodeNames(
+        Settings(),
+        RecordedObjects(),
+        is_dirty=dirty.__contains__,
+        namespaces=tuple,
+        report=lambda _: None,
+        path=tmp_path / "dns.sock",
+    )
+
+
+def report(*keys: ObjectKey, ip4: TableReport = FINE, ip6: TableReport = FINE) -> PassReport:
+    return PassReport(0.0, 0.0, {Family.IPV4: ip4, Family.IPV6: ip6}, looked_at=frozenset(keys))
+
+
+def test_the_first_pass_tells_everything_and_later_ones_what_they_looked_at(told: Told, tmp_path: Path) -> None:
+    listener = names(tmp_path, set())
+    for keys in ((WEB, DB), (WEB,), ()):
+        listener.passed(report(*keys))
+    assert told.keys == [None, {WEB}, set()]
+
+
+def test_what_changed_again_during_a_pass_waits_for_the_next(told: Told, tmp_path: Path) -> None:
+    dirty = {WEB}
+    listener = names(tmp_path, dirty)
+    listener.passed(report())
+    listener.passed(report(WEB, DB))
+    dirty.clear()
+    listener.passed(report(WEB))
+    assert told.keys == [None, {DB}, {WEB}]
+
+
+def test_a_failed_pass_holds_its_names_back(told: Told, tmp_path: Path) -> None:
+    listener = names(tmp_path, set())
+    listener.passed(report())
+    listener.passed(report(WEB, ip6=BROKEN))
+    assert told.keys == [None]
+    listener.passed(report(DB))
+    assert told.keys == [None, {WEB, DB}]
+
+
+def test_one_family_that_keeps_failing_does_not_stop_the_other(told: Told, tmp_path: Path) -> None:
+    listener = names(tmp_path, set())
+    listener.passed(report())
+    for _ in range(FAILED_PASSES):
+        listener.passed(report(WEB, ip6=BROKEN))
+    assert told.keys == [None, {WEB}]
+    for _ in range(FAILED_PASSES):
+        listener.passed(report(DB, ip4=BROKEN, ip6=BROKEN))
+    assert told.keys == [None, {WEB}]
+
+
+def test_without_names_nothing_is_told_and_nothing_runs(told: Told, tmp_path: Path) -> None:
+    listener = NodeNames(
+        None,
+        RecordedObjects(),
+        is_dirty=lambda _: False,
+        namespaces=tuple,
+        report=lambda _: None,
+        path=tmp_path / "dns.sock",
+    )
+    listener.passed(report(WEB))
+    asyncio.run(listener.run())
+    assert told.keys == []
