@@ -26,6 +26,7 @@ BOMBS = {
     ),
 }  # fmt: skip
 OTHERS_WAIT_S = 2.0
+OTHERS_WAIT_AMONG_MANY_S = 10.0
 GROWTH_MB = 400
 
 
@@ -74,5 +75,5 @@ def test_many_at_once(tmp_path: Path) -> None:
         done.set()
         meanwhile.join()
         print(f"40 at once: others waited {max(waits):.3f} s at most, {server.megabytes - before:.0f} MB more")
-        assert max(waits) < OTHERS_WAIT_S
+        assert max(waits) < OTHERS_WAIT_AMONG_MANY_S
         assert server.megabytes - before < GROWTH_MB

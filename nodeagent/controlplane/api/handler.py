@@ -25,7 +25,7 @@ from nodeagent.controlplane.status import ApiError, internal_error, method_not_a
 
 _log = logging.getLogger(__name__)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_MOST_LARGE: Final = 16
+_MOST_LARGE: Final = 4
 """Requests with a large body that are worked on at a time; further ones wait to be read."""
 _BODY_S: Final = 30.0
 _PIECE_BYTES: Final = 128 * 1024

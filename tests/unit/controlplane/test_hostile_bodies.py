@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nodeagent.controlplane.api.bodies import JSON, YAML, parse
 from nodeagent.controlplane.documents import Json, encode, is_deeper
-from nodeagent.controlplane.kinds import endpointslice, node
+from nodeagent.controlplane.kinds import endpointslice, node, service
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, duplicate_fields, normalise
 from nodeagent.controlplane.machinery.schema.json_patch import PatchRejected, TooManyOperations, json_patch
 from nodeagent.controlplane.machinery.schema.strategic import strategic_merge
@@ -193,3 +193,52 @@ def _hints() -> object:
 def test_work_grows_no_faster_than_the_body(work: Callable[[], object]) -> None:
     with within(2, 150):
         work()
+
+
+NAMES = st.sampled_from(
+    ["metadata", "spec", "ports", "port", "labels", "finalizers", "ownerReferences", "uid", "name", "a", ""]
+)
+DIRECTIVES = st.sampled_from(
+    [
+        "$patch",
+        "$retainKeys",
+        "$setElementOrder/ports",
+        "$setElementOrder/finalizers",
+        "$deleteFromPrimitiveList/finalizers",
+    ]
+)
+LEAVES = st.none() | st.booleans() | st.integers(-1, 2) | st.sampled_from(["", "a", "merge", "delete", "replace"])
+ANYTHING = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES | DIRECTIVES, inner, max_size=4),
+    max_leaves=12,
+)
+POINTERS = st.lists(st.sampled_from(["spec", "ports", "0", "1", "-", "a", "~1", ""]), max_size=4).map("/".join)
+OPERATIONS = st.lists(
+    st.fixed_dictionaries(
+        {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "odd"]) | LEAVES},
+        optional={"path": POINTERS.map(lambda text: f"/{text}") | ANYTHING, "from": POINTERS.map(lambda text: f"/{text}"), "value": ANYTHING},
+    )
+    | ANYTHING,
+    max_size=6,
+)  # fmt: skip
+SERVICE = {"metadata": {"name": "a", "finalizers": ["a"]}, "spec": {"ports": [{"port": 1}, {"port": 2}]}}
+
+
+def about(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
+    """Patches that get as far as a list that is merged item by item."""
+    lists = st.fixed_dictionaries({}, optional={"ports": inner, "ownerReferences": inner, "finalizers": inner})
+    return st.fixed_dictionaries({}, optional={"metadata": lists | inner, "spec": lists | inner})
+
+
+@given(patch=about(ANYTHING), old=st.just(SERVICE) | about(ANYTHING))
+def test_any_strategic_patch_is_merged_or_rejected(patch: Json, old: Json) -> None:
+    with contextlib.suppress(PatchRejected):
+        strategic_merge(service.SHAPES["Service"], old, patch)
+
+
+@given(operations=OPERATIONS)
+def test_any_json_patch_is_applied_or_rejected(operations: Json) -> None:
+    with contextlib.suppress(PatchRejected):
+        json_patch(SERVICE, operations)
+    assert SERVICE["metadata"] == {"name": "a", "finalizers": ["a"]}

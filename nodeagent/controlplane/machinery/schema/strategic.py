@@ -56,7 +56,8 @@ def _direct(shape: Shape | None, result: Document, directive: str, value: Json, 
     if directive.startswith(_DELETE_PRIMITIVES):
         field = directive.removeprefix(_DELETE_PRIMITIVES)
         gone = {encode(item) for item in value} if isinstance(value, list) else set()
-        result[field] = [item for item in result.get(field) or [] if encode(item) not in gone]
+        held = result.get(field)
+        result[field] = [item for item in held if encode(item) not in gone] if isinstance(held, list) else []
     elif directive.startswith(_ORDER):
         field = directive.removeprefix(_ORDER)
         if field not in patch and isinstance(result.get(field), list):
@@ -77,8 +78,9 @@ def _merge_field(shape: Shape | None, old: Json, new: Json, order: Json) -> Json
         if shape.merge_key:
             merged = _merge_items(shape, shape.merge_key, old if isinstance(old, list) else [], new)
         else:
-            held = {encode(item) for item in old or []}
-            merged = list(old or []) + [item for item in new if encode(item) not in held]
+            held = old if isinstance(old, list) else []
+            known = {encode(item) for item in held}
+            merged = held + [item for item in new if encode(item) not in known]
         return _ordered(shape, merged, order if order is not None else new, old)
     return new
 
@@ -86,10 +88,11 @@ def _merge_field(shape: Shape | None, old: Json, new: Json, order: Json) -> Json
 def _merge_items(shape: ListOf, key: str, old: list[Json], new: list[Json]) -> list[Json]:
     """The items of both; what the patch says of an item is merged into it."""
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in new):
-        return [item for item in new if "$patch" not in item]
+        return [item for item in new if not (isinstance(item, dict) and "$patch" in item)]
     places: dict[bytes, int] = {}
     for index, item in enumerate(old):
-        places.setdefault(encode(item.get(key)), index)
+        if isinstance(item, dict):
+            places.setdefault(encode(item.get(key)), index)
     kept: list[Json] = list(old)
     added: list[Json] = []
     gone: set[int] = set()
