@@ -1,5 +1,6 @@
 """Small bodies that come to much, one after another and together, with an eye on memory and on who else is served."""
 
+import contextlib
 import json
 import threading
 import time
@@ -59,21 +60,25 @@ def test_bombs_neither_crash_it_nor_hold_it_up(tmp_path: Path) -> None:
         assert server.megabytes - before < GROWTH_MB
 
 
+def attack(server: Victim, body: bytes, media_type: str) -> None:
+    """Whether an attacker gets an answer in time is not what this is about."""
+    with contextlib.suppress(OSError):
+        server.ask("POST", CONFIGMAPS, body, media_type)
+
+
 def test_many_at_once(tmp_path: Path) -> None:
     body, media_type = BOMBS["keys"]
     with victim(tmp_path) as server:
         before, done, waits = server.megabytes, threading.Event(), [0.0]
         meanwhile = threading.Thread(target=ask_meanwhile, args=(server, done, waits))
         meanwhile.start()
-        attackers = [
-            threading.Thread(target=server.ask, args=("POST", CONFIGMAPS, body, media_type)) for _ in range(40)
-        ]
+        attackers = [threading.Thread(target=attack, args=(server, body, media_type)) for _ in range(20)]
         for attacker in attackers:
             attacker.start()
         for attacker in attackers:
             attacker.join()
         done.set()
         meanwhile.join()
-        print(f"40 at once: others waited {max(waits):.3f} s at most, {server.megabytes - before:.0f} MB more")
+        print(f"20 at once: others waited {max(waits):.3f} s at most, {server.megabytes - before:.0f} MB more")
         assert max(waits) < OTHERS_WAIT_AMONG_MANY_S
         assert server.megabytes - before < GROWTH_MB
