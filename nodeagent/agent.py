@@ -251,10 +251,10 @@ class Agent:
             protected=lambda: self._surroundings.protected,
             own_addresses=dns_addresses(config),
             timing=Timing(
-                guard_period=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
-                min_period=config.dataplane.min_sync_period.seconds,
-                resync_period=config.source.resync_period.seconds,
-                full_sync_period=config.dataplane.full_sync_period.seconds,
+                guard_period_seconds=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
+                min_period_seconds=config.dataplane.min_sync_period.seconds,
+                resync_period_seconds=config.source.resync_period.seconds,
+                full_sync_period_seconds=config.dataplane.full_sync_period.seconds,
                 backoff=Backoff(longest_seconds=config.dataplane.sync_period.seconds),
             ),
         )

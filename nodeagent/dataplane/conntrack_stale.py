@@ -6,7 +6,7 @@ this, clients stay on an endpoint that is gone, or, having sent before there was
 traffic policy or topology say now; and everything that is not a UDP flow to a place of a service.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, pack_address
@@ -38,7 +38,7 @@ class Targets(NamedTuple):
 
     @property
     def places(self) -> int:
-        """How many there are."""
+        """How many places there are to look at."""
         return len(self.addressed) + len(self.node_ports)
 
     def is_stale(self, flow: Flow) -> bool:
@@ -47,21 +47,6 @@ class Targets(NamedTuple):
         if serving is None and flow.destination in self.local:
             serving = self.node_ports.get(flow.port)
         return serving is not None and (flow.reply_source, flow.reply_port) not in serving
-
-
-def stale_flows(
-    udp_ports: Collection[UdpPort], local_addresses: Collection[str], family: Family, flows: Iterable[Flow]
-) -> Iterator[Flow]:
-    """Those of `flows` that must be deleted, given the service ports that changed.
-
-    A service port that was deleted or lost its last endpoint is one that nobody serves. Where several claim the same
-    place (one was deleted, its successor took the address), what any of them serves stays.
-    """
-    ledger = UdpLedger()
-    for udp_port in udp_ports:
-        ledger.note(udp_port)
-    targets = targets_for(ledger.changed, ledger, family, local_addresses)
-    return (flow for flow in flows if targets.is_stale(flow))
 
 
 class UdpLedger:

@@ -27,7 +27,7 @@ from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.framing import Request
 from nodeagent.netlink.socket import Failure, NetlinkSocket, read_consistently
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _ALREADY_THERE = {errno.EEXIST}
 _ALREADY_GONE = {errno.ESRCH, errno.ENOENT, errno.EADDRNOTAVAIL}
@@ -187,7 +187,7 @@ class ServiceInterface:
             self._kind = link.kind
             if link.kind != KINDS[0]:
                 why = "this kernel has no dummy interfaces; it carries ClusterIPs as well"
-                log.info("interface %s is an empty %s, because %s", self._name, link.kind, why)
+                logger.info("interface %s is an empty %s, because %s", self._name, link.kind, why)
         return link, problems
 
     def _read(self) -> frozenset[str]:

@@ -51,7 +51,7 @@ class Plan(NamedTuple):
 
     @property
     def gained(self) -> frozenset[str]:
-        """What becomes local."""
+        """The addresses that become local to the node, as canonical text."""
         return frozenset((*self.add_addresses, *self.add_routes)).difference(self.redundant_routes)
 
     @property
@@ -61,7 +61,7 @@ class Plan(NamedTuple):
 
     @property
     def empty(self) -> bool:
-        """Nothing to change."""
+        """Whether there is nothing to change."""
         return not any(self)
 
 

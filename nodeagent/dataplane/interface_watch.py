@@ -23,7 +23,7 @@ from nodeagent.netlink.uapi.rtnetlink import (
     RTM_NEWROUTE,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _GROUPS = Group.LINKS | Group.IPV4_ADDRESSES | Group.IPV4_ROUTES | Group.IPV6_ADDRESSES | Group.IPV6_ROUTES
 _QUIET_SECONDS = 0.02
@@ -94,7 +94,7 @@ class InterfaceWatch:
                     await asyncio.sleep(self._pace.pause(loop.time()))
                     self._told.clear()
                 except OSError as error:
-                    log.warning("cannot look at interface %s: %s", self._interface.name, error)
+                    logger.warning("cannot look at interface %s: %s", self._interface.name, error)
                     await asyncio.sleep(_RETRY_SECONDS)
                     self._lost()
                     continue
@@ -105,7 +105,7 @@ class InterfaceWatch:
     def _tell(self) -> None:
         again = self._pace.in_a_row
         row = f", {again + 1} times in a row" if again else ""
-        log.warning("interface %s was changed by another process%s: repairing", self._interface.name, row)
+        logger.warning("interface %s was changed by another process%s: repairing", self._interface.name, row)
 
     async def _quiet(self) -> None:
         """Until something was told, and then until nothing more was for a moment."""

@@ -13,7 +13,7 @@ from nodeagent.netlink.notifications import Group, following
 from nodeagent.netlink.socket import DumpInterruptedError, NetlinkSocket, read_consistently
 from nodeagent.netlink.uapi.rtnetlink import RTM_DELADDR, RTM_NEWADDR
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class LocalAddress(NamedTuple):
@@ -25,7 +25,7 @@ class LocalAddress(NamedTuple):
 
 
 class AddressListener(Protocol):
-    """Who wants to know."""
+    """Is told the addresses, at first and whenever they change."""
 
     def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
         """Called on the event loop with all current addresses, at first and after every change."""
@@ -85,7 +85,7 @@ class NodeAddresses:
                 changed.set()
 
         def lost() -> None:
-            log.info("address notifications were lost; reading all addresses again")
+            logger.info("address notifications were lost; reading all addresses again")
             changed.set()
 
         with following(groups, take, lost):

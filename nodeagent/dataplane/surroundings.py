@@ -79,7 +79,7 @@ class Surroundings:
         return self._protected
 
     def look_again(self) -> None:
-        """Something may have changed."""
+        """Read soon, for something may have changed; returns at once."""
         self._look.set()
 
     async def read(self) -> None:

@@ -56,12 +56,12 @@ class ChangeQueue:
         self._mark()
 
     def node_changed(self) -> None:
-        """The Node object changed."""
+        """Note that the Node object is another; wakes the pass."""
         self._node = True
         self._mark()
 
     def service_cidrs_changed(self) -> None:
-        """The service CIDRs changed."""
+        """Note that the service CIDRs are others; wakes the pass."""
         self.node_changed()
 
     def interface_changed(self) -> None:

@@ -1,6 +1,6 @@
 """The pass: take changes, translate, program, report. And the loop that decides when the next one comes.
 
-A pass runs at once when the agent is idle, and never sooner after the last than `min_period`. The order inside one:
+A pass runs at once when the agent is idle, and never sooner after the last than `min_period_seconds`. The order inside one:
 ClusterIPs that go leave the interface first, then the tables change, then new ClusterIPs appear on the interface, so
 that no address is ever local without the rules that keep the host's own daemons off it.
 """
@@ -38,14 +38,14 @@ FATAL_FAILURES = 8
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds, 0 for never. min_period: from the end of a pass to the next. resync_period: between translations of
-    all objects, changed or not. full_sync_period: between comparisons with all that the kernel holds. guard_period:
+    """Seconds, 0 for never. min_period_seconds: from the end of a pass to the next. resync_period_seconds: between translations of
+    all objects, changed or not. full_sync_period_seconds: between comparisons with all that the kernel holds. guard_period_seconds:
     between looks whether others changed our tables."""
 
-    min_period: float = 0.0
-    resync_period: float = 900.0
-    full_sync_period: float = 3600.0
-    guard_period: float = 0.5
+    min_period_seconds: float = 0.0
+    resync_period_seconds: float = 900.0
+    full_sync_period_seconds: float = 3600.0
+    guard_period_seconds: float = 0.5
     backoff: Backoff = field(default_factory=Backoff)
 
 
@@ -71,15 +71,15 @@ class _Belief:
 class _Periodic:
     """Something that is due again a period after it was last done; never, with a period of 0."""
 
-    def __init__(self, period: float, now: float) -> None:
-        self._period = period
-        self.next = now + period if period > 0 else None
+    def __init__(self, period_seconds: float, now: float) -> None:
+        self._period_seconds = period_seconds
+        self.next = now + period_seconds if period_seconds > 0 else None
 
     def take(self, now: float) -> bool:
         """Whether it is due, in which case the next period begins."""
         if self.next is None or now < self.next:
             return False
-        self.next = now + self._period
+        self.next = now + self._period_seconds
         return True
 
 
@@ -133,8 +133,8 @@ class Engine:
         loop = asyncio.get_running_loop()
         await self.first_pass()
         now = loop.time()
-        resync = _Periodic(self._timing.resync_period, now)
-        full_sync = _Periodic(self._timing.full_sync_period, now)
+        resync = _Periodic(self._timing.resync_period_seconds, now)
+        full_sync = _Periodic(self._timing.full_sync_period_seconds, now)
         while True:
             await self._wait_for_work(resync, full_sync)
             now = loop.time()
@@ -142,7 +142,7 @@ class Engine:
                 self._forget_kernel()
             await self._run_pass(self._changes.take(), full=resync.take(now) or compare)
             self._give_up_if_hopeless()
-            await self._rest(self._timing.min_period)
+            await self._rest(self._timing.min_period_seconds)
 
     async def first_pass(self, *, every_family: bool = False) -> PassReport:
         """Wait for the first full lists, then program everything, trying again until it worked in one family.
@@ -162,9 +162,9 @@ class Engine:
         """Do nothing for so long, and be seen to be alive."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
-        while (left := end - loop.time()) > self._timing.guard_period:
+        while (left := end - loop.time()) > self._timing.guard_period_seconds:
             self._heartbeat.beat()
-            await asyncio.sleep(self._timing.guard_period)
+            await asyncio.sleep(self._timing.guard_period_seconds)
         await asyncio.sleep(max(0.0, left))
 
     async def _wait_for_work(self, *periods: "_Periodic") -> None:
@@ -177,7 +177,7 @@ class Engine:
             self._heartbeat.beat()
             if loop.time() >= self._look_at:
                 interfered = await self._others_interfered()
-                self._look_at = loop.time() + self._timing.guard_period
+                self._look_at = loop.time() + self._timing.guard_period_seconds
                 if interfered:
                     return
             due = [period.next for period in periods if period.next is not None]

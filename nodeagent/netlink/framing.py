@@ -18,7 +18,7 @@ ATTRIBUTE = struct.Struct("=HH")
 class Request(NamedTuple):
     """One message to the kernel: its type, its NLM_F_* flags (REQUEST is implied) and what follows the header."""
 
-    kind: int
+    type: int
     flags: int
     body: bytes
 
@@ -26,7 +26,7 @@ class Request(NamedTuple):
 class Received(NamedTuple):
     """One message of a datagram; `body` is what follows the netlink header."""
 
-    kind: int
+    type: int
     flags: int
     seq: int
     body: memoryview

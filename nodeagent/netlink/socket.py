@@ -162,7 +162,7 @@ class NetlinkSocket:
             for received in messages(self.receive()):
                 if received.seq != seq:
                     continue
-                if received.kind == NLMSG_ERROR:
+                if received.type == NLMSG_ERROR:
                     code = errno_of(received)
                     raise OSError(code, _error_text(code, received))
                 return received.body
@@ -188,7 +188,7 @@ class NetlinkSocket:
                     if received.seq != seq:
                         continue
                     interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
-                    if received.kind in {NLMSG_DONE, NLMSG_ERROR}:
+                    if received.type in {NLMSG_DONE, NLMSG_ERROR}:
                         ended = True
                         _raise_for_end(received, interrupted=interrupted)
                         return
@@ -209,7 +209,7 @@ class NetlinkSocket:
                 for received in messages(datagram):
                     if received.seq == seq:
                         interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
-                        end = received if received.kind in {NLMSG_DONE, NLMSG_ERROR} else end
+                        end = received if received.type in {NLMSG_DONE, NLMSG_ERROR} else end
                 if end is not None:
                     _raise_for_end(end, interrupted=False)
                 yield datagram
@@ -274,7 +274,7 @@ class NetlinkSocket:
         try:
             while True:
                 for received in messages(self.receive()):
-                    if received.kind != NLMSG_ERROR or not first <= received.seq <= last:
+                    if received.type != NLMSG_ERROR or not first <= received.seq <= last:
                         continue
                     ended = received.seq == last
                     yield received
@@ -299,7 +299,7 @@ class NetlinkSocket:
 
     def _send_request(self, request: Request, flags: int) -> int:
         seq = self.reserve(1)
-        self.send(packed_message(request.kind, request.flags | NLM_F_REQUEST | flags, seq, request.body))
+        self.send(packed_message(request.type, request.flags | NLM_F_REQUEST | flags, seq, request.body))
         return seq
 
 

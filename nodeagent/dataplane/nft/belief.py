@@ -87,7 +87,7 @@ def believe(
     options: ProgramOptions,
     ownership: Ownership,
 ) -> Belief:
-    """Judge what was read."""
+    """What to believe of a table that was read, or of none (contents is None)."""
     if contents is None:
         return Belief(empty_image(DATA_SETS))
     owned = bool(contents.header.flags & (NFT_TABLE_F_OWNER | NFT_TABLE_F_PERSIST))

@@ -66,7 +66,7 @@ class Members:
         self._backends = backends
 
     def keys(self) -> Sequence[bytes]:
-        """Every element."""
+        """The key of every element."""
         return [self._where.key + endpoint for endpoint in map(_packed, self._backends)]
 
     def elements(self) -> Elements:
@@ -95,7 +95,7 @@ class Slots:
 
     @property
     def endpoints(self) -> Sequence[bytes]:
-        """By slot."""
+        """The packed endpoints, each at the index of its slot."""
         return self._by_slot
 
     def keys(self) -> Sequence[bytes]:

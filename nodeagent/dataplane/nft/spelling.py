@@ -84,7 +84,7 @@ class Field:
     form: Form = Form.NUMBER
 
     def spell(self, data: bytes) -> str:
-        """Data of this form."""
+        """Text for data of this form, as nft writes it."""
         return spell(self.form, data)
 
 

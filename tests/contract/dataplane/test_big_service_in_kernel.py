@@ -133,7 +133,7 @@ def test_nothing_holds_the_loop(namespace: Namespace, family: Family, protocol: 
             flows=observers,
             observer=observers,
             heartbeat=observers,
-            timing=Timing(guard_period=60.0),
+            timing=Timing(guard_period_seconds=60.0),
         )
         held = slices(family, protocol)
         store.replace(Service, [big_service(family, protocol=protocol, sticky=sticky)])

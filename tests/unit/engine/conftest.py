@@ -29,7 +29,7 @@ from nodeagent.translate.node import TranslationOptions
 
 from .virtual_time import run_in_virtual_time
 
-QUICK = Timing(guard_period=0.01, backoff=Backoff(first_seconds=0.001, longest_seconds=0.01))
+QUICK = Timing(guard_period_seconds=0.01, backoff=Backoff(first_seconds=0.001, longest_seconds=0.01))
 
 
 class Cluster:

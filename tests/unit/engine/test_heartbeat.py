@@ -41,7 +41,7 @@ def test_every_step_of_a_pass_beats(with_engine: RunEngine) -> None:
         await bench.until(lambda: len(bench.recorder.reports) == 1)
         assert bench.recorder.beats >= 2, "translated, and one table programmed"
 
-    with_engine(scenario, Timing(guard_period=3600))
+    with_engine(scenario, Timing(guard_period_seconds=3600))
 
 
 def test_a_pass_that_hangs_is_silent(with_engine: RunEngine) -> None:
@@ -66,7 +66,7 @@ def test_pauses_between_attempts_and_passes_are_no_silence(with_engine: RunEngin
         await more_beats(bench)
         assert len(bench.recorder.reports) == 1, "the second attempt is an hour away"
 
-    with_engine(scenario, Timing(guard_period=0.01, backoff=Backoff(first_seconds=3600, longest_seconds=3600)))
+    with_engine(scenario, Timing(guard_period_seconds=0.01, backoff=Backoff(first_seconds=3600, longest_seconds=3600)))
 
 
 def test_a_long_pause_after_a_pass_is_no_silence(with_engine: RunEngine) -> None:
@@ -79,4 +79,4 @@ def test_a_long_pause_after_a_pass_is_no_silence(with_engine: RunEngine) -> None
         await more_beats(bench)
         assert len(bench.recorder.reports) == 2
 
-    with_engine(scenario, Timing(guard_period=0.01, min_period=3600))
+    with_engine(scenario, Timing(guard_period_seconds=0.01, min_period_seconds=3600))

@@ -87,7 +87,7 @@ def test_the_order_holds_after_what_the_kernel_holds_was_forgotten(with_engine: 
         assert "10.96.0.2" in bench.interface.vips
 
     full_sync = 2.0 if why == "the full sync period" else 0.0
-    with_engine(scenario, Timing(min_period=5.0, full_sync_period=full_sync))
+    with_engine(scenario, Timing(min_period_seconds=5.0, full_sync_period_seconds=full_sync))
 
 
 def test_addresses_left_by_an_earlier_agent_go_before_its_table_changes(with_engine: RunEngine) -> None:
@@ -143,7 +143,7 @@ def test_passes_keep_their_distance_under_load(with_engine: RunEngine) -> None:
         assert len(reports) < 20
         assert min(gaps) > 0.0199
 
-    with_engine(scenario, Timing(min_period=0.02, guard_period=0.01, backoff=QUICK.backoff))
+    with_engine(scenario, Timing(min_period_seconds=0.02, guard_period_seconds=0.01, backoff=QUICK.backoff))
 
 
 def test_all_objects_are_looked_at_again_after_the_resync_period(with_engine: RunEngine) -> None:
@@ -153,7 +153,7 @@ def test_all_objects_are_looked_at_again_after_the_resync_period(with_engine: Ru
         assert [report.full for report in bench.recorder.reports[:3]] == [True, True, True]
         assert bench.table.forgotten == 0
 
-    with_engine(scenario, Timing(resync_period=0.02, guard_period=0.01, backoff=QUICK.backoff))
+    with_engine(scenario, Timing(resync_period_seconds=0.02, guard_period_seconds=0.01, backoff=QUICK.backoff))
 
 
 def test_the_kernel_is_compared_with_after_the_full_sync_period(with_engine: RunEngine) -> None:
@@ -164,7 +164,7 @@ def test_the_kernel_is_compared_with_after_the_full_sync_period(with_engine: Run
         assert bench.recorder.reports[-1].full
         assert bench.log.count("interface sync") >= 2
 
-    with_engine(scenario, Timing(full_sync_period=0.02, guard_period=0.01, backoff=QUICK.backoff))
+    with_engine(scenario, Timing(full_sync_period_seconds=0.02, guard_period_seconds=0.01, backoff=QUICK.backoff))
 
 
 def test_foreign_changes_lead_to_a_pass(with_engine: RunEngine) -> None:

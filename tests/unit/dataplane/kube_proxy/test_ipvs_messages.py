@@ -49,10 +49,10 @@ def test_a_server_is_deleted_by_the_attributes_that_identify_it(key: bytes, text
 
     request = delete_request(FAMILY, server)
 
-    assert (request.kind, request.body) == (FAMILY, b"\3\1\0\0" + nested(1, key))
+    assert (request.type, request.body) == (FAMILY, b"\3\1\0\0" + nested(1, key))
 
 
 def test_all_servers_are_asked_for_in_one_dump() -> None:
     request = servers_request(FAMILY)
 
-    assert (request.kind, request.flags & 0x300, request.body) == (FAMILY, 0x300, b"\4\1\0\0")
+    assert (request.type, request.flags & 0x300, request.body) == (FAMILY, 0x300, b"\4\1\0\0")
