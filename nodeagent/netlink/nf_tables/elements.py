@@ -10,9 +10,26 @@ from dataclasses import dataclass, field
 from nodeagent.netlink.framing import ATTRIBUTE, HEADER, attribute, attribute_map, attributes, nested, string
 from nodeagent.netlink.netfilter import GENMSG_LENGTH, number, u32, u64
 from nodeagent.netlink.nf_tables.expressions import Code, verdict_value
-from nodeagent.netlink.nf_tables.user_data import pack_comment
 from nodeagent.netlink.uapi import nf_tables as uapi
 from nodeagent.netlink.uapi.netlink import NLA_F_NESTED
+from nodeagent.netlink.uapi.nf_tables import (
+    NFT_SET_ELEM_INTERVAL_END,
+    NFTA_COUNTER_BYTES,
+    NFTA_COUNTER_PACKETS,
+    NFTA_DATA_VALUE,
+    NFTA_DATA_VERDICT,
+    NFTA_EXPR_DATA,
+    NFTA_SET_ELEM_DATA,
+    NFTA_SET_ELEM_EXPIRATION,
+    NFTA_SET_ELEM_EXPR,
+    NFTA_SET_ELEM_FLAGS,
+    NFTA_SET_ELEM_KEY,
+    NFTA_SET_ELEM_KEY_END,
+    NFTA_SET_ELEM_LIST_ELEMENTS,
+    NFTA_SET_ELEM_TIMEOUT,
+    NFTA_SET_ELEM_USERDATA,
+    NFTA_VERDICT_CHAIN,
+)
 
 MAX_LIST_BYTES = 65000
 """Of elements in one message: an attribute's length field has 16 bits."""
@@ -114,11 +131,17 @@ def _data(value: bytes) -> bytes:
 
 
 def _comment(text: bytes) -> bytes:
-    return attribute(uapi.NFTA_SET_ELEM_USERDATA, pack_comment(uapi.NFTNL_UDATA_SET_ELEM_COMMENT, text))
+    head = bytes((uapi.NFTNL_UDATA_SET_ELEM_COMMENT, len(text) + 1))
+    return attribute(uapi.NFTA_SET_ELEM_USERDATA, head + text + b"\0")
 
 
 def _commented(key: bytes, value: bytes, comment: bytes) -> bytes:
-    return _element(key, _data(value), _comment(comment))
+    return nested(
+        uapi.NFTA_LIST_ELEM,
+        nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, key)),
+        nested(uapi.NFTA_SET_ELEM_DATA, attribute(uapi.NFTA_DATA_VALUE, value)),
+        _comment(comment),
+    )
 
 
 def _range(key: bytes) -> bytes:
@@ -159,24 +182,24 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
     ends: list[bytes] = []
     in_halves = form.in_halves
     for message in messages:
-        body = attribute_map(message).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS)
+        body = attribute_map(message).get(NFTA_SET_ELEM_LIST_ELEMENTS)
         if body is None:
             continue
         for _, element in attributes(body):
             parts = attribute_map(element)
-            key = bytes(parts[uapi.NFTA_SET_ELEM_KEY][_HEAD:]) if uapi.NFTA_SET_ELEM_KEY in parts else b""
+            key = bytes(parts[NFTA_SET_ELEM_KEY][_HEAD:]) if NFTA_SET_ELEM_KEY in parts else b""
             if in_halves:
                 (ends if _is_end(parts) else starts).append(key)
                 continue
             if form.interval:
-                last = parts.get(uapi.NFTA_SET_ELEM_KEY_END)
+                last = parts.get(NFTA_SET_ELEM_KEY_END)
                 key += key if last is None else bytes(last[_HEAD:])
             if key in dump.elements:
                 dump.duplicates += 1
             dump.elements[key] = _value(parts) + _comment_text(parts) if form.commented else _value(parts)
-            if uapi.NFTA_SET_ELEM_EXPR in parts:
-                dump.counters[key] = _counter(parts[uapi.NFTA_SET_ELEM_EXPR])
-            if uapi.NFTA_SET_ELEM_EXPIRATION in parts:
+            if NFTA_SET_ELEM_EXPR in parts:
+                dump.counters[key] = _counter(parts[NFTA_SET_ELEM_EXPR])
+            if NFTA_SET_ELEM_EXPIRATION in parts:
                 dump.expirations[key] = _expiration(form, parts)
     if in_halves:
         dump.elements = _join_halves(starts, ends)
@@ -185,39 +208,39 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
 
 
 def _is_end(parts: Mapping[int, memoryview]) -> bool:
-    flags = parts.get(uapi.NFTA_SET_ELEM_FLAGS)
-    return flags is not None and bool(number(flags) & uapi.NFT_SET_ELEM_INTERVAL_END)
+    flags = parts.get(NFTA_SET_ELEM_FLAGS)
+    return flags is not None and bool(number(flags) & NFT_SET_ELEM_INTERVAL_END)
 
 
 def _value(parts: Mapping[int, memoryview]) -> bytes:
-    data = parts.get(uapi.NFTA_SET_ELEM_DATA)
+    data = parts.get(NFTA_SET_ELEM_DATA)
     if data is None:
         return b""
     inner = attribute_map(data)
-    if uapi.NFTA_DATA_VALUE in inner:
-        return bytes(inner[uapi.NFTA_DATA_VALUE])
-    verdict = attribute_map(inner[uapi.NFTA_DATA_VERDICT])
-    return bytes(verdict.get(uapi.NFTA_VERDICT_CHAIN, b"")).rstrip(b"\0")
+    if NFTA_DATA_VALUE in inner:
+        return bytes(inner[NFTA_DATA_VALUE])
+    verdict = attribute_map(inner[NFTA_DATA_VERDICT])
+    return bytes(verdict.get(NFTA_VERDICT_CHAIN, b"")).rstrip(b"\0")
 
 
 def _comment_text(parts: Mapping[int, memoryview]) -> bytes:
     """An element's user data is its comment only."""
-    found = parts.get(uapi.NFTA_SET_ELEM_USERDATA)
+    found = parts.get(NFTA_SET_ELEM_USERDATA)
     return b"" if found is None else bytes(found[_USER_DATA_HEAD:]).rstrip(b"\0")
 
 
 def _counter(expression: memoryview) -> tuple[int, int]:
-    data = attribute_map(expression).get(uapi.NFTA_EXPR_DATA)
+    data = attribute_map(expression).get(NFTA_EXPR_DATA)
     if data is None:
         return (0, 0)
     fields = attribute_map(data)
-    return number(fields.get(uapi.NFTA_COUNTER_PACKETS, b"")), number(fields.get(uapi.NFTA_COUNTER_BYTES, b""))
+    return number(fields.get(NFTA_COUNTER_PACKETS, b"")), number(fields.get(NFTA_COUNTER_BYTES, b""))
 
 
 def _expiration(form: ElementForm, parts: Mapping[int, memoryview]) -> tuple[int, int]:
     """The kernel tells a timeout only where it is not the set's own, and takes no expiration back without one."""
-    timeout = parts.get(uapi.NFTA_SET_ELEM_TIMEOUT)
-    remaining = number(parts[uapi.NFTA_SET_ELEM_EXPIRATION])
+    timeout = parts.get(NFTA_SET_ELEM_TIMEOUT)
+    remaining = number(parts[NFTA_SET_ELEM_EXPIRATION])
     return form.timeout_milliseconds if timeout is None else number(timeout), remaining
 
 
