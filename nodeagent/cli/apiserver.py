@@ -42,9 +42,9 @@ from nodeagent.model.text import printable
 from nodeagent.observe.logging_setup import set_up_logging
 from nodeagent.observe.systemd import SystemdNotifier
 
-_SWITCH_INTERVAL_S = 0.0005
+_SWITCH_INTERVAL_SECONDS = 0.0005
 _TLS_BUFFER_BYTES = 32 * 1024
-_LONGEST_HISTORY_S = 24 * 3600
+_LONGEST_HISTORY_SECONDS = 24 * 3600
 _USER = re.compile(r"[A-Za-z0-9._:@-]{1,253}")
 _OPEN_FILES = 16_384
 _OTHER_FILES = 128
@@ -86,7 +86,7 @@ _LARGEST_STORE_MIB = 1024 * 1024
     "--history",
     default=300,
     show_default=True,
-    type=click.IntRange(1, _LONGEST_HISTORY_S),
+    type=click.IntRange(1, _LONGEST_HISTORY_SECONDS),
     help="Seconds of history kept for watches.",
 )
 @click.option(
@@ -126,7 +126,7 @@ def apiserver_command(
         return
     set_up_logging(getattr(logging, log_level.upper()), as_json=False, journald="JOURNAL_STREAM" in os.environ)
     # The store's thread takes the interpreter lock back after every statement; the default of 5 ms is its whole budget.
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     # asyncio zeroes a read buffer of 256 KiB for every TLS connection: a thousand idle watches would hold 250 MB.
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
     _allow_descriptors()

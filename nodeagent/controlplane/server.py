@@ -50,10 +50,10 @@ from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import LeftBehind, StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_CATCH_UP_EVERY_S: Final = 0.1
-_MAKE_ROOM_EVERY_S: Final = 0.25
+_CATCH_UP_EVERY_SECONDS: Final = 0.1
+_MAKE_ROOM_EVERY_SECONDS: Final = 0.25
 STORE_FILE: Final = "store.db"
 
 
@@ -186,14 +186,14 @@ class ApiServer:
         await asyncio.to_thread(self._write_kubeconfig)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop) for loop in loops]
-            tasks.append(group.create_task(self._every(self._settings.compact_every_s, store.compact)))
-            tasks.append(group.create_task(self._every(_MAKE_ROOM_EVERY_S, lambda: _make_room(store))))
+            tasks.append(group.create_task(self._every(self._settings.compact_every_seconds, store.compact)))
+            tasks.append(group.create_task(self._every(_MAKE_ROOM_EVERY_SECONDS, lambda: _make_room(store))))
             if store.shared:
-                tasks.append(group.create_task(self._every(_CATCH_UP_EVERY_S, store.catch_up)))
+                tasks.append(group.create_task(self._every(_CATCH_UP_EVERY_SECONDS, store.catch_up)))
             self._failing = []
             self.ready.set()
             self._notifier.ready(f"serving on {self._settings.host}:{self.port}")
-            _log.info("serving address=%s port=%d revision=%d", self._settings.host, self.port, store.revision)
+            logger.info("serving address=%s port=%d revision=%d", self._settings.host, self.port, store.revision)
             try:
                 await self._stop.wait()
             finally:
@@ -217,7 +217,7 @@ class ApiServer:
                 self._stop.set()
                 return
             except (StorageFailed, StorageFull) as error:
-                _log.warning("store maintenance failed error=%s", error)
+                logger.warning("store maintenance failed error=%s", error)
 
     def _store(self) -> Store:
         directory = self._settings.data_dir

@@ -33,7 +33,7 @@ class ServerSettings:
     insecure: bool = False
     """Plain HTTP without credentials; on loopback only."""
     window: Window = field(default_factory=Window)
-    compact_every_s: float = 30.0
+    compact_every_seconds: float = 30.0
     limit_bytes: int | None = None
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import yaml
 
 COMMAND = [sys.executable, "-c", "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"]
-DEADLINE_S = 60.0
+DEADLINE_SECONDS = 60.0
 
 
 class Victim:
@@ -37,7 +37,7 @@ class Victim:
 
     def connect(self) -> ssl.SSLSocket:
         """A connection over TLS on which nothing has been said yet."""
-        plain = socket.create_connection(self.address, DEADLINE_S)
+        plain = socket.create_connection(self.address, DEADLINE_SECONDS)
         return self.context.wrap_socket(plain, server_hostname=self.address[0])
 
     def ask(self, method: str, path: str, body: bytes = b"", media_type: str = "application/json") -> tuple[int, Any]:
@@ -65,7 +65,7 @@ class Victim:
 
     def until(self, true: Any) -> None:
         """Waits for a condition."""
-        ends = time.monotonic() + DEADLINE_S
+        ends = time.monotonic() + DEADLINE_SECONDS
         while not true():
             assert time.monotonic() < ends
             time.sleep(0.1)
@@ -79,7 +79,7 @@ def victim(directory: Path, *arguments: str) -> Iterator[Victim]:
     process = subprocess.Popen([*COMMAND, *options], stderr=subprocess.PIPE)
     assert process.stderr is not None
     try:
-        ends = time.monotonic() + DEADLINE_S
+        ends = time.monotonic() + DEADLINE_SECONDS
         while not config.exists():
             assert process.poll() is None
             assert time.monotonic() < ends

@@ -6,7 +6,7 @@ from pathlib import Path
 from nodeagent.model.addresses import Protocol
 from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
 
-GRACE_S = 30
+GRACE_SECONDS = 30
 PROXY_NAME = "service.kubernetes.io/service-proxy-name"
 
 
@@ -65,11 +65,11 @@ def test_a_terminating_pod_gets_new_connections_only_when_there_is_no_other(calm
 
     with calm.world["caller"].hold(addresses[0], 80, count=20) as held:
         before = [answer.name for answer in held.opened]
-        tenant.end_pod("web-0", grace_seconds=GRACE_S)
+        tenant.end_pod("web-0", grace_seconds=GRACE_SECONDS)
         calm.changed().shows(answered_by(calm, addresses, "web-1"), "the one that stays")
         assert [answer.name for answer in held.ask()] == before
 
-    tenant.end_pod("web-1", grace_seconds=GRACE_S)
+    tenant.end_pod("web-1", grace_seconds=GRACE_SECONDS)
     calm.changed().shows(answered_by(calm, addresses, "web-0", "web-1"), "both, as a last resort")
 
     tenant.run_pod("web-2")

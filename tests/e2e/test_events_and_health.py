@@ -14,7 +14,7 @@ from tests.harness.api_cluster import ApiCluster, Tenant, answered_by
 from tests.harness.cluster import NODE
 
 HEALTHZ = 10256
-GRACE_S = 30
+GRACE_SECONDS = 30
 TAINT = "ToBeDeletedByClusterAutoscaler"
 VIP = "198.51.100.7"
 
@@ -125,12 +125,12 @@ def test_a_health_check_port_follows_pods_that_end(calm: ApiCluster, tenant: Ten
     change.shows(counts(calm, port, 2), "the port with two local pods")
     change.shows(answered_by(calm, (VIP,), "web-0", "web-1", client="outside"), "the balancer's address")
 
-    tenant.end_pod("web-0", grace_seconds=GRACE_S)
+    tenant.end_pod("web-0", grace_seconds=GRACE_SECONDS)
     change = calm.changed()
     change.shows(counts(calm, port, 1), "one of them ending")
     change.shows(answered_by(calm, (VIP,), "web-1", client="outside"), "traffic to the other")
 
-    tenant.end_pod("web-1", grace_seconds=GRACE_S)
+    tenant.end_pod("web-1", grace_seconds=GRACE_SECONDS)
     change = calm.changed()
     change.shows(counts(calm, port, 0), "both ending")
     change.shows(answered_by(calm, (VIP,), "web-0", "web-1", client="outside"), "traffic while they end")

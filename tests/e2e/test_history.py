@@ -13,11 +13,11 @@ from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
 from tests.harness.cluster import NODE
 from tests.harness.links import Links
 
-BACK_S = 3.0
+BACK_SECONDS = 3.0
 """From the return of the server to packets that follow it."""
-HEALTHY_S = 3.2
+HEALTHY_SECONDS = 3.2
 """A watch that lasts three seconds ends a series of failures, after which the agent does not hold itself back."""
-REWRITTEN_S = BACK_S + 2 * 2.0
+REWRITTEN_SECONDS = BACK_SECONDS + 2 * 2.0
 """The same when its history is another one: twice the agent gives the server a second, and at most one of jitter."""
 
 
@@ -60,7 +60,7 @@ def services(shaken: ApiCluster, shaken_tenant: Tenant) -> dict[str, tuple[str, 
     found = {name: shaken_tenant.cluster_ips(name) for name in ("stays", "goes")}
     for name, addresses in found.items():
         shaken.agent.wait_until(answered_by(shaken, addresses, "web-0", "web-1"), name)
-    time.sleep(HEALTHY_S)
+    time.sleep(HEALTHY_SECONDS)
     return found
 
 
@@ -84,9 +84,9 @@ def test_what_was_changed_out_of_sight_is_made_up_for(
     shaken.start_server()
 
     change = shaken.changed()
-    change.shows(answered_by(shaken, services["stays"], "web-0"), "the endpoint gone", within=BACK_S)
-    change.shows(answered_by(shaken, services["goes"], "timeout"), "the service gone", within=BACK_S)
-    change.shows(answered_by(shaken, new, "web-0"), "the new service", within=BACK_S)
+    change.shows(answered_by(shaken, services["stays"], "web-0"), "the endpoint gone", within=BACK_SECONDS)
+    change.shows(answered_by(shaken, services["goes"], "timeout"), "the service gone", within=BACK_SECONDS)
+    change.shows(answered_by(shaken, new, "web-0"), "the new service", within=BACK_SECONDS)
     assert not in_kernel(shaken, *services["goes"])
     listed = [line for line in shaken.agent.lines[printed:] if "listed resource=services" in line]
     assert len(listed) == forgotten, "a list is read again only when the watch cannot go on"
@@ -107,6 +107,8 @@ def test_a_server_that_lost_its_store_is_followed_into_its_new_one(
     again.expose("stays", ipFamilyPolicy="SingleStack", clusterIP=address)
 
     change = shaken.changed()
-    change.shows(answered_by(shaken, (address,), "web-2"), "the new service at the old address", within=REWRITTEN_S)
-    change.shows(answered_by(shaken, services["goes"], "timeout"), "the old service gone", within=REWRITTEN_S)
+    change.shows(
+        answered_by(shaken, (address,), "web-2"), "the new service at the old address", within=REWRITTEN_SECONDS
+    )
+    change.shows(answered_by(shaken, services["goes"], "timeout"), "the old service gone", within=REWRITTEN_SECONDS)
     assert not in_kernel(shaken, *services["goes"], services["stays"][1])

@@ -10,7 +10,7 @@ from tests.harness.cluster import NODE
 from tests.harness.warm_start import AGENT
 
 API_ADDRESS = "10.96.0.1"
-BACK_S = 3.0
+BACK_SECONDS = 3.0
 SERVICE_ACCOUNT = """
 set -e
 mount -t tmpfs none /run
@@ -49,7 +49,7 @@ def test_the_agent_itself_goes_through_the_service_it_programs(shaken: ApiCluste
     shaken.server.kill()
     shaken.restart_server()
     shaken_tenant.run_pod("web-1")
-    shaken.changed().shows(answered_by(shaken, addresses, "web-0", "web-1"), "a second pod", within=BACK_S)
+    shaken.changed().shows(answered_by(shaken, addresses, "web-0", "web-1"), "a second pod", within=BACK_SECONDS)
 
     shaken.agent.kill()
     shaken.restart_agent()

@@ -10,9 +10,9 @@ from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
 from tests.harness.cluster import NODE
 
 CLIENTS = ("caller", "outside", NODE)
-AWAY_S = 3.0
+AWAY_SECONDS = 3.0
 """For how long a process is away."""
-BACK_S = 3.0
+BACK_SECONDS = 3.0
 """From the first change that the returned server accepts to the packets that follow it."""
 NOTHING_WRITTEN = r"sync done .*elements=0 "
 
@@ -50,15 +50,15 @@ def test_the_server_restarts(shaken: ApiCluster, shaken_tenant: Tenant, web: tup
             shaken.server.kill()
         else:
             assert shaken.server.stop() == 0
-        time.sleep(AWAY_S)
+        time.sleep(AWAY_SECONDS)
         shaken.restart_server()
 
         shaken_tenant.run_pod("web-2")
         shaken_tenant.expose("second", selector={"app": "web"})
         change = shaken.changed()
         second = shaken_tenant.cluster_ips("second")
-        change.shows(answered_by(shaken, web, "web-0", "web-1", "web-2"), "the new pod", within=BACK_S)
-        change.shows(answered_by(shaken, second, "web-0", "web-1", "web-2"), "the new service", within=BACK_S)
+        change.shows(answered_by(shaken, web, "web-0", "web-1", "web-2"), "the new pod", within=BACK_SECONDS)
+        change.shows(answered_by(shaken, second, "web-0", "web-1", "web-2"), "the new service", within=BACK_SECONDS)
     shaken_tenant.end_pod("web-0")
     shaken.changed().shows(answered_by(shaken, web, "web-1", "web-2"), "one pod less")
 
@@ -68,7 +68,7 @@ def test_the_agent_is_killed_and_restarts(shaken: ApiCluster, web: tuple[str, ..
         for _ in range(2):
             printed = len(shaken.agent.lines)
             shaken.agent.kill()
-            time.sleep(AWAY_S / 2)
+            time.sleep(AWAY_SECONDS / 2)
             shaken.restart_agent()
             shaken.agent.wait_for_line(NOTHING_WRITTEN, after=printed)
 
@@ -98,9 +98,9 @@ def test_an_agent_that_finds_no_server_keeps_the_rules_and_waits(
         printed = len(shaken.agent.lines)
         shaken.agent.restart()
         shaken.agent.wait_for_line("Connection refused", after=printed)
-        time.sleep(AWAY_S)
+        time.sleep(AWAY_SECONDS)
         shaken.restart_server()
-        shaken.agent.wait_for_line(" ready: ", after=printed, seconds=BACK_S)
+        shaken.agent.wait_for_line(" ready: ", after=printed, seconds=BACK_SECONDS)
         shaken.agent.wait_for_line(NOTHING_WRITTEN, after=printed)
     shaken_tenant.end_pod("web-0")
     shaken.changed().shows(answered_by(shaken, web, "web-1"), "one pod less")

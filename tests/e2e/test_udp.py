@@ -18,7 +18,7 @@ from tests.harness.stopwatch import Stopwatch
 PORT = 53
 VIPS = ("198.51.100.53", "2001:db8:100::53")
 SHORT_LIVED = Pod("brief", ("10.244.1.90", "fd00:244:1::5a"))
-PATIENCE_S = 0.1
+PATIENCE_SECONDS = 0.1
 """For one answer: nothing is lost by itself here."""
 ROUTES = [
     pytest.param("caller", "cluster", id="pod to the ClusterIP"),
@@ -45,7 +45,7 @@ class Client:
         while True:
             watch = self.watch()
             answer = self._holding.ask().only
-            if answer.failure is not Failure.TIMEOUT or watch.seconds > 0.9 * PATIENCE_S:
+            if answer.failure is not Failure.TIMEOUT or watch.seconds > 0.9 * PATIENCE_SECONDS:
                 return answer.failure.value if answer.failure else answer.name
 
     def until(self, name: str) -> float:
@@ -94,11 +94,11 @@ def client(cluster: ApiCluster, tenant: Tenant, member: str, kind: str, family: 
     addresses, port = places[kind]
 
     def answered() -> bool:
-        found = cluster.world[member].ask(addresses[family], port, Protocol.UDP, timeout=PATIENCE_S)
+        found = cluster.world[member].ask(addresses[family], port, Protocol.UDP, timeout=PATIENCE_SECONDS)
         return found.names == {first: 1}
 
     cluster.agent.wait_until(answered, f"{first} at {addresses[family]}")
-    with cluster.world[member].hold(addresses[family], port, Protocol.UDP, timeout=PATIENCE_S) as holding:
+    with cluster.world[member].hold(addresses[family], port, Protocol.UDP, timeout=PATIENCE_SECONDS) as holding:
         yield Client(holding, cluster.processes)
 
 
@@ -156,11 +156,11 @@ def test_open_flows_to_other_pods_are_left_alone(calm: ApiCluster, dns: Tenant) 
     caller = calm.world["caller"]
 
     def everybody() -> bool:
-        found = caller.ask(address, PORT, Protocol.UDP, count=20, timeout=PATIENCE_S)
+        found = caller.ask(address, PORT, Protocol.UDP, count=20, timeout=PATIENCE_SECONDS)
         return set(found.names) == set(pods) and not found.failures
 
     calm.agent.wait_until(everybody, "all pods")
-    with caller.hold(address, PORT, Protocol.UDP, count=30, timeout=PATIENCE_S) as held:
+    with caller.hold(address, PORT, Protocol.UDP, count=30, timeout=PATIENCE_SECONDS) as held:
         before = [answer.name for answer in held.opened]
         assert set(before) == set(pods)
         dns.end_pod("web-0")

@@ -17,7 +17,7 @@ SERVER = "169.254.20.10"
 FLAGS = ("--dns", "--dns-listen", SERVER, "--dns-upstreams", "127.0.0.1:9")
 CLIENT = "caller"
 POD = "web-0"
-DEADLINE_S = 30.0
+DEADLINE_SECONDS = 30.0
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def ask(cluster: Cluster, name: str, kind: str = "A") -> list[str]:
 
 
 def until(cluster: Cluster, expected: list[str], name: str, kind: str = "A") -> None:
-    end = time.monotonic() + DEADLINE_S
+    end = time.monotonic() + DEADLINE_SECONDS
     while (said := ask(cluster, name, kind)) != expected:
         assert time.monotonic() < end, f"{name} {kind}: {said}, not {expected}"
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-PATIENCE_S = 20.0
+PATIENCE_SECONDS = 20.0
 """Emulated machines are slow; a connection that was refused or forgotten does not come back in this time either."""
 
 
@@ -40,7 +40,7 @@ class Target:
         """One connection."""
         began = time.monotonic()
         try:
-            with socket.create_connection(self._place, timeout=PATIENCE_S) as connection:
+            with socket.create_connection(self._place, timeout=PATIENCE_SECONDS) as connection:
                 if self._kind == "http":
                     self._listen_to(connection)
             self.answered += 1

@@ -23,13 +23,13 @@ from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 from nodeagent.controlplane.machinery.worker import LARGE_BYTES
 from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _MOST_LARGE: Final = 4
 """Requests with a large body that are worked on at a time; further ones wait to be read."""
-_BODY_S: Final = 30.0
+_BODY_SECONDS: Final = 30.0
 _PIECE_BYTES: Final = 128 * 1024
-_PIECE_S: Final = 30.0
+_PIECE_SECONDS: Final = 30.0
 """Within which a client takes a piece."""
 _STREAM_FROM_BYTES: Final = 512 * 1024
 _CHECKS: Final = ("ping", "store", "store-space")
@@ -95,9 +95,9 @@ class ApiHandler:
                 answer = await self._answer(request, user)
             except ApiError as error:
                 answer = error_reply(error)
-            except Exception:  # noqa: BLE001 - logged with its traceback
+            except Exception:
                 # The boundary between requests: whatever one of them broke must not end the others.
-                _log.exception("request failed method=%s path=%s", request.method, request.path)
+                logger.exception("request failed method=%s path=%s", request.method, request.path)
                 answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
             return await (_stream(request, answer) if isinstance(answer, Watch) else _send(request, answer))
         finally:
@@ -143,10 +143,10 @@ class ApiHandler:
 
         async def read() -> bytes:
             try:
-                async with asyncio.timeout(_BODY_S):
+                async with asyncio.timeout(_BODY_SECONDS):
                     return await read_body(request.content.iter_any(), request.content_length)
             except TimeoutError:
-                raise ApiError(408, "Timeout", f"the body did not arrive within {_BODY_S:.0f} s") from None
+                raise ApiError(408, "Timeout", f"the body did not arrive within {_BODY_SECONDS:.0f} s") from None
 
         asked_for = Request(query, request.headers, read)
         announced = request.content_length
@@ -250,7 +250,7 @@ async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
         for chunk in reply.pieces():
             for start in range(0, len(chunk), _PIECE_BYTES):
                 # Who asks for much and does not read it keeps no more than a piece of it.
-                async with asyncio.timeout(_PIECE_S):
+                async with asyncio.timeout(_PIECE_SECONDS):
                     await response.write(chunk[start : start + _PIECE_BYTES])
         await response.write_eof()
     except TimeoutError:

@@ -13,13 +13,13 @@ from aiohttp import web
 
 from nodeagent.controlplane.api.admission import Admission
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _BACKLOG: Final = 1024
-_KEEPALIVE_S: Final = 120.0
-_HANDSHAKE_S: Final = 10.0
-_GOODBYE_S: Final = 2.0
+_KEEPALIVE_SECONDS: Final = 120.0
+_HANDSHAKE_SECONDS: Final = 10.0
+_GOODBYE_SECONDS: Final = 2.0
 """How long a connection that is closed waits for the other side to say so, too (TLS close_notify)."""
-_LOOK_EVERY_S: Final = 1.0
+_LOOK_EVERY_SECONDS: Final = 1.0
 _WORTH_GIVING_BACK: Final = 256
 _OF_THE_CLIENT: Final = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO)
 
@@ -97,12 +97,12 @@ class Listener:
                 if error.errno in _OF_THE_CLIENT:
                     continue
                 if not failing:
-                    _log.warning("no connection can be accepted, trying again soon error=%s", error)
+                    logger.warning("no connection can be accepted, trying again soon error=%s", error)
                 failing = True
                 await asyncio.sleep(self._pause_s)
                 continue
             if failing:
-                _log.info("connections are accepted again")
+                logger.info("connections are accepted again")
                 failing = False
             self._take_in(sock, address)
 
@@ -118,7 +118,11 @@ class Listener:
 
     async def _greet(self, arrival: "_Arrival", address: tuple[str, int]) -> None:
         """Ends with the connection in the hands of the handler, or gone: what fails here is the client's affair."""
-        secure = {"ssl_handshake_timeout": _HANDSHAKE_S, "ssl_shutdown_timeout": _GOODBYE_S} if self._context else {}
+        secure = (
+            {"ssl_handshake_timeout": _HANDSHAKE_SECONDS, "ssl_shutdown_timeout": _GOODBYE_SECONDS}
+            if self._context
+            else {}
+        )
         arrival.started = True
         try:
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
@@ -140,7 +144,7 @@ class Listener:
         """Closes strangers whose time is up; gives the memory of many that have left back to the system."""
         most = 0
         while True:
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_LOOK_EVERY_SECONDS)
             self._admission.overdue()
             most = max(most, len(self._admission))
             if most - len(self._admission) >= _WORTH_GIVING_BACK:
@@ -175,7 +179,7 @@ class _Connection(web.RequestHandler):
     def __init__(self, server: web.Server, ended: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
         nowhere: Any = None
-        super().__init__(server, loop=loop, access_log=nowhere, keepalive_timeout=_KEEPALIVE_S)
+        super().__init__(server, loop=loop, access_log=nowhere, keepalive_timeout=_KEEPALIVE_SECONDS)
         self._ended = ended
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -193,7 +197,7 @@ class _Connection(web.RequestHandler):
         """What is not HTTP is the client's affair; only what is ours is logged."""
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        _log.debug("not a request peer=%s error=%s", request.remote, exc)
+        logger.debug("not a request peer=%s error=%s", request.remote, exc)
         answer = web.Response(status=status, text="400 Bad Request\n")
         answer.force_close()
         return answer

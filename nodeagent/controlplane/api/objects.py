@@ -54,8 +54,8 @@ from nodeagent.controlplane.storage.store import Store
 
 _FEW_RECORDS: Final = 500
 _CHUNK_BYTES: Final = 256 * 1024
-_LONGEST_WATCH_S: Final = 3600.0
-_BOOKMARK_EVERY_S: Final = 60.0
+_LONGEST_WATCH_SECONDS: Final = 3600.0
+_BOOKMARK_EVERY_SECONDS: Final = 60.0
 _GENERIC_REJECTION: Final = "the server rejected our request due to an error in our request"
 
 
@@ -239,13 +239,13 @@ class Objects:
                 since=version or None,
                 bookmarks=is_true(query.get("allowWatchBookmarks", "")),
                 initial_events=initial,
-                timeout_s=float(seconds) if seconds else _LONGEST_WATCH_S / 2,
+                timeout_s=float(seconds) if seconds else _LONGEST_WATCH_SECONDS / 2,
                 shape=_shape(request),
             ),
             stopping=self._stopping,
             clock=self._clock,
             deliveries=self._deliveries,
-            bookmark_every_s=_BOOKMARK_EVERY_S,
+            bookmark_every_seconds=_BOOKMARK_EVERY_SECONDS,
         )
 
     async def _document(self, resource: Resource, request: Request, options: WriteOptions) -> Document:

@@ -20,7 +20,7 @@ from nodeagent.controlplane.api.token_file import TokenFile
 _CURVE: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 _CA_DAYS: Final = 3650
 _LEAF_DAYS: Final = 365
-_RENEW_BEFORE_S: Final = 30 * 86400
+_RENEW_BEFORE_SECONDS: Final = 30 * 86400
 _SECONDS: Final = 20.0
 _ACCOUNT_KEY_BYTES: Final = 32
 GROUPS: Final = {"admin": ADMINS, "reader": READERS, "agent": AGENTS}
@@ -129,7 +129,7 @@ def _read_if_there(path: Path) -> str | None:
 
 async def _is_fresh(certificate: Path) -> bool:
     try:
-        await _openssl("x509", "-in", str(certificate), "-noout", "-checkend", str(_RENEW_BEFORE_S))
+        await _openssl("x509", "-in", str(certificate), "-noout", "-checkend", str(_RENEW_BEFORE_SECONDS))
     except PkiFailed:
         return False
     return True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nodeagent.controlplane.api.access import Role, Tokens, User, role_of
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class TokenFile:
@@ -26,7 +26,7 @@ class TokenFile:
             self._read()
         except OSError as error:
             # Whoever was known stays known; nobody new is.
-            _log.debug("tokens not read again path=%s error=%s", self._path, error)
+            logger.debug("tokens not read again path=%s error=%s", self._path, error)
         return self._tokens.user(token)
 
     def of(self, name: str) -> str:

@@ -12,9 +12,9 @@ from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.status import FieldError, bad_request, forbidden, invalid, object_invalid
 from nodeagent.controlplane.storage.records import Record
 
-_DEFAULT_S: Final = 3600
-_SHORTEST_S: Final = 600
-_LONGEST_S: Final = 1 << 32
+_DEFAULT_SECONDS: Final = 3600
+_SHORTEST_SECONDS: Final = 600
+_LONGEST_SECONDS: Final = 1 << 32
 
 
 def answer_token_request(record: Record, body: bytes, media_type: str, accounts: AccountTokens, *, now: float) -> Reply:
@@ -29,7 +29,7 @@ def answer_token_request(record: Record, body: bytes, media_type: str, accounts:
     if errors:
         raise object_invalid(TOKEN.kind, record.name, errors, TOKEN.group)
     audiences = spec.get("audiences") or [ISSUER]
-    seconds = spec.get("expirationSeconds", _DEFAULT_S)
+    seconds = spec.get("expirationSeconds", _DEFAULT_SECONDS)
     account = Account(record.namespace, record.name, record.document()["metadata"]["uid"])
     token, expires = accounts.issue(account, audiences, seconds)
     answer = {
@@ -48,10 +48,10 @@ def answer_token_request(record: Record, body: bytes, media_type: str, accounts:
 
 def _errors(spec: Document) -> list[FieldError]:
     errors = []
-    seconds = spec.get("expirationSeconds", _DEFAULT_S)
-    if seconds < _SHORTEST_S:
+    seconds = spec.get("expirationSeconds", _DEFAULT_SECONDS)
+    if seconds < _SHORTEST_SECONDS:
         errors.append(invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
-    if seconds > _LONGEST_S:
+    if seconds > _LONGEST_SECONDS:
         errors.append(invalid("spec.expirationSeconds", seconds, "may not specify a duration larger than 2^32 seconds"))
     if spec.get("boundObjectRef"):
         errors.append(forbidden("spec.boundObjectRef", "this server does not bind tokens to objects"))

@@ -87,14 +87,14 @@ class Watch:
         stopping: asyncio.Event,
         clock: Clock,
         deliveries: Deliveries,
-        bookmark_every_s: float,
+        bookmark_every_seconds: float,
     ) -> None:
         self._store = store
         self._resource = resource
         self._request = request
         self._stopping = stopping
         self._clock = clock
-        self._bookmark_every_s = bookmark_every_s
+        self._bookmark_every_seconds = bookmark_every_seconds
         self._collection = store.collection(resource.stored_in)
         self._deliveries = deliveries
         shape = request.shape
@@ -174,7 +174,7 @@ class Watch:
 
     async def _follow(self, stream: Stream) -> None:
         ends = self._clock.monotonic() + self._request.timeout_s
-        next_bookmark = min(self._clock.monotonic() + self._bookmark_every_s, max(ends - 2.0, 0.0))
+        next_bookmark = min(self._clock.monotonic() + self._bookmark_every_seconds, max(ends - 2.0, 0.0))
         while not self._stopping.is_set():
             self._news.clear()
             self._check_history()
@@ -191,7 +191,7 @@ class Watch:
             if self._request.bookmarks and now >= next_bookmark:
                 self._position = max(self._position, self._store.revision)
                 await stream.write(self._bookmark())
-                next_bookmark = now + self._bookmark_every_s
+                next_bookmark = now + self._bookmark_every_seconds
             until = min(ends, next_bookmark) if self._request.bookmarks else ends
             await self._sleep(stream, max(until - now, 0.0))
 

@@ -8,7 +8,7 @@ from nodeagent.controlplane.storage.records import Change
 from nodeagent.controlplane.storage.store import Store
 
 _EVENTS: Final = "events"
-_KEPT_S: Final = 3600.0
+_KEPT_SECONDS: Final = 3600.0
 
 
 class EventExpiry:
@@ -28,7 +28,7 @@ class EventExpiry:
         meta = event["metadata"]
         times = [meta["creationTimestamp"], *(entry.get("time") for entry in meta.get("managedFields") or [])]
         last = max(datetime.fromisoformat(time).timestamp() for time in times if time)
-        left = last + _KEPT_S - self._clock()
+        left = last + _KEPT_SECONDS - self._clock()
         if left > 0:
             return left
         await self._store.commit([Change(_EVENTS, path, record.revision, None, record.body)])

@@ -21,15 +21,15 @@ from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Change, Event, Precondition, StorageFailed, StorageFull, draft
 from nodeagent.controlplane.storage.store import Store
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 SERVERS: Final = "apiservers"
 NAME: Final = "kubernetes"
 NAMESPACE: Final = "default"
 KEY: Final = f"{NAMESPACE}/{NAME}"
 _OPTIONS_MANAGER: Final = "kube-apiserver"
-_RENEW_S: Final = 5.0
-_EXPIRE_S: Final = 15.0
-_LOOK_AGAIN_S: Final = 1.0
+_RENEW_SECONDS: Final = 5.0
+_EXPIRE_SECONDS: Final = 15.0
+_LOOK_AGAIN_SECONDS: Final = 1.0
 _PORT: Final = 443
 
 
@@ -84,8 +84,8 @@ class KubernetesService:
                 try:
                     await self._say(path)
                 except (StorageFull, StorageFailed) as error:
-                    _log.warning("heartbeat not written error=%s", error)
-                await asyncio.sleep(_RENEW_S)
+                    logger.warning("heartbeat not written error=%s", error)
+                await asyncio.sleep(_RENEW_SECONDS)
         finally:
             if self._store.get(SERVERS, path) is not None:
                 await self._store.commit([Change(SERVERS, path, None, None)])
@@ -93,7 +93,7 @@ class KubernetesService:
     async def _give_all_a_term(self) -> None:
         """Those who live renew it; who was written down without one, by an earlier version of this program, may be dead."""
         for record in list(self._store.collection(SERVERS).records.values()):
-            change = Change(SERVERS, record.path, record.revision, record.body, seconds=_EXPIRE_S)
+            change = Change(SERVERS, record.path, record.revision, record.body, seconds=_EXPIRE_SECONDS)
             with contextlib.suppress(Precondition, StorageFull, StorageFailed):
                 await self._store.commit([change])
 
@@ -103,7 +103,7 @@ class KubernetesService:
             "address": self._advertised.address,
             "port": self._advertised.port,
         }
-        await self._store.commit([Change(SERVERS, path, None, draft(body), seconds=_EXPIRE_S)])
+        await self._store.commit([Change(SERVERS, path, None, draft(body), seconds=_EXPIRE_SECONDS)])
 
     def concerns_namespace(self, event: Event) -> Iterable[str]:
         """What became of the namespace they live in."""
@@ -117,7 +117,7 @@ class KubernetesService:
             await self._create(self._namespaces, "", {"metadata": {"name": NAMESPACE}}, options)
         elif namespace.document()["metadata"].get("deletionTimestamp"):
             # Nothing can be made in it any more; it comes back once it is gone.
-            return _LOOK_AGAIN_S
+            return _LOOK_AGAIN_SECONDS
         if self._store.get("services", KEY) is None:
             await self._create(self._services, NAMESPACE, self._service(), options)
         living = self._living()

@@ -12,9 +12,9 @@ from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Compacted, Event, EventKind, Precondition, StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store
 
-_log = logging.getLogger(__name__)
-_FIRST_RETRY_S: Final = 0.05
-_LAST_RETRY_S: Final = 30.0
+logger = logging.getLogger(__name__)
+_FIRST_RETRY_SECONDS: Final = 0.05
+_LAST_RETRY_SECONDS: Final = 30.0
 _BATCH: Final = 200
 _QUIET_FAILURES: Final = 3
 
@@ -96,8 +96,8 @@ class Controller:
         try:
             for key in keys(event):
                 self.mark(key)
-        except Exception:  # noqa: BLE001 - one odd object must not end the loop, nor the server
-            _log.exception("event not understood controller=%s object=%s", self.name, event.record.path)
+        except Exception:
+            logger.exception("event not understood controller=%s object=%s", self.name, event.record.path)
 
     async def _work(self) -> None:
         while True:
@@ -120,8 +120,8 @@ class Controller:
         except (ApiError, Precondition, StorageFull, StorageFailed) as error:
             self._failed(key, error)
             return
-        except Exception as error:  # noqa: BLE001 - one odd object must not end the loop, nor the server
-            _log.exception("reconcile broke controller=%s key=%s", self.name, key)
+        except Exception as error:
+            logger.exception("reconcile broke controller=%s key=%s", self.name, key)
             self._failed(key, error)
             return
         self._failures.pop(key, None)
@@ -131,8 +131,10 @@ class Controller:
     def _failed(self, key: str, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         if failures > _QUIET_FAILURES:
-            _log.warning("reconcile failed controller=%s key=%s failures=%d error=%s", self.name, key, failures, error)
-        self._later(key, min(_FIRST_RETRY_S * 2 ** min(failures, 16), _LAST_RETRY_S))
+            logger.warning(
+                "reconcile failed controller=%s key=%s failures=%d error=%s", self.name, key, failures, error
+            )
+        self._later(key, min(_FIRST_RETRY_SECONDS * 2 ** min(failures, 16), _LAST_RETRY_SECONDS))
 
     def _later(self, key: str, seconds: float) -> None:
         previous = self._timers.pop(key, None)

@@ -13,7 +13,7 @@ from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store
 
 _FINALIZER: Final = "kubernetes"
-_LOOK_AGAIN_S: Final = 1.0
+_LOOK_AGAIN_SECONDS: Final = 1.0
 
 
 class NamespaceDeletion:
@@ -44,7 +44,7 @@ class NamespaceDeletion:
             options = WriteOptions(manager="kube-controller-manager")
             await self._registry.update(self._namespaces, "", name, namespace, options, FINALIZE.name)
             return None
-        return _LOOK_AGAIN_S
+        return _LOOK_AGAIN_SECONDS
 
     async def _empty(self, name: str) -> bool:
         left = 0

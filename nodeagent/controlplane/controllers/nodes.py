@@ -17,7 +17,7 @@ from nodeagent.controlplane.storage.records import Event
 from nodeagent.controlplane.storage.store import Store
 
 LEASES: Final = "kube-node-lease"
-_GRACE_S: Final = 50.0
+_GRACE_SECONDS: Final = 50.0
 _MESSAGE: Final = "Kubelet stopped posting node status."
 
 
@@ -43,7 +43,7 @@ class NodeHeartbeat:
         heard = self._last_heard(name, node)
         if heard is None:
             return None
-        left = heard + _GRACE_S - self._clock()
+        left = heard + _GRACE_SECONDS - self._clock()
         if left > 0:
             return left
         conditions = node["status"].get("conditions") or []

@@ -15,8 +15,8 @@ from nodeagent.controlplane.kinds.service.addresses import addresses_of, node_po
 from nodeagent.controlplane.storage.records import Change, Precondition, StorageFailed, StorageFull, draft
 from nodeagent.controlplane.storage.store import Store
 
-_log = logging.getLogger(__name__)
-_EVERY_S: Final = 180.0
+logger = logging.getLogger(__name__)
+_EVERY_SECONDS: Final = 180.0
 _SERVICES: Final = "services"
 
 
@@ -31,7 +31,7 @@ class Repair:
         """Until cancelled."""
         while True:
             await self.once()
-            await asyncio.sleep(_EVERY_S)
+            await asyncio.sleep(_EVERY_SECONDS)
 
     async def once(self) -> int:
         """One pass; returns how many records were put right."""
@@ -44,7 +44,7 @@ class Repair:
                 continue
             done += 1
         if done:
-            _log.warning("allocations repaired count=%d", done)
+            logger.warning("allocations repaired count=%d", done)
         return done
 
     def _corrections(self) -> list[Change]:

@@ -24,7 +24,7 @@ from nodeagent.controlplane.storage.store import Store
 FINALIZER: Final = "networking.k8s.io/service-cidr-finalizer"
 _MANAGER: Final = "service-cidr-controller"
 _HELD: Final = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
-_GRACE_S: Final = 2.0
+_GRACE_SECONDS: Final = 2.0
 """From the deletion, whose time is in whole seconds: another server on the same store has to hear of it first."""
 
 
@@ -84,7 +84,7 @@ class ServiceCidrs:
                 await self._say(name, {"status": "False", "reason": "Terminating", "message": _HELD})
             return None
         marked = datetime.fromisoformat(found["metadata"]["deletionTimestamp"]).timestamp()
-        left = marked + _GRACE_S - self._clock()
+        left = marked + _GRACE_SECONDS - self._clock()
         if left > 0:
             return left
         await self._set_finalizers(name, [kept for kept in finalizers if kept != FINALIZER])

@@ -152,7 +152,7 @@ Pod = io.k8s.api.core.v1 : Pod is a collection of containers that can run on a h
 """)
 
 
-_DEFAULT_GRACE_S = 30
+_DEFAULT_GRACE_SECONDS = 30
 _RESTARTS = ("Always", "Never", "OnFailure")
 _DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 
@@ -166,7 +166,7 @@ def default_pod(pod: Document) -> None:
         ("schedulerName", "default-scheduler"),
     ):
         spec.setdefault(name, value)
-    spec.setdefault("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)
+    spec.setdefault("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
     spec.setdefault("enableServiceLinks", True)
     spec.setdefault("securityContext", {})
     for container in spec.get("containers") or []:
@@ -274,7 +274,7 @@ class PodLife(Plain):
         spec, status = live["spec"], live["status"]
         if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
             return 0
-        default: int = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)
+        default: int = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
         return max(default if asked is None else asked, 0)
 
 

@@ -37,7 +37,7 @@ from nodeagent.controlplane.storage.sqlite_file import (
 )
 from nodeagent.controlplane.storage.write_ahead import Ending
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _COLUMNS: Final = 7
 _BATCH: Final = 256
@@ -119,7 +119,7 @@ class Log:
             self._opened.set_exception(StorageFailed(f"{self._path}: {error}"))
             return
         if ending is Ending.TORN:
-            _log.warning(
+            logger.warning(
                 "the store was left in the middle of a transaction, which is not in effect path=%s revision=%d",
                 self._path,
                 loaded.counter,

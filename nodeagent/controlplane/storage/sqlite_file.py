@@ -22,7 +22,7 @@ CREATE TABLE IF NOT EXISTS lease (
 );
 """
 _APPLICATION_ID: Final = 0x6E6F6465
-_BUSY_TIMEOUT_S: Final = 10.0
+_BUSY_TIMEOUT_SECONDS: Final = 10.0
 PAGE_BYTES: Final = 4096
 _RESTORED_AHEAD: Final = 1_000_000_000
 """How far the revision moves on when a snapshot becomes a store: further than any server counted since it was taken."""
@@ -34,7 +34,7 @@ def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
     if path != ":memory:":
         # A store holds Secrets, so only its owner may read it; SQLite gives its WAL the same mode.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+    connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_SECONDS, isolation_level=None)
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != _APPLICATION_ID:

@@ -31,13 +31,13 @@ from nodeagent.model.problem import Problem
 
 logger = logging.getLogger(__name__)
 
-CONNECT_S = 10.0
+CONNECT_SECONDS = 10.0
 MOST_SOCKETS = 64
-SHORTEST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 5.0
+SHORTEST_PAUSE_SECONDS = 0.05
+LONGEST_PAUSE_SECONDS = 5.0
 PIECE = 1 << 16
 REAP_TRIES = 50
-REAP_S = 0.02
+REAP_SECONDS = 0.02
 
 
 class Feed(Protocol):
@@ -89,24 +89,24 @@ class Supervisor:
 
     async def run(self) -> None:
         """An address that cannot be had is a Problem, and tried again."""
-        pause = SHORTEST_PAUSE_S
+        pause = SHORTEST_PAUSE_SECONDS
         try:
             while True:
                 try:
                     connection, hello = await self._process()
-                    pause = SHORTEST_PAUSE_S
+                    pause = SHORTEST_PAUSE_SECONDS
                     await self._look_after(connection, hello)
                 except Gone as gone:
                     self.pid = 0
                     logger.warning("the DNS process is gone: %s; starting another", gone)
                     self._on_problems((Problem("dns", "ProcessGone", f"starting another: {gone}"),))
                     await asyncio.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE_S)
+                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 except CannotListen as error:
                     logger.warning("%s; trying again", error)
                     self._on_problems((Problem("dns", "CannotListen", f"{error}; tried again all the time"),))
                     await asyncio.sleep(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE_S)
+                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 except TakenOver:
                     logger.info("another agent looks after the DNS process now")
                     return
@@ -140,7 +140,7 @@ class Supervisor:
         try:
             connection.setblocking(False)
             await loop.sock_connect(connection, str(self._path))
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(CONNECT_SECONDS):
                 hello, sockets = await _receive_hello(connection)
         except (OSError, BadFrame, TimeoutError) as error:
             connection.close()
@@ -226,7 +226,7 @@ class Supervisor:
             if status is not None:
                 self._child = 0
                 return f"it ended with status {status}"
-            await asyncio.sleep(REAP_S)
+            await asyncio.sleep(REAP_SECONDS)
         return "it closed its socket"
 
     def _close(self) -> None:
@@ -241,7 +241,7 @@ async def retire(path: Path) -> bool:
     with connection:
         try:
             await asyncio.get_running_loop().sock_connect(connection, str(path))
-            async with asyncio.timeout(CONNECT_S):
+            async with asyncio.timeout(CONNECT_SECONDS):
                 _, sockets = await _receive_hello(connection)
         except (OSError, BadFrame, TimeoutError):
             return False

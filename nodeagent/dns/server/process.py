@@ -19,11 +19,11 @@ from nodeagent.dns.server.state import Fed
 from nodeagent.dns.server.tcp import TcpListener
 from nodeagent.dns.server.udp import UdpListener
 
-PATIENCE_S = 5.0
+PATIENCE_SECONDS = 5.0
 """How long queries wait for the first full state; from then on names of the zones are SERVFAIL and others work."""
-PARTING_S = 2.0
+PARTING_SECONDS = 2.0
 """For queries under way when the process is told to end."""
-REPORT_S = 1.0
+REPORT_SECONDS = 1.0
 GARBAGE_THRESHOLD = 50_000
 
 
@@ -63,7 +63,7 @@ class Process:
         finally:
             for listener in self._listeners:
                 listener.stop()
-            await self._tasks.finish(PARTING_S)
+            await self._tasks.finish(PARTING_SECONDS)
             for task in self._background:
                 task.cancel()
             await asyncio.gather(*self._background, return_exceptions=True)
@@ -98,7 +98,7 @@ class Process:
 
     async def _lose_patience(self) -> None:
         await self._started.wait()
-        await asyncio.sleep(PATIENCE_S)
+        await asyncio.sleep(PATIENCE_SECONDS)
         await self._serve()
 
     async def _serve(self) -> None:
@@ -113,7 +113,7 @@ class Process:
     async def _report(self) -> None:
         last = None
         while True:
-            await asyncio.sleep(REPORT_S)
+            await asyncio.sleep(REPORT_SECONDS)
             if self._front is None or self._fed is None:
                 continue
             answers = self._fed.answers

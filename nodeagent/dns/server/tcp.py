@@ -6,9 +6,9 @@ from contextlib import suppress
 
 from nodeagent.dns.server.front import Front, Tasks, Waiting
 
-IDLE_S = 10.0
+IDLE_SECONDS = 10.0
 """Between two queries of a connection."""
-STALLED_S = 3.0
+STALLED_SECONDS = 3.0
 """Until the first query, and within one."""
 MOST_CONNECTIONS = 512
 MOST_IN_ONE = 32
@@ -44,7 +44,7 @@ class TcpListener:
         try:
             with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
                 await self._serve_queries(reader, writer, own)
-            await own.finish(STALLED_S)
+            await own.finish(STALLED_SECONDS)
         finally:
             self.connections -= 1
             writer.close()
@@ -52,21 +52,21 @@ class TcpListener:
     async def _serve_queries(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own: Tasks) -> None:
         """Until the client ends, stalls or is idle for too long."""
         room = asyncio.Semaphore(MOST_IN_ONE)
-        patience = STALLED_S
+        patience = STALLED_SECONDS
         while True:
             async with asyncio.timeout(patience):
                 first = await reader.readexactly(1)
-            async with asyncio.timeout(STALLED_S):
+            async with asyncio.timeout(STALLED_SECONDS):
                 size = first[0] << 8 | (await reader.readexactly(1))[0]
                 packet = await reader.readexactly(size)
-            patience = IDLE_S
+            patience = IDLE_SECONDS
             answer = self._front.reply(packet, tcp=True)
             if isinstance(answer, Waiting):
                 await room.acquire()
                 own.start(asyncio.create_task(self._wait(answer, writer, room), name="forwarded query"))
             elif answer is not None:
                 _send(writer, answer)
-            async with asyncio.timeout(IDLE_S):
+            async with asyncio.timeout(IDLE_SECONDS):
                 await writer.drain()
 
     async def _wait(self, waiting: Waiting, writer: asyncio.StreamWriter, room: asyncio.Semaphore) -> None:

@@ -21,7 +21,7 @@ from nodeagent.kube.mirror import mirror_endpoints
 RECORDINGS = Path(__file__).parent.parent / "recordings"
 ADVERTISED = "192.168.77.1"
 RECORDED_PORT = 6443
-DEADLINE_S = 20.0
+DEADLINE_SECONDS = 20.0
 
 
 class _Quiet:
@@ -58,7 +58,7 @@ class Api:
         assert self.server.credentials is not None
         return self.server.credentials.admin_token
 
-    def connect(self, timeout: float = DEADLINE_S) -> http.client.HTTPSConnection:
+    def connect(self, timeout: float = DEADLINE_SECONDS) -> http.client.HTTPSConnection:
         assert self.server.credentials is not None
         context = ssl.create_default_context(cafile=str(self.server.credentials.authority))
         return http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=timeout)
@@ -108,7 +108,7 @@ class Api:
         """The object at `path` once it is as wanted; waits with a watch-like deadline."""
         waiting = threading.Event()
         last = None
-        for _ in range(int(DEADLINE_S / 0.02)):
+        for _ in range(int(DEADLINE_SECONDS / 0.02)):
             last = self.get(path)
             if true(last):
                 return last
@@ -127,7 +127,7 @@ class ServerThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._main)
         self._thread.start()
-        assert self._started.wait(DEADLINE_S)
+        assert self._started.wait(DEADLINE_SECONDS)
         if self._failures:
             self._thread.join()
             raise self._failures[0]
@@ -160,7 +160,7 @@ class ServerThread:
         assert self._loop is not None
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self.server.stop)
-            self._thread.join(DEADLINE_S)
+            self._thread.join(DEADLINE_SECONDS)
         assert not self._thread.is_alive()
         assert not self._failures
 

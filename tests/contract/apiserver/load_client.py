@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-DEADLINE_S = 30.0
+DEADLINE_SECONDS = 30.0
 SERVICES = "/api/v1/namespaces/default/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 END_OF_EVENT = b"}\n\r\n"
@@ -43,7 +43,7 @@ class Server:
         self._token = kubeconfig["users"][0]["user"].get("token", "")
 
     def connect(self) -> socket.socket:
-        plain = socket.create_connection((self._address.hostname, self._address.port), DEADLINE_S)
+        plain = socket.create_connection((self._address.hostname, self._address.port), DEADLINE_SECONDS)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._context is None:
             return plain
@@ -132,7 +132,7 @@ def create(server: Server, meter: Meter, kind: str, count: int, connections: int
     found: list[dict[str, float]] = []
     done = 0
     while done < count:
-        for number, _ in poll.poll(DEADLINE_S):
+        for number, _ in poll.poll(DEADLINE_SECONDS):
             answer = whole_answer(posting[number])
             if not answer.startswith(b"HTTP/1.1 201 "):
                 raise ValueError(answer.decode())
@@ -183,7 +183,7 @@ def one_round(
     """Changes a service and returns when every watch has been told."""
     change = json.dumps({"metadata": {"labels": {"round": label}}}).encode()
     waiting = dict.fromkeys(watching, b"")
-    ends = time.monotonic() + DEADLINE_S
+    ends = time.monotonic() + DEADLINE_SECONDS
     writer.sendall(server.request("PATCH", f"{SERVICES}/kubernetes", change, "application/merge-patch+json"))
     while waiting and time.monotonic() < ends:
         for number, _ in poll.poll(1.0):

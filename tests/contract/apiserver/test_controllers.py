@@ -112,7 +112,7 @@ def test_a_full_store_refuses_writes_clearly_and_keeps_answering(start: Any) -> 
 
 
 def test_what_is_older_than_the_history_is_expired_in_every_form(start: Any, recorded: Any) -> None:
-    api = start(window=Window(seconds=0), compact_every_s=0.05)
+    api = start(window=Window(seconds=0), compact_every_seconds=0.05)
     path = "/api/v1/namespaces/default/configmaps"
     for name in ("a", "b", "c"):
         api.call("POST", path, {"metadata": {"name": name}})

@@ -7,14 +7,24 @@ from typing import Any
 
 import pytest
 
-DEADLINE_S = 60
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
 def command(api: Any) -> Callable[..., list[str]]:
     """The command line that asks for a path."""
     authority = str(api.server.credentials.authority)
-    base = ["curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", str(DEADLINE_S), "--cacert", authority]
+    base = [
+        "curl",
+        "--silent",
+        "--show-error",
+        "--noproxy",
+        "*",
+        "--max-time",
+        str(DEADLINE_SECONDS),
+        "--cacert",
+        authority,
+    ]
     return lambda path, *options: [*base, *options, f"https://127.0.0.1:{api.server.port}{path}"]
 
 
@@ -70,7 +80,7 @@ def test_create_read_list_and_delete(curl: Any, demo: str) -> None:
 def test_each_change_is_a_line_when_it_happens(curl: Any, stream: Any, demo: str) -> None:
     path = f"/api/v1/namespaces/{demo}/services"
     since = curl(path)["metadata"]["resourceVersion"]
-    frames = stream(f"{path}?watch=1&resourceVersion={since}&timeoutSeconds={DEADLINE_S}")
+    frames = stream(f"{path}?watch=1&resourceVersion={since}&timeoutSeconds={DEADLINE_SECONDS}")
     for name in ("first", "second"):
         # Each is asked for before the next is made, so no frame waits for another.
         made = curl(path, body=service(name))
@@ -95,7 +105,7 @@ def test_a_watch_ends_cleanly_when_its_time_is_up(command: Any, bearer: Any, cur
 
 def test_without_the_authority_there_is_no_connection(api: Any) -> None:
     url = f"https://127.0.0.1:{api.server.port}/version"
-    done = subprocess.run(["curl", "--silent", "--noproxy", "*", "--max-time", str(DEADLINE_S), url], check=False)
+    done = subprocess.run(["curl", "--silent", "--noproxy", "*", "--max-time", str(DEADLINE_SECONDS), url], check=False)
     assert done.returncode == 60
 
 

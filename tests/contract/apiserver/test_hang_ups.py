@@ -7,7 +7,7 @@ from typing import Any
 
 from nodeagent.controlplane.api.watches import Watch
 
-DEADLINE_S = 20.0
+DEADLINE_SECONDS = 20.0
 
 
 def watches() -> int:
@@ -26,7 +26,7 @@ def test_a_watch_of_something_quiet_ends_when_its_client_hangs_up(api: Any) -> N
     for connection in connections:
         connection.sock.close()
         connection.close()
-    ends = time.monotonic() + DEADLINE_S
+    ends = time.monotonic() + DEADLINE_SECONDS
     while watches() > before and time.monotonic() < ends:
         api.get("/version")
     assert watches() == before

@@ -16,12 +16,12 @@ from nodeagent.controlplane.api.admission import Admission, ConnectionLimits
 from nodeagent.controlplane.api.listener import Listener
 from nodeagent.observe.logging_setup import TextFormatter
 
-DEADLINE_S = 20.0
+DEADLINE_SECONDS = 20.0
 FEW = ConnectionLimits(total=60, per_address=50, strangers=20, strangers_per_address=15, stranger_s=0.2)
 
 
 def is_closed(connection: socket.socket) -> bool:
-    connection.settimeout(DEADLINE_S)
+    connection.settimeout(DEADLINE_SECONDS)
     with contextlib.suppress(OSError):
         return connection.recv(1) == b""
     return True
@@ -88,7 +88,7 @@ def test_what_is_not_http_is_refused_and_not_logged(api: Any, caplog: pytest.Log
     for request in (b"", b"GET /version HTTP/1.1\r\nHost: a\r\n\r\n"):
         with contextlib.suppress(OSError):
             connection.sock.sendall(request + garbage)
-            connection.sock.settimeout(DEADLINE_S)
+            connection.sock.settimeout(DEADLINE_SECONDS)
             while connection.sock.recv(4096):
                 pass
     connection.close()

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 COMMAND = [sys.executable, "-c", "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"]
-DEADLINE_S = 20.0
+DEADLINE_SECONDS = 20.0
 
 
 class Client:
@@ -40,7 +40,7 @@ class Client:
         data = json.dumps(body).encode() if body is not None else None
         headers = {**self.headers, "Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, data, headers, method=method)
-        return urllib.request.urlopen(request, timeout=DEADLINE_S, context=self.context)
+        return urllib.request.urlopen(request, timeout=DEADLINE_SECONDS, context=self.context)
 
     def call(self, path: str, method: str = "GET", body: Any = None) -> Any:
         with self.open(path, method, body) as response:
@@ -55,7 +55,7 @@ def running(directory: Path, *arguments: str, **environment: str) -> Iterator[tu
     options = ["--listen", "127.0.0.1:0", "--kubeconfig-out", str(config), *arguments]
     process = subprocess.Popen([*COMMAND, *options], env={**os.environ, **environment}, stderr=subprocess.PIPE)
     try:
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while not config.exists():
             assert process.poll() is None, process.stderr.read() if process.stderr else ""
             assert time.monotonic() < deadline
@@ -71,13 +71,13 @@ def running(directory: Path, *arguments: str, **environment: str) -> Iterator[tu
 def test_systemd_is_told_when_it_serves_and_when_it_ends(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.bind(str(tmp_path / "notify"))
-        notified.settimeout(DEADLINE_S)
+        notified.settimeout(DEADLINE_SECONDS)
         with running(tmp_path, NOTIFY_SOCKET=str(tmp_path / "notify")) as (process, client):
             assert notified.recv(4096).startswith(b"READY=1")
             assert client.call("/version")["major"] == "1"
             process.send_signal(signal.SIGTERM)
             assert notified.recv(4096).startswith(b"STOPPING=1")
-            assert process.wait(DEADLINE_S) == 0
+            assert process.wait(DEADLINE_SECONDS) == 0
 
 
 def test_stopping_ends_watches_cleanly(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_stopping_ends_watches_cleanly(tmp_path: Path) -> None:
         reader = threading.Thread(target=lambda: lines.extend(response.readlines()))
         reader.start()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(DEADLINE_S) == 0
-        reader.join(DEADLINE_S)
+        assert process.wait(DEADLINE_SECONDS) == 0
+        reader.join(DEADLINE_SECONDS)
         assert not reader.is_alive()
         # The last chunk arrived: a stream that was cut off would have raised IncompleteRead in the reader.
         assert all(json.loads(line)["type"] in ("ADDED", "MODIFIED") for line in lines)
@@ -162,7 +162,7 @@ def test_a_snapshot_restores_into_another_directory(tmp_path: Path) -> None:
     ],
 )
 def test_settings_that_must_not_be_end_the_start_with_the_reason(arguments: list[str], said: bytes) -> None:
-    result = subprocess.run([*COMMAND, *arguments], capture_output=True, timeout=DEADLINE_S, check=False)
+    result = subprocess.run([*COMMAND, *arguments], capture_output=True, timeout=DEADLINE_SECONDS, check=False)
     assert result.returncode == 2
     assert said in result.stderr
 
@@ -172,5 +172,5 @@ def test_a_range_cannot_change_under_the_services_in_it(tmp_path: Path) -> None:
     with running(tmp_path, *data):
         pass
     arguments = [*COMMAND, "--listen", "127.0.0.1:0", *data, "--service-cluster-ip-range", "10.80.0.0/16"]
-    result = subprocess.run(arguments, capture_output=True, timeout=DEADLINE_S, check=False)
+    result = subprocess.run(arguments, capture_output=True, timeout=DEADLINE_SECONDS, check=False)
     assert (result.returncode, b"uses service range 10.96.0.0/12" in result.stderr) == (2, True)

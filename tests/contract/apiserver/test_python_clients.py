@@ -21,7 +21,7 @@ Service = lightkube.resources.core_v1.Service
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
-TIMEOUT_S = 60
+TIMEOUT_SECONDS = 60
 """Of one request: far more than a busy machine needs."""
 
 
@@ -59,7 +59,7 @@ def light(kubeconfig: dict[str, Any]) -> Iterator[Any]:
     """lightkube's client."""
     config = lightkube.config.kubeconfig.KubeConfig.from_dict(kubeconfig)
     with lightkube.Client(
-        config=config, field_manager="test", timeout=httpx2.Timeout(TIMEOUT_S), trust_env=False
+        config=config, field_manager="test", timeout=httpx2.Timeout(TIMEOUT_SECONDS), trust_env=False
     ) as client:
         yield client
 

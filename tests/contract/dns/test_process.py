@@ -25,7 +25,7 @@ from nodeagent.model.problem import Problem
 from tests.harness.dns.reference import RecordedObjects, answers, differences, packet_of
 
 WEB = "web.shop.svc.cluster.local."
-DEADLINE_S = 30.0
+DEADLINE_SECONDS = 30.0
 
 
 class Objects:
@@ -90,7 +90,7 @@ class Node:
         """Wait until a name is answered so; how long it took."""
         start = time.monotonic()
         while (said := await self.ask(name)) != expected:
-            assert time.monotonic() < start + DEADLINE_S, f"{name} is {said!r}, not {expected!r}"
+            assert time.monotonic() < start + DEADLINE_SECONDS, f"{name} is {said!r}, not {expected!r}"
         return time.monotonic() - start
 
 
@@ -121,7 +121,7 @@ async def a_node(path: Path, kind: type[Node] = Node) -> AsyncIterator[Node]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + DEADLINE_S
+    end = time.monotonic() + DEADLINE_SECONDS
     while not condition():
         assert time.monotonic() < end
         await asyncio.sleep(0.005)
@@ -171,7 +171,7 @@ async def keep_asking(node: Node, enough: asyncio.Event) -> int:
     once more."""
     count = 0
     while not enough.is_set():
-        said = await node.ask(timeout_s=DEADLINE_S / 6) or await node.ask(timeout_s=DEADLINE_S / 6)
+        said = await node.ask(timeout_s=DEADLINE_SECONDS / 6) or await node.ask(timeout_s=DEADLINE_SECONDS / 6)
         assert said == "10.96.0.1"
         count += 1
     return count
@@ -216,7 +216,7 @@ def test_an_agent_whose_process_another_one_took_ends_in_peace(tmp_path: Path) -
         pid = node.supervisor.pid
         node.start()
         assert first is not None
-        await asyncio.wait_for(first, DEADLINE_S)
+        await asyncio.wait_for(first, DEADLINE_SECONDS)
         await until(lambda: node.supervisor.pid)
         assert node.supervisor.pid == pid
         await node.until_said("10.96.0.1")
@@ -283,7 +283,7 @@ def test_a_connection_that_stalls_is_closed(tmp_path: Path) -> None:
         for beginning in (b"", b"\0\x30half a query"):
             reader, writer = await asyncio.open_connection(*node.place)
             writer.write(beginning)
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(DEADLINE_SECONDS):
                 assert await reader.read() == b""
             writer.close()
 
@@ -321,12 +321,12 @@ def test_recorded_answers_come_out_of_the_process_by_udp_and_tcp(tmp_path: Path)
 def ask_by_udp(place: Place, query: bytes) -> bytes:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect(place)
-        sock.settimeout(DEADLINE_S)
+        sock.settimeout(DEADLINE_SECONDS)
         sock.send(query)
         return sock.recv(65535)
 
 
 def ask_by_tcp(place: Place, query: bytes) -> bytes:
-    with socket.create_connection(place, DEADLINE_S) as sock, sock.makefile("rb") as stream:
+    with socket.create_connection(place, DEADLINE_SECONDS) as sock, sock.makefile("rb") as stream:
         sock.sendall(len(query).to_bytes(2, "big") + query)
         return stream.read(int.from_bytes(stream.read(2), "big"))

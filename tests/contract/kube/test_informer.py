@@ -25,7 +25,7 @@ from nodeagent.model.objects import LABEL_PROXY_NAME, Service
 
 SERVICES = "/api/v1/services"
 RESOURCE = Resource(Service, SERVICES, (("labelSelector", "!a"), ("fieldSelector", "spec.clusterIP!=None")))
-DEADLINE_S = 30.0
+DEADLINE_SECONDS = 30.0
 
 Query = dict[str, str]
 
@@ -86,7 +86,7 @@ class Follower:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         try:
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(DEADLINE_SECONDS):
                 while not condition():  # noqa: ASYNC110  # what tests wait for has no event of its own
                     await asyncio.sleep(0.002)
         except TimeoutError:

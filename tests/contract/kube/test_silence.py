@@ -31,7 +31,7 @@ SLICES = "/apis/discovery.k8s.io/v1/endpointslices"
 CIDRS = "/apis/networking.k8s.io/v1/servicecidrs"
 QUICK = Timing(backoff=Backoff(first_seconds=0.02, longest_seconds=0.2), healthy=0.05, silence=0.2, answer=0.4)
 COMMAND = [sys.executable, "-c", "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"]
-DEADLINE_S = 30.0
+DEADLINE_SECONDS = 30.0
 
 
 class Server(Protocol):
@@ -116,7 +116,7 @@ class Deaf:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(DEADLINE_SECONDS):
         while not condition():  # noqa: ASYNC110  # what tests wait for has no event of its own
             await asyncio.sleep(0.01)
 

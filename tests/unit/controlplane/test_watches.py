@@ -20,7 +20,7 @@ from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store, Window
 
 CONFIG_MAPS = all_kinds().named("configmaps")
-DEADLINE_S = 10.0
+DEADLINE_SECONDS = 10.0
 
 
 class Clock:
@@ -65,7 +65,7 @@ class Connection:
         self._more.set()
 
     async def until(self, enough: Callable[[list[Any]], bool]) -> list[Any]:
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             while not enough(self.frames):
                 self._more.clear()
                 await self._more.wait()
@@ -91,7 +91,7 @@ class World:
             stopping=self._stopping,
             clock=self.clock,
             deliveries=self._deliveries,
-            bookmark_every_s=60.0,
+            bookmark_every_seconds=60.0,
         )
         return self._group.create_task(watch.run(connection))
 
@@ -211,7 +211,7 @@ def test_a_watch_from_a_revision_that_cannot_be_had_ends_with_an_error(since: in
                 await made.put("a")
             await made.store.compact()
             connection = Connection()
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(DEADLINE_SECONDS):
                 await made.watch(connection, since=since)
             assert [frame["type"] for frame in connection.frames] == ["ERROR"]
 

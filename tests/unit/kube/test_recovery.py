@@ -7,18 +7,18 @@ import pytest
 
 from nodeagent.kube.recovery import Recovery
 
-FOR_EVER_S = 3600.0
-DEADLINE_S = 5.0
+FOR_EVER_SECONDS = 3600.0
+DEADLINE_SECONDS = 5.0
 
 
 def test_all_who_wait_are_woken() -> None:
     async def scenario() -> None:
         recovery = Recovery()
-        waiting = [asyncio.create_task(recovery.wait(asyncio.sleep(FOR_EVER_S))) for _ in range(3)]
+        waiting = [asyncio.create_task(recovery.wait(asyncio.sleep(FOR_EVER_SECONDS))) for _ in range(3)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         recovery.reached()
-        await asyncio.wait_for(asyncio.gather(*waiting), DEADLINE_S)
+        await asyncio.wait_for(asyncio.gather(*waiting), DEADLINE_SECONDS)
 
     asyncio.run(scenario())
 
@@ -41,7 +41,7 @@ def test_cancelling_who_waits_cancels_the_wait() -> None:
 
         async def sleep() -> None:
             try:
-                await asyncio.sleep(FOR_EVER_S)
+                await asyncio.sleep(FOR_EVER_SECONDS)
             finally:
                 ended.set()
 

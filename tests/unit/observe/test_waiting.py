@@ -11,7 +11,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.observe.waiting import StartWait
 
 REFUSED = Problem("API resource services", "ServerUnreachable", "not followed: https://192.0.2.1: Connection refused")
-DEADLINE_S = 20.0
+DEADLINE_SECONDS = 20.0
 
 
 @dataclass
@@ -38,7 +38,7 @@ def test_what_is_waited_for_is_said_now_and_then_and_the_watchdog_is_fed(caplog:
         changes = ChangeQueue(asyncio.get_running_loop().time)
         wait = StartWait("kubeconfig /k", Store(), heart, say=said.append, say_seconds=0.05, beat_seconds=0.005)
         waiting = asyncio.create_task(wait.until(changes.wait_synced()))
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(DEADLINE_SECONDS):
             while len(said) < 3:  # noqa: ASYNC110  # time alone makes it speak
                 await asyncio.sleep(0.005)
             assert not waiting.done()
@@ -58,7 +58,7 @@ def test_an_answer_at_once_is_nothing_to_speak_of(caplog: pytest.LogCaptureFixtu
         changes = ChangeQueue(asyncio.get_running_loop().time)
         changes.synced()
         changes.all_listed()
-        await StartWait("manifests /m", Store(), Heart()).until(changes.wait_synced(DEADLINE_S))
+        await StartWait("manifests /m", Store(), Heart()).until(changes.wait_synced(DEADLINE_SECONDS))
 
     asyncio.run(scenario())
     assert caplog.records == []
@@ -70,7 +70,7 @@ def test_the_node_and_the_service_cidrs_are_waited_for_but_not_for_ever(listed: 
 
     async def scenario() -> None:
         changes = ChangeQueue(asyncio.get_running_loop().time)
-        patience = DEADLINE_S if listed else 0.1
+        patience = DEADLINE_SECONDS if listed else 0.1
         wait = StartWait("kubeconfig /k", Store(), Heart(), beat_seconds=0.01)
         waiting = asyncio.create_task(wait.until(changes.wait_synced(patience)))
         changes.synced()
@@ -78,7 +78,7 @@ def test_the_node_and_the_service_cidrs_are_waited_for_but_not_for_ever(listed: 
         assert not waiting.done()
         if listed:
             changes.all_listed()
-        await asyncio.wait_for(waiting, DEADLINE_S / 2)
+        await asyncio.wait_for(waiting, DEADLINE_SECONDS / 2)
 
     asyncio.run(scenario())
 
