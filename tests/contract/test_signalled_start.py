@@ -1,0 +1,96 @@
+"""SIGTERM and SIGINT at any moment of the agent's start: exit code 0, no word of it, and nothing half-made."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nodeagent.lab.net.namespaces import create_namespaces, inside, namespace_name, remove_namespace
+
+pytestmark = pytest.mark.kernel
+
+LISTENING = "click"
+"""An import that begins after the process has been told what signals do; ``-X importtime`` says when it is done."""
+ORDINARY = re.compile(r"import time:|[\d:.]+ (info|warning) ")
+MOMENTS = 16
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+PATIENCE = 60.0
+
+
+@pytest.fixture
+def namespace(network_namespaces: None) -> Iterator[str]:
+    name = namespace_name(os.getpid(), "519a", "start")
+    create_namespaces([name])
+    yield name
+    remove_namespace(name)
+
+
+def start(namespace: str, directory: Path) -> subprocess.Popen[str]:
+    flags = (
+        "--manifests",
+        str(directory),
+        "--node-name",
+        "n1",
+        "--healthz-bind-address",
+        "",
+        "--conntrack-max-per-core",
+        "0",
+    )
+    argv = [sys.executable, "-X", "importtime", "-m", "nodeagent", "run", *flags]
+    process = inside(namespace, lambda: subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, cwd=directory))
+    wait_for(process, LISTENING)
+    return process
+
+
+def wait_for(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if words in line:
+            return
+    raise AssertionError(f"it ended with {process.wait()} before {words}")
+
+
+def ends(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, list[str]]:
+    """The exit code after a signal, and what was printed that is neither an import nor a log line."""
+    process.send_signal(number)
+    _, printed = process.communicate(timeout=PATIENCE)
+    lines = printed.splitlines()
+    return process.returncode, [line for line in lines if not ORDINARY.match(line)]
+
+
+def test_a_signal_at_any_moment_of_the_start_ends_the_agent_with_0(namespace: str, tmp_path: Path) -> None:
+    began = time.monotonic()
+    whole = start(namespace, tmp_path)
+    wait_for(whole, " ready: ")
+    seconds = time.monotonic() - began
+    assert ends(whole, signal.SIGTERM) == (0, [])
+
+    def moment(index: int) -> tuple[int, list[str]]:
+        process = start(namespace, tmp_path)
+        time.sleep(seconds * index / (MOMENTS - 2))  # the moments themselves: from the first to after the last
+        return ends(process, SIGNALS[index % 2])
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(moment, range(MOMENTS)))
+    assert outcomes == [(0, [])] * MOMENTS
+
+    rules = inside(
+        namespace, lambda: subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
+    )
+    assert set(rules.stdout.splitlines()) <= {"table ip nodeagent", "table ip6 nodeagent"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_that_people_wait_for_is_interrupted_as_ever() -> None:
+    program = "import signal, sys; from nodeagent.cli.early_end import end_daemon_early; "
+    program += "end_daemon_early(sys.argv[1:]); print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    for arguments, untouched in ((["show"], "True"), (["run"], "False"), ([], "True")):
+        found = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True)
+        assert found.stdout.strip() == untouched
