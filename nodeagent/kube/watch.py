@@ -42,6 +42,8 @@ from nodeagent.kube.errors import (
 )
 from nodeagent.kube.lines import LineSplitter
 from nodeagent.kube.watch_events import Completed, Event, Failed, Gone, Listed, Put, Spoiled, Unlisted
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import key_of
 
 ANNOTATION_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 PAGE_SIZE = 500
@@ -57,7 +59,11 @@ for one more. Until the list is read again nothing is followed: client-go does n
 """
 
 OBJECTS_LIMIT = 200_000
-"""Objects of one full list; the largest clusters Kubernetes is tested with have a tenth of it."""
+"""Objects of one full list, and of what a watch says after it; the largest clusters Kubernetes is tested with have a
+tenth of it."""
+
+BYTES_LIMIT = 1 << 30
+"""Of one full list, and of the objects that a watch put after it; 10,000 EndpointSlices of 10 endpoints are 30 MB."""
 
 PAGES_LIMIT = 4_000
 """Pages of one full list: beyond ten times what OBJECTS_LIMIT needs, the server makes them up."""
@@ -122,6 +128,9 @@ class ListWatch(Generic[O]):
         self._from_cache = True
         self._pages = 0
         self._listed = 0
+        self._listed_bytes = 0
+        self._put: dict[ObjectKey, int] = {}
+        self._put_bytes = 0
         self._lost_streams = 0
         self._not_yet_reached = 0
         self.bookmarks = 0
@@ -155,7 +164,7 @@ class ListWatch(Generic[O]):
         if self._phase is _Phase.WATCHING:
             version = ("resourceVersion", self._resource_version)
             return Request((*self._selectors, *watch, version), stream=True)
-        self._listed = 0
+        self._start_counting()
         initial = (("sendInitialEvents", "true"), ("resourceVersionMatch", "NotOlderThan"))
         return Request((*self._selectors, *watch, *initial), stream=True, starts_list=True, awaits_initial_state=True)
 
@@ -174,8 +183,9 @@ class ListWatch(Generic[O]):
         if self._pages > PAGES_LIMIT:
             self._relist()
             raise OversizedError(f"a list of more than {PAGES_LIMIT} pages")
+        self._count(0, len(body))
         for batch in batches:
-            self._count(batch.objects)
+            self._count(len(batch.objects), 0)
             yield Listed(batch.objects, batch.undecodable)
         self._continue = continue_token
         if not continue_token:
@@ -239,7 +249,7 @@ class ListWatch(Generic[O]):
             parameters = (*parameters, ("limit", str(PAGE_SIZE)))
         if self._continue:
             return Request((*parameters, ("continue", self._continue)), stream=False)
-        self._pages = self._listed = 0
+        self._start_counting()
         if self._from_cache:
             parameters = (*parameters, ("resourceVersion", "0"))
         return Request(parameters, stream=False, starts_list=True)
@@ -264,11 +274,13 @@ class ListWatch(Generic[O]):
     def _receive_object(self, event: WatchEvent) -> Event[O]:
         obj = self._decoder.object(event.object)
         initial = self._phase is _Phase.STREAMING
-        if initial:
-            try:
-                self._count([obj])
-            except OversizedError as error:
-                return Failed(error)
+        try:
+            if initial:
+                self._count(1, len(event.object))
+            elif (key := obj.key if isinstance(obj, Undecodable) else key_of(obj)) is not None:
+                self._note(key, len(event.object))
+        except OversizedError as error:
+            return Failed(error)
         if isinstance(obj, Undecodable):
             self._advance(self._decoder.identity(event.object)[1].resource_version)
             return Listed([], [obj]) if initial else Spoiled(obj)
@@ -280,6 +292,7 @@ class ListWatch(Generic[O]):
         self._advance(meta.resource_version)
         if key is None:
             return None
+        self._put_bytes -= self._put.pop(key, 0)
         return Unlisted(key) if self._phase is _Phase.STREAMING else Gone(key)
 
     def _receive_bookmark(self, event: WatchEvent) -> Event[O] | None:
@@ -318,11 +331,32 @@ class ListWatch(Generic[O]):
         self._lost_streams = 0
         self._not_yet_reached = 0
 
-    def _count(self, objects: Sequence[object]) -> None:
-        self._listed += len(objects)
-        if self._listed > OBJECTS_LIMIT:
-            self._relist()
-            raise OversizedError(f"a list of more than {OBJECTS_LIMIT} objects")
+    def _start_counting(self) -> None:
+        """A full list begins, and replaces all that was put before."""
+        self._pages = self._listed = self._listed_bytes = 0
+        self._put, self._put_bytes = {}, 0
+
+    def _count(self, objects: int, size: int) -> None:
+        """More of a full list. Raises OversizedError when it is too much."""
+        self._listed += objects
+        self._listed_bytes += size
+        self._bound("a list", self._listed, self._listed_bytes)
+
+    def _note(self, key: ObjectKey, size: int) -> None:
+        """A watch has put this object, of so many bytes. Raises OversizedError when all it has put is too much."""
+        self._put_bytes += size - self._put.get(key, 0)
+        self._put[key] = size
+        self._bound("a watch", len(self._put), self._put_bytes)
+
+    def _bound(self, what: str, objects: int, size: int) -> None:
+        if objects > OBJECTS_LIMIT:
+            excess = f"{OBJECTS_LIMIT} objects"
+        elif size > BYTES_LIMIT:
+            excess = f"{BYTES_LIMIT >> 20} MiB"
+        else:
+            return
+        self._relist()
+        raise OversizedError(f"{what} of more than {excess}")
 
     def _relist(self, *, paged: bool = True, from_cache: bool = False) -> None:
         """Start over with a full list; in one piece when pages were too slow for the server's history.
