@@ -19,7 +19,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test test-boot lint unit kernel attack fuzz-names bench bench-connections wheel deb lock audit clean
+.PHONY: help setup system-packages demo test test-boot lint unit kernel laws attack fuzz-names bench bench-connections wheel deb lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -30,6 +30,7 @@ help:
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
+	@echo "make laws    the tests that look for random cases, ten times as long"
 	@echo "make attack  what hostile clients do to the API server, at length, with figures"
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
@@ -91,6 +92,9 @@ unit: $(VENV)/.installed
 
 kernel: setup $(VENV)/.installed $(TEST_TOOLS)
 	$(SUDO) env CI=$(CI) $(BIN)/pytest $(PARALLEL) -m kernel
+
+laws: setup $(VENV)/.installed
+	EFFORT=10 $(BIN)/pytest $(PARALLEL) -o timeout=3600 -o faulthandler_timeout=3700 tests/laws tests/contract/apiserver/test_any_request.py
 
 attack: setup $(VENV)/.installed
 	$(BIN)/pytest -s -o timeout=1200 -o faulthandler_timeout=1300 tests/attack

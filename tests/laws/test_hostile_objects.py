@@ -34,6 +34,7 @@ from nodeagent.observe.logging_setup import JsonFormatter, TextFormatter
 from nodeagent.observe.service_health import service_response
 from nodeagent.translate.node import DetectLocal, TranslationOptions, node_context, node_state
 from nodeagent.translate.translator import Translator
+from tests.harness.effort import examples
 
 Document = dict[str, Any]
 Where = tuple[str | int, ...]
@@ -228,7 +229,7 @@ def test_no_value_in_any_field_of_an_object_ends_the_way(kind: type[Any], where:
         walk({**WORLD, kind: altered(WORLD[kind], where, hostile)})
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(50), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(HOSTILE)), min_size=2, max_size=6))
 def test_nor_do_several_of_them(changes: list[tuple[tuple[type[Any], Where], Any]]) -> None:
     world = dict(WORLD)

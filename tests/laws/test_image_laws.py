@@ -32,6 +32,7 @@ from nodeagent.netlink.nf_tables.elements import read_elements
 from nodeagent.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM
 from nodeagent.translate.context import Context
 from nodeagent.translate.translator import Translator
+from tests.harness.effort import examples
 
 KEYS = [ObjectKey("default", name) for name in ("a", "b", "c", "d")]
 CONTEXT = Context(node_name="here", node_addresses=("192.168.0.2", "2001:db8::2"))
@@ -149,8 +150,8 @@ full = st.tuples(
 )
 """A first step that leaves little undefined."""
 sequences = st.builds(lambda first, rest: [[*first], *rest], full, st.lists(st.lists(changes, max_size=6), max_size=6))
-thorough = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-usual = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
+usual = settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 
 SPECS = {spec.name: spec for spec in set_specs(counters=True)}
 ROUTE_MAPS = (

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-FEW = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+from tests.harness.effort import examples
+
+FEW = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 TEXT = st.one_of(
     st.sampled_from(["", "a", "web", "None", "example.com", "2026-01-01T00:00:00Z", "\x00", "é", "x" * 300]),
