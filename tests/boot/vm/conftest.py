@@ -18,6 +18,7 @@ from .emulator import run_in_guest
 T = TypeVar("T")
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+HARNESS = Path("tests", "harness")
 IMAGES = ROOT / ".tools" / "boot" / "vm"
 GUEST_SECONDS = 480.0
 TESTS_SECONDS = 1500.0
@@ -86,6 +87,7 @@ def reports_by_release(wheel: Path, tmp_path_factory: pytest.TempPathFactory) ->
         job, out = places[debian]
         shutil.copy(wheel, job)
         shutil.copy(HERE / "guest_story.py", job)
+        shutil.copytree(ROOT / HARNESS, job / HARNESS, ignore=shutil.ignore_patterns("__pycache__"))
         (job / "job.sh").write_text(f"set -e\n{JOB}")
         run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=GUEST_SECONDS)
         return Report(KERNELS[debian], json.loads((out / "facts.json").read_text()))
