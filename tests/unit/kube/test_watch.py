@@ -1,15 +1,12 @@
 """The list/watch protocol: answers in, requests and events out. No connection, no clock."""
 
 import json
-from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.kube import watch
-from nodeagent.kube.decode import ObjectDecoder
 from nodeagent.kube.errors import (
     ExpiredError,
     ForbiddenError,
@@ -25,81 +22,14 @@ from nodeagent.kube.errors import (
     UnauthorizedError,
     status_error,
 )
-from nodeagent.kube.lines import LineSplitter
 from nodeagent.kube.watch import (
     LOST_STREAMS_LIMIT,
     NOT_YET_REACHED_LIMIT,
-    PAGES_LIMIT,
-    ListWatch,
     Retry,
     StreamEnd,
 )
-from nodeagent.kube.watch_events import Completed, Event, Failed, Gone, Listed, Put, Spoiled, Unlisted
-from nodeagent.model.objects import Service
-
-SELECTORS = (("labelSelector", "!a"), ("fieldSelector", "b!=c"))
-
-
-def machine(*, streaming: bool = False) -> ListWatch[Service]:
-    return ListWatch(ObjectDecoder(Service), SELECTORS, streaming=streaming)
-
-
-def asked(protocol: ListWatch[Service]) -> dict[str, str]:
-    return dict(protocol.next_request(300).parameters)
-
-
-def line(kind: str, name: str = "web", version: str = "7", **more: object) -> bytes:
-    event = {
-        "type": kind,
-        "object": {"metadata": {"name": name, "namespace": "demo", "resourceVersion": version}, **more},
-    }
-    return json.dumps(event).encode() + b"\n"
-
-
-def bookmark(version: str, *, ends_initial: bool = False) -> bytes:
-    annotations = {"k8s.io/initial-events-end": "true"} if ends_initial else {}
-    meta = {"resourceVersion": version, "annotations": annotations}
-    return json.dumps({"type": "BOOKMARK", "object": {"metadata": meta}}).encode() + b"\n"
-
-
-def error_line(code: int, reason: str = "", message: str = "", **details: object) -> bytes:
-    status = {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}
-    return json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
-
-
-def page(version: str, *names: str, continue_token: str = "") -> bytes:
-    items = [{"metadata": {"name": name, "namespace": "demo"}} for name in names]
-    meta = {"resourceVersion": version, "continue": continue_token}
-    return json.dumps({"metadata": meta, "items": items}).encode()
-
-
-def spoken(events: Iterable[Event[Service]]) -> list[str]:
-    """Events as short text."""
-    return [_say(event) for event in events]
-
-
-def _say(event: Event[Service]) -> str:
-    match event:
-        case Listed():
-            names = [obj.metadata.name for obj in event.objects]
-            return " ".join(["listed", *names, *(f"not {bad.key}" for bad in event.undecodable)])
-        case Unlisted() | Gone():
-            return f"{type(event).__name__.lower()} {event.key}"
-        case Put():
-            return f"put {event.object.metadata.name}"
-        case Spoiled():
-            return f"spoiled {event.undecodable.key}"
-        case Completed():
-            return f"completed {event.resource_version}"
-        case Failed():
-            return f"failed {type(event.error).__name__}"
-
-
-def watching(version: str = "5") -> ListWatch[Service]:
-    protocol = machine()
-    protocol.next_request(300)
-    assert spoken(protocol.receive_page(page(version, "web"))) == ["listed web", f"completed {version}"]
-    return protocol
+from nodeagent.kube.watch_events import Listed
+from tests.unit.kube.watching import SELECTORS, asked, bookmark, error_line, line, machine, page, spoken, watching
 
 
 def test_a_full_list_comes_in_pages_and_ends_where_the_watch_begins() -> None:
@@ -489,101 +419,3 @@ def test_selectors_that_were_given_up_can_come_back() -> None:
     request = protocol.next_request(300)
     assert request.starts_list
     assert dict(SELECTORS).items() <= dict(request.parameters).items()
-
-
-def test_a_list_without_end_is_refused_and_begun_again() -> None:
-    protocol = machine()
-    for number in range(PAGES_LIMIT):
-        assert protocol.next_request(300).starts_list is (number == 0)
-        list(protocol.receive_page(page("5", continue_token=str(number))))
-    with pytest.raises(OversizedError, match="more than 4000 pages"):
-        list(protocol.receive_page(page("5", continue_token="one more")))
-    assert protocol.next_request(300).starts_list
-
-
-@pytest.mark.parametrize("streaming", [False, True])
-def test_more_objects_than_any_cluster_has_are_refused(streaming: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "OBJECTS_LIMIT", 3)
-    protocol = machine(streaming=streaming)
-    protocol.next_request(300)
-    if streaming:
-        *_, last = protocol.receive_bytes(b"".join(line("ADDED", f"a{number}") for number in range(5)))
-        assert isinstance(last, Failed)
-        assert isinstance(last.error, OversizedError)
-    else:
-        with pytest.raises(OversizedError, match="more than 3 objects"):
-            list(protocol.receive_page(page("5", "a", "b", "c", "d")))
-    assert protocol.next_request(300).starts_list
-    assert not protocol.is_complete
-
-
-def test_a_watch_that_adds_objects_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "OBJECTS_LIMIT", 3)
-    protocol = watching("5")
-    for round_ in range(10):  # as many as there may be, again and again, and again after they have gone
-        for name in "abc":
-            assert spoken(protocol.receive_bytes(line("ADDED", name, str(round_)))) != []
-        if round_ % 2 == 0:
-            protocol.receive_bytes(b"".join(line("DELETED", name) for name in "abc"))
-    (failed,) = protocol.receive_bytes(line("MODIFIED", "d"))
-    assert isinstance(failed, Failed)
-    assert isinstance(failed.error, OversizedError)
-    assert str(failed.error) == "a watch of more than 3 objects"
-    assert protocol.next_request(300).starts_list
-
-
-def test_objects_that_a_watch_puts_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "BYTES_LIMIT", 1 << 20)
-    big = {"annotations": {"note": "x" * 400_000}}
-    protocol = watching("5")
-
-    def put(name: str) -> list[Event[Service]]:
-        obj = {"metadata": {"name": name, "resourceVersion": "7", **big}}
-        return protocol.receive_bytes(json.dumps({"type": "MODIFIED", "object": obj}).encode() + b"\n")
-
-    for _ in range(5):
-        assert isinstance(put("a")[0], Put)
-        assert isinstance(put("b")[0], Put)
-    (failed,) = put("c")
-    assert isinstance(failed, Failed)
-    assert str(failed.error) == "a watch of more than 1 MiB"
-
-
-def test_the_bytes_of_a_list_are_bounded_over_all_its_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "BYTES_LIMIT", 1 << 20)
-    protocol = machine()
-    protocol.next_request(300)
-    bulky = page("5", "a", continue_token="x").ljust(600_000)
-    list(protocol.receive_page(bulky))
-    with pytest.raises(OversizedError, match="a list of more than 1 MiB"):
-        list(protocol.receive_page(page("5", "b", continue_token="y").ljust(600_000)))
-    assert protocol.next_request(300).starts_list
-
-
-def test_a_line_without_end_is_refused() -> None:
-    splitter = LineSplitter(limit_bytes=1000)
-    assert splitter.feed(b"x" * 900 + b"\n" + b"y" * 900) == [b"x" * 900]
-    with pytest.raises(OversizedError):
-        splitter.feed(b"y" * 200)
-    protocol = watching()
-    protocol.next_request(300)
-    (failed,) = protocol.receive_bytes(b"z" * (17 << 20))
-    assert isinstance(failed, Failed)
-    assert protocol.next_request(300).starts_list
-
-
-@given(st.binary(max_size=300))
-def test_no_bytes_are_beyond_the_protocol(data: bytes) -> None:
-    protocol = watching()
-    protocol.next_request(300)
-    protocol.receive_bytes(data + b"\n")
-    protocol.next_request(300)
-
-
-def test_a_long_line_in_small_pieces_is_put_together_once() -> None:
-    splitter = LineSplitter()
-    whole = b"x" * 5_000_000
-    for start in range(0, len(whole), 1000):
-        assert splitter.feed(whole[start : start + 1000]) == []
-    assert splitter.feed(b"\n\nnext") == [whole]
-    assert splitter.feed(b"\n") == [b"next"]
