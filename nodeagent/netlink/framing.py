@@ -3,9 +3,11 @@
 Everything is in host byte order except what a subsystem says otherwise.
 """
 
+import errno
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from nodeagent.netlink.uapi.netlink import NLA_F_NESTED, NLA_TYPE_MASK
 
@@ -13,6 +15,30 @@ HEADER = struct.Struct("=IHHII")
 """struct nlmsghdr: length, type, flags, sequence number, port (0: the kernel)."""
 ATTRIBUTE = struct.Struct("=HH")
 """struct nlattr: length, type."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class MalformedMessageError(OSError):
+    """A message lacks what it must say, or says it in too few bytes."""
+
+    def __init__(self, reader: str) -> None:
+        super().__init__(errno.EBADMSG, f"malformed message ({reader})")
+
+
+def reader(read: Callable[P, T]) -> Callable[P, T]:
+    """The same, but whatever else it fails with is a MalformedMessageError."""
+
+    @wraps(read)
+    def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return read(*args, **kwargs)
+        except (LookupError, ArithmeticError, ValueError, struct.error) as error:
+            raise MalformedMessageError(read.__name__) from error
+
+    return reading
 
 
 class Request(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntFlag
 
+from nodeagent.netlink.framing import MalformedMessageError
 from nodeagent.netlink.socket import NetlinkSocket
 from nodeagent.netlink.uapi import rtnetlink as uapi
 from nodeagent.netlink.uapi.netlink import NETLINK_ROUTE
@@ -26,7 +27,8 @@ class Group(IntFlag):
 
 @contextmanager
 def following(groups: Group, take: Callable[[memoryview], None], lost: Callable[[], None]) -> Iterator[None]:
-    """Inside, `take` gets every datagram of these groups, and `lost` is called when some could not be kept (ENOBUFS).
+    """Inside, `take` gets every datagram of these groups, and `lost` is called when some could not be kept (ENOBUFS)
+    or read.
 
     Both are called on the running loop and must not block; a datagram is valid until `take` returns. Raises OSError
     when the kernel cannot be listened to.
@@ -52,4 +54,7 @@ def _drain(source: NetlinkSocket, take: Callable[[memoryview], None], lost: Call
             return
         if datagram is None:
             return
-        take(datagram)
+        try:
+            take(datagram)
+        except MalformedMessageError:
+            lost()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of, pack_address, unpack_address
-from nodeagent.netlink.framing import Request, attribute, attributes, nested, string, text_of
+from nodeagent.netlink.framing import Request, attribute, attributes, nested, reader, string, text_of
 from nodeagent.netlink.uapi import rtnetlink as uapi
 from nodeagent.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL
 
@@ -22,6 +22,7 @@ _LINK = struct.Struct("=BxHiII")  # ifinfomsg: family, type, index, flags, chang
 _ADDRESS = struct.Struct("=BBBBI")  # ifaddrmsg: family, prefix length, flags, scope, interface index
 _ROUTE = struct.Struct("=BBBBBBBBI")  # rtmsg: family, dst_len, src_len, tos, table, protocol, scope, type, flags
 _NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, hops, interface index
+_ADDRESS_LENGTHS = frozenset(family.address_length for family in Family)
 _VIA_FAMILY_BYTES = 2  # before the address of struct rtvia
 _U32 = struct.Struct("=I")
 
@@ -155,6 +156,7 @@ def delete_local_route(address: str, index: int) -> Request:
     return Request(uapi.RTM_DELROUTE, 0, _route(address, index))
 
 
+@reader
 def read_link(body: memoryview) -> Link:
     """What an RTM_NEWLINK message says."""
     _, _, index, flags, _ = _LINK.unpack_from(body)
@@ -175,6 +177,7 @@ def read_link(body: memoryview) -> Link:
     return Link(index, name, kind, bool(flags & uapi.IFF_UP), not flags & uapi.IFF_NOARP, generates, alias, master)
 
 
+@reader
 def read_address(body: memoryview) -> InterfaceAddress | None:
     """What an RTM_NEWADDR or RTM_DELADDR message says; None for an address family other than the two."""
     family, prefix_length, _, scope, index = _ADDRESS.unpack_from(body)
@@ -194,17 +197,20 @@ def read_address(body: memoryview) -> InterfaceAddress | None:
     return InterfaceAddress(index, unpack_address(packed), prefix_length, as_ours)
 
 
+@reader
 def reaches_others(body: memoryview) -> bool:
     """Whether the address of an RTM_NEWADDR message is used for traffic to elsewhere: not of scope host, nor deprecated."""
     _, _, flags, scope, _ = _ADDRESS.unpack_from(body)
     return scope != uapi.RT_SCOPE_HOST and not flags & uapi.IFA_F_DEPRECATED
 
 
+@reader
 def may_be_local_route(body: memoryview) -> bool:
     """Whether `read_local_route` is worth its time: said of nearly no route of a node that learns many."""
     return bool(body[5] == uapi.RTPROT_STATIC and body[7] == uapi.RTN_LOCAL)
 
 
+@reader
 def read_local_route(body: memoryview, index: int) -> str | None:
     """The address of one of our routes over interface `index`; None for any other route."""
     family, length, _, _, _, protocol, _, kind, _ = _ROUTE.unpack_from(body)
@@ -218,23 +224,25 @@ def read_local_route(body: memoryview, index: int) -> str | None:
     return unpack_address(packed) if family in {socket.AF_INET, socket.AF_INET6} else None
 
 
-def gateways_of(body: memoryview) -> Iterator[bytes]:
+@reader
+def gateways_of(body: memoryview) -> tuple[bytes, ...]:
     """The packed addresses that an RTM_NEWROUTE message sends packets through: its own, via another family, or several."""
     _, _, _, _, _, _, _, kind, flags = _ROUTE.unpack_from(body)
-    if kind == uapi.RTN_UNICAST and not flags & uapi.RTM_F_CLONED:
-        yield from _hops(body[_ROUTE.size :])
+    if kind != uapi.RTN_UNICAST or flags & uapi.RTM_F_CLONED:
+        return ()
+    return tuple(hop for hop in _hops(body[_ROUTE.size :]) if len(hop) in _ADDRESS_LENGTHS)
 
 
-def _hops(message: memoryview) -> Iterator[bytes]:
+def _hops(message: memoryview, *, of_many: bool = False) -> Iterator[bytes]:
     for kind, value in attributes(message):
         if kind == uapi.RTA_GATEWAY:
             yield bytes(value)
         elif kind == uapi.RTA_VIA:
             yield bytes(value[_VIA_FAMILY_BYTES:])
-        elif kind == uapi.RTA_MULTIPATH:
+        elif kind == uapi.RTA_MULTIPATH and not of_many:
             rest = value
             while len(rest) >= _NEXTHOP.size and (length := _NEXTHOP.unpack_from(rest)[0]) >= _NEXTHOP.size:
-                yield from _hops(rest[_NEXTHOP.size : length])
+                yield from _hops(rest[_NEXTHOP.size : length], of_many=True)
                 rest = rest[(length + 3) & ~3 :]
 
 

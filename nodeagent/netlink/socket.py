@@ -39,6 +39,7 @@ REPLY_SECONDS = 60.0
 """No request takes the kernel so long; a longer silence is a lost answer."""
 _ERRNO = struct.Struct("=i")
 _OFFSET = struct.Struct("=I")
+_LAST_ERRNO = 4095  # linux/err.h
 _SEQUENCE_NUMBERS = 1 << 32
 # A dump fills at most 32 kB per datagram (measured; a smaller buffer truncates them without an error).
 _RECEIVE_BYTES = 1 << 16
@@ -305,13 +306,14 @@ class NetlinkSocket:
 
 def errno_of(answer: Received) -> int:
     """Why an NLMSG_ERROR (or NLMSG_DONE) says that it failed; 0 for success (struct nlmsgerr)."""
-    return -int(_ERRNO.unpack_from(answer.body)[0]) if len(answer.body) >= _ERRNO.size else 0
+    code = -int(_ERRNO.unpack_from(answer.body)[0]) if len(answer.body) >= _ERRNO.size else 0
+    return code if code <= _LAST_ERRNO else errno.EBADMSG
 
 
 def offset_at_fault(answer: Received) -> int | None:
     """At which byte of the refused message the kernel saw the fault, where it says so."""
     found = _extended(answer).get(NLMSGERR_ATTR_OFFS)
-    return None if found is None else int(_OFFSET.unpack(found)[0])
+    return None if found is None or len(found) != _OFFSET.size else int(_OFFSET.unpack(found)[0])
 
 
 def _extended(answer: Received) -> dict[int, memoryview]:

@@ -9,6 +9,7 @@
     links         interfaces, addresses and routes of a host, by pyroute2
     nft           what a host's rules are, by the bindings of libnftables
     stopwatch     time without that in which others had the processor
+    fuzzing       bytes from outside with something wrong in them, and what must hold of them all
 
 Worlds and their members come from nodeagent/lab/net/.
 """

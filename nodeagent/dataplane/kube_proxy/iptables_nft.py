@@ -13,7 +13,7 @@ from nodeagent.dataplane.kube_proxy.rules import IptablesTable, Removal, TableRu
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import Message, Transaction
 from nodeagent.model.addresses import Family
-from nodeagent.netlink.framing import attribute_map, attributes, text_of
+from nodeagent.netlink.framing import attribute_map, attributes, reader, text_of
 from nodeagent.netlink.netfilter import nfproto
 from nodeagent.netlink.nf_tables.objects import pack_chain, pack_rules, pack_table, read_chain, read_rule, table_of
 from nodeagent.netlink.uapi import nf_tables as uapi
@@ -27,6 +27,7 @@ def parse_chain(reply: memoryview) -> tuple[str, str | None]:
     return chain.name, None if chain.hook is None else _POLICIES.get(chain.policy, "ACCEPT")
 
 
+@reader
 def parse_rule(reply: memoryview) -> TableRule:
     """Of a rule's message."""
     rule = read_rule(reply)

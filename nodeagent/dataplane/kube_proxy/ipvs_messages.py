@@ -8,7 +8,7 @@ import struct
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Protocol, unpack_address
-from nodeagent.netlink.framing import Request, attribute, attribute_map, nested, string
+from nodeagent.netlink.framing import Request, attribute, attribute_map, nested, reader, string
 from nodeagent.netlink.uapi import ip_vs as uapi
 from nodeagent.netlink.uapi.netlink import NLM_F_DUMP
 
@@ -31,6 +31,7 @@ def family_request(name: str) -> Request:
     )
 
 
+@reader
 def family_number(reply: memoryview) -> int:
     """Of the reply to `family_request`."""
     return int(_U16.unpack(attribute_map(reply[_GENMSG.size :])[uapi.CTRL_ATTR_FAMILY_ID])[0])
@@ -51,6 +52,7 @@ def delete_request(family: int, server: VirtualServer) -> Request:
     )
 
 
+@reader
 def read_server(reply: memoryview) -> VirtualServer:
     """One reply of the dump."""
     service = attribute_map(attribute_map(reply[_GENMSG.size :])[uapi.IPVS_CMD_ATTR_SERVICE])

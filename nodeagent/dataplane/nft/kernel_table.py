@@ -14,7 +14,7 @@ from nodeagent.dataplane.nft.belief import Contents
 from nodeagent.dataplane.nft.image import Elements, TableImage
 from nodeagent.dataplane.nft.readback import hook_of, same_set
 from nodeagent.dataplane.nft.render import programmed_keys
-from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dataplane.nft.ruleset import Ruleset, typed
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.netfilter import nfproto
@@ -70,7 +70,8 @@ class KernelTable:
     def header(self) -> TableHeader | None:
         """The table object; None when there is none."""
         try:
-            return read_table(self._socket.get(NFT_MSG_GETTABLE, nfproto(self._family), self._table))
+            with typed():
+                return read_table(self._socket.get(NFT_MSG_GETTABLE, nfproto(self._family), self._table))
         except FileNotFoundError:
             return None
 
@@ -144,7 +145,8 @@ class KernelTable:
 
     def _read_once(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
         dump = self._socket.dump(kind, nfproto(self._family), self._table if where is None else where)
-        return [parse(data) for data in dump]
+        with typed():
+            return [parse(data) for data in dump]
 
     def holds(self, name: str, elements: Elements) -> bool:
         """Whether the set has these elements, with these values: asked for by key, whatever else is in it."""
@@ -166,7 +168,8 @@ class KernelTable:
                 # Not the expected bytes: what they mean is what counts.
                 key = remaining.pop(0)
                 try:
-                    found = read_elements(form, self._fetch(name, iter((key,)))).elements
+                    with typed():
+                        found = read_elements(form, self._fetch(name, iter((key,)))).elements
                 except FileNotFoundError:
                     return False
                 if found != {key: elements[key]}:
@@ -184,7 +187,8 @@ class KernelTable:
         spec = self._specs[schema.AFFINITY]
         where = named_set(schema.TABLE, schema.AFFINITY)
         try:
-            found = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
+            with typed():
+                found = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
             return self.elements(schema.AFFINITY) if same_set(found, spec, self._family) else None
         except FileNotFoundError:
             return None
@@ -195,7 +199,9 @@ class KernelTable:
         form = self._specs[schema.AFFINITY].form(self._family)
         where = named_set(schema.TABLE, schema.AFFINITY)
         for data in self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where):
-            yield read_pairs(form, data)
+            with typed():
+                pairs = read_pairs(form, data)
+            yield pairs
 
     def _add_elements(self, contents: Contents, name: str) -> None:
         dump = self._fetched(contents, name) or self.elements(name)
@@ -210,7 +216,8 @@ class KernelTable:
             return None
         keys = programmed_keys(contents.image, name)
         try:
-            fetched = read_elements(self._specs[name].form(self._family), self._fetch(name, keys))
+            with typed():
+                fetched = read_elements(self._specs[name].form(self._family), self._fetch(name, keys))
         except (FileNotFoundError, KernelUnclear):
             return None
         return fetched if not fetched.duplicates and len(fetched.elements) == self._count(name) else None
@@ -229,7 +236,9 @@ class KernelTable:
             yield from self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body)
 
     def _add_verdicts(self, contents: Contents, name: str) -> None:
-        contents.verdicts[name] = {key: chain.decode() for key, chain in self.elements(name).elements.items()}
+        contents.verdicts[name] = {
+            key: chain.decode(errors="replace") for key, chain in self.elements(name).elements.items()
+        }
 
     def elements(self, name: str) -> ElementDump:
         """All elements of a set, from a dump that can be believed: no key twice, and as many as the set has.
@@ -242,7 +251,8 @@ class KernelTable:
 
         def read() -> ElementDump:
             dump = self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where)
-            return read_elements(spec.form(self._family), dump)
+            with typed():
+                return read_elements(spec.form(self._family), dump)
 
         for _ in range(DUMP_ATTEMPTS):
             dump = self._undisturbed(read)
@@ -265,4 +275,5 @@ class KernelTable:
 
     def _count(self, name: str) -> int | None:
         where = named_set(schema.TABLE, name)
-        return read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where)).count
+        with typed():
+            return read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where)).count

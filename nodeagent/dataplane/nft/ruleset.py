@@ -21,17 +21,37 @@ from nodeagent.dataplane.errors import (
 )
 from nodeagent.dataplane.nft.generations import OwnSteps
 from nodeagent.dataplane.nft.transaction import Message, Transaction
-from nodeagent.netlink.framing import Received, Request, attribute_map
-from nodeagent.netlink.netfilter import GENMSG_LENGTH, number
+from nodeagent.netlink.framing import Received, Request
+from nodeagent.netlink.netfilter import GENMSG_LENGTH
 from nodeagent.netlink.nf_tables.batch import entry_at, request
+from nodeagent.netlink.nf_tables.objects import read_generation
 from nodeagent.netlink.socket import REPLY_SECONDS, DumpInterruptedError, NetlinkSocket, errno_of, offset_at_fault
 from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
-from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETGEN, NFTA_GEN_ID
+from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETGEN
 
 REPLY_BUFFER: Final = 8 << 20
 _BATCH = "the batch"
 _NO_CAPABILITY = "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"
 _OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeagent that runs here first"
+
+
+@contextmanager
+def typed() -> Iterator[None]:
+    """Inside, errors of the socket and of those who read its messages get their types."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except TimeoutError as error:
+        raise KernelUnclear(f"no answer from the kernel within {REPLY_SECONDS:.0f} s") from error
+    except DumpInterruptedError as error:
+        raise DumpInterrupted("others changed the ruleset while it was read") from error
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise DumpInterrupted("an earlier dump has not been read to its end") from error
+        if error.errno == errno.EPERM:
+            raise NotPermitted(_NO_CAPABILITY) from error
+        raise KernelUnclear(f"netlink: {error.strerror}") from error
 
 
 class Ruleset:
@@ -75,7 +95,7 @@ class Ruleset:
         first = self._socket.reserve(len(transaction.messages) + 2)
         batch = transaction.encode(first, generation)
         self._make_room(len(batch))
-        with self._typed():
+        with typed():
             try:
                 self._socket.send(batch)
             except OSError as error:
@@ -113,12 +133,12 @@ class Ruleset:
         expected: what stands at `start` of each answer, and with what it ends; exact: it ends with the former.
         Raises KernelUnclear when the kernel could not answer.
         """
-        with self._lock, self._typed():
+        with self._lock, typed():
             return self._socket.confirmed(request(kind, family, body), start, expected, exact=exact)
 
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
         """The attributes of one object. Raises FileNotFoundError when there is none."""
-        with self._lock, self._typed():
+        with self._lock, typed():
             return memoryview(bytes(self._socket.ask(request(kind, family, body))))[GENMSG_LENGTH:]
 
     def generation(self) -> int:
@@ -127,32 +147,13 @@ class Ruleset:
             return self._ask_generation()
 
     def _ask_generation(self) -> int:
-        with self._typed():
-            answer = self._socket.ask(request(NFT_MSG_GETGEN, 0))
-        return number(attribute_map(answer[GENMSG_LENGTH:])[NFTA_GEN_ID])
+        with typed():
+            return read_generation(self._socket.ask(request(NFT_MSG_GETGEN, 0)))
 
     def _objects(self, read: Callable[[Request], Iterator[memoryview]], asked: Request) -> Iterator[memoryview]:
-        with self._lock, self._typed():
+        with self._lock, typed():
             for body in read(asked):
                 yield body[GENMSG_LENGTH:]
-
-    @contextmanager
-    def _typed(self) -> Iterator[None]:
-        """Give errors of the socket their types."""
-        try:
-            yield
-        except FileNotFoundError:
-            raise
-        except TimeoutError as error:
-            raise KernelUnclear(f"no answer from the kernel within {REPLY_SECONDS:.0f} s") from error
-        except DumpInterruptedError as error:
-            raise DumpInterrupted("others changed the ruleset while it was read") from error
-        except OSError as error:
-            if error.errno == errno.EBUSY:
-                raise DumpInterrupted("an earlier dump has not been read to its end") from error
-            if error.errno == errno.EPERM:
-                raise NotPermitted(_NO_CAPABILITY) from error
-            raise KernelUnclear(f"netlink: {error.strerror}") from error
 
     def _rejections(self, first: int, operations: list[Message]) -> list[Rejection]:
         """Errors until the last operation is answered, or the batch itself is refused.

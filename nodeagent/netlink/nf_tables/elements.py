@@ -7,7 +7,17 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nodeagent.netlink.framing import ATTRIBUTE, HEADER, attribute, attribute_map, attributes, nested, string
+from nodeagent.netlink.framing import (
+    ATTRIBUTE,
+    HEADER,
+    MalformedMessageError,
+    attribute,
+    attribute_map,
+    attributes,
+    nested,
+    reader,
+    string,
+)
 from nodeagent.netlink.netfilter import GENMSG_LENGTH, number, u32, u64
 from nodeagent.netlink.nf_tables.expressions import Code, verdict_value
 from nodeagent.netlink.uapi import nf_tables as uapi
@@ -175,6 +185,7 @@ class ElementDump:
     expirations: dict[bytes, tuple[int, int]] = field(default_factory=dict)
 
 
+@reader
 def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementDump:
     """Every element in messages of one set."""
     dump = ElementDump()
@@ -259,6 +270,7 @@ def _join_halves(starts: list[bytes], ends: list[bytes]) -> dict[bytes, bytes]:
     return elements
 
 
+@reader
 def read_pairs(form: ElementForm, message: memoryview) -> dict[bytes, bytes]:
     """Keys and values of a map without comments, and nothing else of its elements: eight times as fast.
 
@@ -272,8 +284,11 @@ def read_pairs(form: ElementForm, message: memoryview) -> dict[bytes, bytes]:
     offset = 0
     while offset < len(body):
         key, value = offset + key_at, offset + value_at
+        length = _LENGTH.unpack_from(body, offset)[0]
+        if length < value_at + value_length or offset + length > len(body):
+            raise MalformedMessageError("read_pairs")
         elements[bytes(body[key : key + key_length])] = bytes(body[value : value + value_length])
-        offset += _LENGTH.unpack_from(body, offset)[0] + 3 & ~3
+        offset += length + 3 & ~3
     return elements
 
 

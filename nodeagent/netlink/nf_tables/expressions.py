@@ -73,8 +73,8 @@ def _looked_up(name: str, index: int) -> bytes:
 
 
 def set_looked_up(data: memoryview) -> str:
-    """The name of the set that a lookup is in, of its data."""
-    return text_of(attribute_map(data)[uapi.NFTA_LOOKUP_SET])
+    """The name of the set that a lookup is in, of its data; empty where there is none."""
+    return text_of(attribute_map(data).get(uapi.NFTA_LOOKUP_SET, memoryview(b"")))
 
 
 def verdict_value(code: Code, chain: str | None) -> bytes:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nodeagent.netlink.framing import attribute, attribute_map, attributes, nested, string, text_of
-from nodeagent.netlink.netfilter import number, u32, u64
+from nodeagent.netlink.framing import attribute, attribute_map, attributes, nested, reader, string, text_of
+from nodeagent.netlink.netfilter import GENMSG_LENGTH, number, u32, u64
 from nodeagent.netlink.nf_tables.expressions import Code
 from nodeagent.netlink.nf_tables.user_data import comment_in, pack_comment
 from nodeagent.netlink.uapi import nf_tables as uapi
@@ -45,6 +45,13 @@ def read_table(data: memoryview) -> TableHeader:
     )
 
 
+@reader
+def read_generation(message: memoryview) -> int:
+    """The ruleset's generation, of the whole answer."""
+    return number(attribute_map(message[GENMSG_LENGTH:])[uapi.NFTA_GEN_ID])
+
+
+@reader
 def table_of(data: memoryview) -> str:
     """The name of the table that a chain, a rule or a set is in."""
     return text_of(attribute_map(data)[uapi.NFTA_CHAIN_TABLE])
@@ -77,6 +84,7 @@ def pack_chain(table: str, name: str, hook: ChainHook | None = None) -> bytes:
     return body + u32(uapi.NFTA_CHAIN_POLICY, Code.ACCEPT) + string(uapi.NFTA_CHAIN_TYPE, hook.type)
 
 
+@reader
 def read_chain(data: memoryview) -> ChainHeader:
     """What a chain's message says."""
     fields = attribute_map(data)
@@ -124,6 +132,7 @@ def pack_rule(table: str, chain: str, expressions: Iterable[tuple[str, bytes]]) 
     return pack_rules(table, chain) + nested(uapi.NFTA_RULE_EXPRESSIONS, *encoded)
 
 
+@reader
 def read_rule(data: memoryview) -> KernelRule:
     """What a rule's message says."""
     fields = attribute_map(data)
@@ -212,6 +221,7 @@ class SetHeader:
     count: int | None
 
 
+@reader
 def read_set(data: memoryview) -> SetHeader:
     """What a set's message says."""
     fields = attribute_map(data)

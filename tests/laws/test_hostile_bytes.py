@@ -1,0 +1,19 @@
+"""Law: whatever bytes arrive from outside, only errors come of them that are meant for it.
+
+`make attack` runs the same with many more.
+"""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.harness.fuzzing.mutation import Target, mutated
+from tests.harness.fuzzing.targets import TARGETS
+
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize("target", [pytest.param(target, id=target.name) for target in TARGETS])
+def test_any_bytes_are_read_or_refused(target: Target) -> None:
+    for seed in target.seeds:
+        target.check(seed)
+    FEW(given(mutated(target))(target.check))()
