@@ -7,11 +7,10 @@ LINE_LIMIT_BYTES = 16 << 20
 
 
 class LineSplitter:
-    """Lines from pieces of any size, in time linear in the bytes however long a line is."""
+    """Lines from pieces of any size, in time and memory linear in the bytes however long a line is."""
 
     def __init__(self, limit_bytes: int = LINE_LIMIT_BYTES) -> None:
-        self._pieces: list[bytes] = []
-        self._length = 0
+        self._begun = bytearray()
         self._limit = limit_bytes
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -23,13 +22,12 @@ class LineSplitter:
         self._append(first)
         if not others:
             return []
-        lines = [b"".join(self._pieces), *others[:-1]]
-        self._pieces, self._length = [], 0
+        lines = [bytes(self._begun), *others[:-1]]
+        self._begun = bytearray()
         self._append(others[-1])
         return [line for line in lines if line.strip()]
 
     def _append(self, piece: bytes) -> None:
-        self._length += len(piece)
-        if self._length > self._limit:
+        if len(self._begun) + len(piece) > self._limit:
             raise OversizedError(f"a line of a watch is longer than {self._limit >> 20} MiB")
-        self._pieces.append(piece)
+        self._begun += piece
