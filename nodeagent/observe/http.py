@@ -173,6 +173,15 @@ class _Connection(RequestHandler):
         self._admission.leave(self, self._local_port)
         super().connection_lost(exc)
 
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """A refusal without aiohttp's words, which tell its version and Python's and repeat what was sent."""
+        status = super().handle_error(request, status, exc, message).status
+        refusal = web.Response(status=status, text="bad request\n", headers={"Server": "nodeagent"})
+        refusal.force_close()
+        return refusal
+
     def log_exception(self, *_: object, **kw: object) -> None:
         error = kw.get("exc_info")
         self._report("a request that is none", error if isinstance(error, BaseException) else None)

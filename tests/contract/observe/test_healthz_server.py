@@ -301,6 +301,22 @@ def test_nothing_that_a_stranger_sends_is_logged(sent: bytes, caplog: pytest.Log
     assert not any("aaa" in record.getMessage() or "red" in record.getMessage() for record in told)
 
 
+def test_a_refusal_tells_nothing_and_repeats_nothing() -> None:
+    async def scenario() -> None:
+        listeners = HttpListeners(lambda _: GREETING)
+        reader, writer = await asyncio.open_connection("127.0.0.1", await listening(listeners))
+        writer.write(b"GET /secret HTTP/1.1\rGET / HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(5):
+            answer = await reader.read()
+        writer.close()
+        await listeners.close()
+        assert answer.startswith(b"HTTP/1.0 400 Bad Request\r\n")
+        assert b"Server: nodeagent\r\n" in answer
+        assert answer.endswith(b"\r\n\r\nbad request\n")
+
+    asyncio.run(scenario())
+
+
 def test_an_answer_that_fails_is_our_fault_and_logged_once(get: Any, caplog: pytest.LogCaptureFixture) -> None:
     def fail(request: Request) -> Response:
         raise ZeroDivisionError
