@@ -182,6 +182,6 @@ async def resolve_here(name: str) -> frozenset[str]:
     """The addresses of a name, as connections ask for them; none when that fails."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that no host can have
         return frozenset()
     return frozenset(address for *_, where in found if (address := parse_address(str(where[0]))))

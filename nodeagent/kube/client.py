@@ -16,7 +16,9 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from nodeagent.kube.credentials import fits_header
 from nodeagent.kube.errors import (
+    CredentialsError,
     MalformedAnswerError,
     OversizedError,
     ServerUnreachableError,
@@ -139,6 +141,8 @@ class ApiClient:
         """The answer, its body not read yet. Raises a StatusError when it is not 2xx."""
         assert self._session is not None, "ApiClient is used as an async context manager"
         credential = await self._access.credentials.current()
+        if not fits_header(credential.authorization or ""):
+            raise CredentialsError("the token holds a character that no token can have")
         headers = {"Authorization": credential.authorization} if credential.authorization else {}
         if content is not None:
             headers["Content-Type"] = content[0]
@@ -187,7 +191,7 @@ class ApiClient:
             yield
         except TimeoutError as error:
             raise ServerUnreachableError(f"{self.server}: no answer in time") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: a name that no host can have
             raise ServerUnreachableError(f"{self.server}: {_reason(error)}") from error
 
 

@@ -4,6 +4,7 @@ A credential source is asked before each request and told when the server refuse
 watch lasts minutes), so files are simply read each time: bound tokens and client certificates rotate on disk.
 """
 
+import re
 from base64 import b64encode
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,8 @@ from typing import Protocol
 from msgspec import Struct
 
 from nodeagent.kube.errors import CredentialsError
+
+_NO_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
 
 
 class Credential(Struct, frozen=True):
@@ -21,6 +24,11 @@ class Credential(Struct, frozen=True):
 
     authorization: str | None = None
     client_certificate: tuple[bytes, bytes] | None = None
+
+
+def fits_header(text: str) -> bool:
+    """Whether the text can be sent in a header of HTTP (RFC 9110, field values)."""
+    return _NO_HEADER.search(text) is None
 
 
 class CredentialSource(Protocol):

@@ -65,7 +65,7 @@ class ExecPlugin:
 
     async def current(self) -> Credential:
         async with self._running:
-            expired = self._expires is not None and self._now() >= self._expires - RENEW_BEFORE_EXPIRY
+            expired = self._expires is not None and self._now() + RENEW_BEFORE_EXPIRY >= self._expires
             if self._credential is None or expired:
                 status = self._status_in(await self._run())
                 self._credential = self._credential_in(status)
@@ -90,9 +90,10 @@ class ExecPlugin:
                     stderr=complaints,
                     start_new_session=True,
                 )
-            except OSError as error:
+            except (OSError, ValueError) as error:  # ValueError: a NUL, or a variable that cannot be one
+                why = error.strerror if isinstance(error, OSError) else None
                 hint = f"; {command.install_hint}" if command.install_hint else ""
-                raise self._failure(f"{error.strerror or error}{hint}") from error
+                raise self._failure(f"{why or error}{hint}") from error
             try:
                 async with asyncio.timeout(self._run_limit_seconds):
                     await process.wait()

@@ -11,19 +11,22 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-import yaml
 from msgspec import Struct, field
+from yarl import URL
 
-from nodeagent.kube.credentials import ClientCertificate, CredentialSource, FixedCredential, TokenFile
+from nodeagent.kube.credentials import ClientCertificate, CredentialSource, FixedCredential, TokenFile, fits_header
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.exec_plugin import ExecCommand, ExecPlugin
+from nodeagent.kube.manifest_yaml import YamlFault, documents
 from nodeagent.kube.proxy import is_usable_proxy, without_password
 from nodeagent.kube.tls import TlsTrust, check_authority, check_client_certificate
+from nodeagent.model.text import printable
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 EXEC_API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -169,24 +172,27 @@ class _File:
         return self._path.absolute().parent
 
     def error(self, where: str, what: str) -> KubeconfigError:
-        return KubeconfigError(
-            f"kubeconfig {self._path}: {where}: {what}" if where else f"kubeconfig {self._path}: {what}"
-        )
+        line = f"kubeconfig {self._path}: {where}: {what}" if where else f"kubeconfig {self._path}: {what}"
+        return KubeconfigError(printable(line))
 
     def read(self) -> _Document:
+        """As kubectl reads it: of a key that appears twice the last one counts, what is null is absent."""
         try:
-            loaded: object = yaml.safe_load(self._path.read_bytes())
+            text = self._path.read_bytes().decode("utf-8-sig")
         except OSError as error:
             raise self.error("", error.strerror or "not readable") from error
-        except yaml.MarkedYAMLError as error:
-            line = f"line {error.problem_mark.line + 1}" if error.problem_mark else ""
-            raise self.error(line, error.problem or "not YAML") from error
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-            raise self.error("", "not YAML") from error
-        if loaded is None:
+        except UnicodeDecodeError as error:
+            raise self.error("", "not UTF-8 text") from error
+        found = list(islice(documents(text, last_wins=True), 2))
+        first = found[0] if found else None
+        if isinstance(first, YamlFault):
+            raise self.error(f"line {first.line}", first.reason)
+        if first is None or first.value is None:
             raise self.error("", "the file is empty")
+        if len(found) > 1:
+            raise self.error("", "more than one YAML document")
         try:
-            return msgspec.convert(loaded, _Document)
+            return msgspec.convert(first.value, _Document)
         except msgspec.ValidationError as error:
             raise self.error(*_split(str(error))) from error
 
@@ -199,6 +205,8 @@ class _File:
             path.read_bytes()
         except OSError as error:
             raise self.error(where, f"{path}: {error.strerror}") from error
+        except ValueError as error:
+            raise self.error(where, f"{text!r} is no path") from error
         return path
 
     def inline_or_path(self, where: str, data: str, path: str) -> Path | bytes | None:
@@ -230,6 +238,7 @@ def _server(file: _File, at: str, server: str) -> str:
     try:
         parts = urlsplit(server)
         port = parts.port
+        URL(server)
     except ValueError as error:
         raise file.error(at, f"{server!r} is not a URL ({error})") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0:
@@ -288,6 +297,8 @@ def _bearer(file: _File, at: str, user: _User, cluster: _Cluster, now: Callable[
     if user.token_file:
         return TokenFile(file.readable(f"{at}.tokenFile", user.token_file))
     if user.token:
+        if not fits_header(user.token):
+            raise file.error(f"{at}.token", "holds a character that no token can have")
         return FixedCredential.token(user.token)
     if user.exec is not None:
         return ExecPlugin(_exec_command(file, f"{at}.exec", user.exec, cluster), now=now)

@@ -19,6 +19,9 @@ Value = bool | int | float | str | list["Value"] | dict[str, "Value"] | None
 
 MAX_DEPTH = 100
 MAX_BROKEN = 20
+MAX_REPEATED = 100_000
+"""Values of one document that aliases stand for, those within others counted again. Nobody writes so many by hand, and a
+few hundred bytes can mean more of them than there is memory for."""
 
 _SEPARATOR = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
@@ -67,11 +70,11 @@ class YamlDocument(Struct, frozen=True):
         return self.above + line + 1
 
 
-def documents(text: str, *, above: int = 0) -> Iterator[YamlDocument | YamlFault]:
+def documents(text: str, *, above: int = 0, last_wins: bool = False) -> Iterator[YamlDocument | YamlFault]:
     """The documents of a stream, in order. After a broken one, reading goes on at the next ``---``.
 
     A line of a document's content can not begin with ``---`` (YAML 1.1, c-forbidden), so that is a safe place.
-    above: lines of the file that come before `text`.
+    above: lines of the file that come before `text`. last_wins: a key may appear twice, the last one counts.
     """
     start: int | None = 0
     broken = 0
@@ -80,12 +83,12 @@ def documents(text: str, *, above: int = 0) -> Iterator[YamlDocument | YamlFault
         if broken > MAX_BROKEN:
             yield YamlFault(above + skipped + 1, "too many broken documents, the rest of the file is not read")
             return
-        broken_at = yield from _documents(text[start:], above + skipped)
+        broken_at = yield from _documents(text[start:], above + skipped, last_wins=last_wins)
         broken += 1
         start = None if broken_at is None else _separator_after(text, start, broken_at - above)
 
 
-def _documents(text: str, above: int) -> Generator[YamlDocument | YamlFault, None, int | None]:
+def _documents(text: str, above: int, *, last_wins: bool) -> Generator[YamlDocument | YamlFault, None, int | None]:
     """The documents up to the end or to a syntax error, whose line (from 0) is returned then.
 
     above: lines of the file before `text`.
@@ -99,7 +102,7 @@ def _documents(text: str, above: int) -> Generator[YamlDocument | YamlFault, Non
             assert node is not None
             line = node.start_mark.line
             try:
-                yield YamlDocument(_Builder().value(node), node, above)
+                yield YamlDocument(_Builder(last_wins=last_wins).value(node), node, above)
             except _UnreadableError as error:
                 yield YamlFault(above + error.line + 1, error.reason)
             except RecursionError:
@@ -161,20 +164,36 @@ class _Loader(yaml.CSafeLoader):
 
 
 class _Builder:
-    """Builds the value of one document; nodes that aliases share become one shared value."""
+    """Builds the value of one document; nodes that aliases share become one shared value.
 
-    def __init__(self) -> None:
-        self._collections: dict[yaml.Node, Value] = {}
+    last_wins: of a key that appears twice the last counts, as in kubeconfigs; else it is an error.
+    """
+
+    def __init__(self, *, last_wins: bool = False) -> None:
+        self._collections: dict[yaml.Node, tuple[Value, int]] = {}
+        self._last_wins = last_wins
+        self._values = self._repeated = 0
 
     def value(self, node: yaml.Node) -> Value:
+        self._values += 1
         if isinstance(node, yaml.ScalarNode):
             if node.tag == _PLAIN:
                 return plain_scalar(node.value)
             return self._tagged(node)
-        built = self._collections.get(node)
-        if built is None:
-            built = self._mapping(node) if isinstance(node, yaml.MappingNode) else self._sequence(node)
-            self._collections[node] = built
+        known = self._collections.get(node)
+        if known is not None:
+            return self._again(node, *known)
+        before = self._values
+        built = self._mapping(node) if isinstance(node, yaml.MappingNode) else self._sequence(node)
+        self._collections[node] = built, self._values - before
+        return built
+
+    def _again(self, node: yaml.Node, built: Value, values: int) -> Value:
+        """What an alias stands for, which has so many values in it."""
+        self._values += values
+        self._repeated += values + 1
+        if self._repeated > MAX_REPEATED:
+            raise _UnreadableError(node, f"aliases stand for more than {MAX_REPEATED} values")
         return built
 
     def _tagged(self, node: yaml.ScalarNode) -> Value:
@@ -199,7 +218,7 @@ class _Builder:
                 raise _UnreadableError(key, "a key must be text")
             if key.value == "<<" and key.tag == _PLAIN:
                 merged = {**self._merged(value), **merged}
-            elif key.value in entries:
+            elif key.value in entries and not self._last_wins:
                 raise _UnreadableError(key, f"the key {key.value} appears twice")
             else:
                 entries[key.value] = self.value(value)

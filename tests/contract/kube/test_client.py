@@ -376,3 +376,25 @@ def test_a_context_is_made_once_and_leaves_no_file_open() -> None:
     before = len(os.listdir("/proc/self/fd"))
     assert contexts.context(pair) is contexts.context(pair)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_token_that_no_header_can_have_is_not_sent(fake_api_server: Servers, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a\nX-Forged: b")
+
+    async def main() -> None:
+        async with fake_api_server() as server, ApiClient(access(server, TokenFile(tmp_path / "token"))) as client:
+            with pytest.raises(CredentialsError, match="a character that no token can have"):
+                await client.get(PATH)
+            assert server.requests == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a..b", "a" * 300])
+def test_a_name_that_no_host_can_have_is_not_reached(host: str) -> None:
+    async def main() -> None:
+        async with ApiClient(ClusterAccess(f"http://{host}:1", TlsTrust(), FixedCredential())) as client:
+            with pytest.raises(ServerUnreachableError):
+                await client.get(PATH)
+
+    asyncio.run(main())

@@ -113,6 +113,29 @@ def test_another_context_can_be_asked_for(directory: Path) -> None:
     assert load(directory, content).server == "https://api.test:6443"
 
 
+def test_scalars_are_read_as_kubectl_reads_them(directory: Path) -> None:
+    content = """
+current-context: 2026-01-01
+contexts:
+- name: 2026-01-01
+  context: {cluster: 1:30, user: u}
+clusters:
+- name: 1:30
+  cluster: {server: "http://127.0.0.1:1", server: "http://127.0.0.1:2", tls-server-name: null}
+users:
+- {name: u, user: {token: 2026-13-45}}
+"""
+    access = load(directory, content)
+    assert access.server == "http://127.0.0.1:2"
+    assert credential_of(access) == Credential("Bearer 2026-13-45")
+
+
+def test_aliases_of_aliases_are_refused(directory: Path) -> None:
+    content = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 30))
+    with pytest.raises(KubeconfigError, match=r"line 5: aliases stand for more than 100000 values"):
+        load(directory, content)
+
+
 def exec_user(**more: Any) -> dict[str, Any]:
     return {"exec": {"apiVersion": V1, "command": "plugin", "interactiveMode": "Never", **more}}
 
@@ -121,9 +144,20 @@ def exec_user(**more: Any) -> dict[str, Any]:
     ("content", "line"),
     [
         pytest.param("", "the file is empty", id="empty"),
-        pytest.param("a: [", "line 1: expected the node content, but found '<stream end>'", id="not YAML"),
-        pytest.param("a:\n b: c\n  d: e\n", "line 3: mapping values are not allowed here", id="YAML with a line"),
+        pytest.param("a: [", "line 1: did not find expected node content", id="not YAML"),
+        pytest.param(
+            "a:\n b: c\n  d: e\n", "line 3: mapping values are not allowed in this context", id="YAML with a line"
+        ),
         pytest.param("[]", "expected object, got array", id="a list"),
+        pytest.param("0x_", "expected object, got str", id="a number without digits"),
+        pytest.param("!!int ", "the file is empty", id="a number that is empty"),
+        pytest.param("!!timestamp x", "line 1: the tag tag:yaml.org,2002:timestamp means nothing here", id="a tag"),
+        pytest.param("a: 1\n---\nb: 2", "more than one YAML document", id="two documents"),
+        pytest.param({"current-context": "x\ny"}, "contexts: none is named 'x\\ny'", id="a name of two lines"),
+        pytest.param(
+            document({"tokenFile": "a\0b"}), "users[0].user.tokenFile: 'a\\x00b' is no path", id="NUL in a path"
+        ),
+        pytest.param(document({"token": "a\nb"}), "users[0].user.token: holds a character", id="a token of two lines"),
         pytest.param({}, "current-context: not set, and no context was asked for", id="no context"),
         pytest.param(
             {"current-context": "x"},
@@ -321,3 +355,26 @@ def test_a_plugin_that_is_not_installed_says_how_to_get_it(directory: Path) -> N
     access = load(directory, document(exec_user(command="no-such-plugin", installHint="install\n  it")))
     with pytest.raises(CredentialsError, match=r"^exec plugin no-such-plugin: No such file or directory; install it$"):
         credential_of(access)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({"args": ["a\0b"]}, id="NUL in an argument"),
+        pytest.param({"env": [{"name": "A=B", "value": ""}]}, id="a variable that cannot be one"),
+    ],
+)
+def test_a_plugin_that_cannot_be_started(directory: Path, more: dict[str, Any]) -> None:
+    with pytest.raises(CredentialsError, match=r"^exec plugin "):
+        credential_of(plugin(directory, "true", **more))
+
+
+def test_a_credential_that_ended_before_there_was_time(directory: Path) -> None:
+    status = '{"token":"a","expirationTimestamp":"0001-01-01T00:00:00Z"}'
+    access = plugin(directory, f"""echo '{{"apiVersion":"{V1}","kind":"ExecCredential","status":{status}}}'""")
+
+    async def main() -> None:
+        for _ in range(2):
+            assert await access.credentials.current() == Credential("Bearer a")
+
+    asyncio.run(main())

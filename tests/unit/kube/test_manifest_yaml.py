@@ -93,10 +93,21 @@ def test_depth_up_to_the_limit_is_read() -> None:
     assert isinstance(read, YamlDocument)
 
 
-def test_many_aliases_stay_small() -> None:
+def test_aliases_of_aliases_are_refused_before_anybody_walks_through_them() -> None:
     bomb = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 30))
-    (read,) = documents(bomb)
-    assert isinstance(read, YamlDocument)
+    assert values(bomb) == [(5, "aliases stand for more than 100000 values")]
+
+
+@pytest.mark.parametrize(("times", "read"), [(100, True), (1000, False)])
+def test_one_alias_many_times_is_refused_where_it_comes_to_much(times: int, read: bool) -> None:
+    (found,) = documents(f"a: &a [{'x,' * 500}]\nb: [{'*a,' * times}]")
+    assert isinstance(found, YamlDocument) is read
+
+
+def test_of_a_key_that_appears_twice_the_last_counts_where_that_is_asked_for() -> None:
+    (found,) = documents("a: 1\na: 2", last_wins=True)
+    assert isinstance(found, YamlDocument)
+    assert found.value == {"a": 2}
 
 
 TEXT = """\
