@@ -1,5 +1,11 @@
 """Everything that is attacked with bytes."""
 
-from tests.harness.fuzzing import netlink_replies
+from tests.harness.fuzzing import health_requests, kubeconfigs, manifests, netlink_replies, watches
 
-TARGETS = (*netlink_replies.TARGETS,)
+TARGETS = (
+    *kubeconfigs.TARGETS,
+    *manifests.TARGETS,
+    *watches.TARGETS,
+    *netlink_replies.TARGETS,
+    *health_requests.TARGETS,
+)
