@@ -19,7 +19,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test test-boot lint unit kernel laws attack fuzz-names bench bench-connections wheel deb lock audit clean
+.PHONY: help setup system-packages demo test test-boot lint unit kernel laws attack fuzz fuzz-names bench bench-connections wheel deb lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -31,7 +31,8 @@ help:
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
 	@echo "make laws    the tests that look for random cases, ten times as long"
-	@echo "make attack  what hostile clients do to the API server, at length, with figures"
+	@echo "make attack  what hostile clients, servers and files do to server and agent, at length, with figures"
+	@echo "make fuzz    bytes from outside, led by the code they reach (atheris); SECONDS=60 of each kind"
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
 	@echo "make fuzz-names  a million broken packets to what answers names"
@@ -98,6 +99,20 @@ laws: setup $(VENV)/.installed
 
 attack: setup $(VENV)/.installed
 	$(BIN)/pytest -s -o timeout=1200 -o faulthandler_timeout=1300 tests/attack
+
+# libFuzzer leads the way here, so that this is for those who look for more than `make attack` finds. Python 3.11 to 3.13.
+FUZZ := .tools/fuzz
+SECONDS := 60
+fuzz: setup $(FUZZ)/.installed
+	set -e; for target in $$($(FUZZ)/bin/python -m tests.attack.coverage_guided 2>&1 | sed -n 's/^which? //p'); do \
+		$(FUZZ)/bin/python -m tests.attack.coverage_guided $$target -max_total_time=$(SECONDS) -print_final_stats=0; \
+	done
+
+$(FUZZ)/.installed: requirements/runtime.txt
+	/usr/bin/python3 -m venv $(@D)
+	$(@D)/bin/pip install --quiet --require-hashes --requirement requirements/runtime.txt
+	$(@D)/bin/pip install --quiet 'atheris>=2.3,<4' hypothesis
+	touch $@
 
 bench: setup $(VENV)/.installed
 	$(SUDO) $(BIN)/python tests/bench/table.py
