@@ -6,10 +6,11 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from tests.harness.effort import examples
 from tests.harness.fuzzing.mutation import Target, mutated
 from tests.harness.fuzzing.targets import TARGETS
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize("target", [pytest.param(target, id=target.name) for target in TARGETS])
