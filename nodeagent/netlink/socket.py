@@ -39,7 +39,9 @@ REPLY_SECONDS = 60.0
 """No request takes the kernel so long; a longer silence is a lost answer."""
 _ERRNO = struct.Struct("=i")
 _OFFSET = struct.Struct("=I")
-_LAST_ERRNO = 4095  # linux/err.h
+_LARGEST_CODE = (
+    1 << 31
+) - 1  # that can be spelled; above 4095 subsystems have codes of their own (linux/netfilter/ipset/ip_set.h)
 _SEQUENCE_NUMBERS = 1 << 32
 # A dump fills at most 32 kB per datagram (measured; a smaller buffer truncates them without an error).
 _RECEIVE_BYTES = 1 << 16
@@ -307,7 +309,7 @@ class NetlinkSocket:
 def errno_of(answer: Received) -> int:
     """Why an NLMSG_ERROR (or NLMSG_DONE) says that it failed; 0 for success (struct nlmsgerr)."""
     code = -int(_ERRNO.unpack_from(answer.body)[0]) if len(answer.body) >= _ERRNO.size else 0
-    return code if code <= _LAST_ERRNO else errno.EBADMSG
+    return code if code <= _LARGEST_CODE else errno.EBADMSG
 
 
 def offset_at_fault(answer: Received) -> int | None:

@@ -87,6 +87,12 @@ def test_an_errno_that_is_none_can_be_spelled() -> None:
     assert errno_of(answer) == errno.EBADMSG
 
 
+def test_a_code_that_only_a_subsystem_has_stays_what_it_is() -> None:
+    """ipset's begin at 4096 (linux/netfilter/ipset/ip_set.h), above what the kernel calls an errno."""
+    answer = Received(2, 0, 1, memoryview(struct.pack("=i", -4106)))
+    assert errno_of(answer) == 4106
+
+
 def test_an_offset_that_is_none_is_not_told() -> None:
     answer = Received(2, NLM_F_ACK_TLVS, 1, memoryview(bytes(20) + attribute(2, b"\1")))
     assert offset_at_fault(answer) is None
