@@ -246,6 +246,9 @@ async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
     if isinstance(response, web.Response):
         return response
     await response.prepare(request)
+    if request.transport is not None:
+        # Over TLS asyncio would keep 512 KiB (asyncio/sslproto.py).
+        request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
     try:
         for chunk in reply.pieces():
             for start in range(0, len(chunk), _PIECE_BYTES):
