@@ -83,6 +83,12 @@ def follows(cluster: ApiCluster, tenant: Tenant) -> None:
     cluster.agent.wait_until(answered_by(cluster, tenant.cluster_ips("news"), "web-0"), "the new Service")
 
 
+def notes(cluster: ApiCluster, tenant: Tenant) -> list[str]:
+    """What the events about protected addresses say. The agent publishes them in its own time."""
+    events = cluster.api.get(f"/apis/events.k8s.io/v1/namespaces/{tenant.name}/events")["items"]
+    return [event["note"] for event in events if event["reason"] == "ProtectedAddress"]
+
+
 def test_74_the_agent_reconnects_although_a_service_claims_the_api_servers_address(
     cluster: ApiCluster, tenant: Tenant
 ) -> None:
@@ -96,9 +102,12 @@ def test_74_the_agent_reconnects_although_a_service_claims_the_api_servers_addre
     cluster.server.kill()
     cluster.restart_server()
     follows(cluster, tenant)
-    events = cluster.api.get(f"/apis/events.k8s.io/v1/namespaces/{tenant.name}/events")["items"]
-    notes = [event["note"] for event in events if event["reason"] == "ProtectedAddress"]
-    assert any("is where this node reaches the API server: not captured" in note for note in notes)
+    cluster.agent.wait_until(
+        lambda: any(
+            "is where this node reaches the API server: not captured" in note for note in notes(cluster, tenant)
+        ),
+        "the event",
+    )
 
     cluster.api.delete(tenant.path("services", "greedy"))
     cluster.changed().shows(answered_by(cluster, both, CONTROL, port=NEIGHBOUR, client=NODE), "the end of the capture")
