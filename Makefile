@@ -19,7 +19,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test test-boot lint unit kernel laws attack fuzz fuzz-names bench bench-connections wheel deb lock audit clean
+.PHONY: help setup system-packages demo test every-test test-boot lint unit kernel laws attack fuzz fuzz-names bench bench-connections wheel deb lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -80,7 +80,11 @@ demo: setup
 	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
 
 test kernel test-boot: SYSTEM_PACKAGES += $(TEST_PACKAGES)
-test: setup $(VENV)/.installed $(TEST_TOOLS) lint
+# Tests mostly wait, so that lint beside them costs no time of its own.
+test: setup $(VENV)/.installed $(TEST_TOOLS)
+	+@$(MAKE) --no-print-directory --jobs=2 lint every-test
+
+every-test:
 	$(SUDO) env CI=$(CI) $(BIN)/pytest $(PARALLEL)
 
 lint: $(VENV)/.installed

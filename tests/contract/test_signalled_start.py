@@ -25,11 +25,13 @@ PATIENCE = 60.0
 
 
 @pytest.fixture
-def namespace(network_namespaces: None) -> Iterator[str]:
-    name = namespace_name(os.getpid(), "519a", "start")
-    create_namespaces([name])
-    yield name
-    remove_namespace(name)
+def namespaces(network_namespaces: None) -> Iterator[list[str]]:
+    """One for each agent that starts at the same time: tables have one owner."""
+    names = [namespace_name(os.getpid(), "519a", start) for start in ("start", "beside")]
+    create_namespaces(names)
+    yield names
+    for name in names:
+        remove_namespace(name)
 
 
 def start(namespace: str, directory: Path) -> subprocess.Popen[str]:
@@ -65,26 +67,30 @@ def ends(process: subprocess.Popen[str], number: signal.Signals) -> tuple[int, l
     return process.returncode, [line for line in lines if not ORDINARY.match(line)]
 
 
-def test_a_signal_at_any_moment_of_the_start_ends_the_agent_with_0(namespace: str, tmp_path: Path) -> None:
+def test_a_signal_at_any_moment_of_the_start_ends_the_agent_with_0(namespaces: list[str], tmp_path: Path) -> None:
     began = time.monotonic()
-    whole = start(namespace, tmp_path)
+    whole = start(namespaces[0], tmp_path)
     wait_for(whole, " ready: ")
     seconds = time.monotonic() - began
     assert ends(whole, signal.SIGTERM) == (0, [])
 
-    def moment(index: int) -> tuple[int, list[str]]:
-        process = start(namespace, tmp_path)
-        time.sleep(seconds * index / (MOMENTS - 2))  # the moments themselves: from the first to after the last
-        return ends(process, SIGNALS[index % 2])
+    def every_other_moment(first: int) -> list[tuple[int, list[str]]]:
+        outcomes = []
+        for index in range(first, MOMENTS, len(namespaces)):
+            process = start(namespaces[first], tmp_path)
+            time.sleep(seconds * index / (MOMENTS - 2))  # the moments themselves: from the first to after the last
+            outcomes.append(ends(process, SIGNALS[index // len(namespaces) % 2]))
+        return outcomes
 
-    with ThreadPoolExecutor(2) as pool:
-        outcomes = list(pool.map(moment, range(MOMENTS)))
+    with ThreadPoolExecutor(len(namespaces)) as pool:
+        outcomes = [outcome for some in pool.map(every_other_moment, range(len(namespaces))) for outcome in some]
     assert outcomes == [(0, [])] * MOMENTS
 
-    rules = inside(
-        namespace, lambda: subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
-    )
-    assert set(rules.stdout.splitlines()) <= {"table ip nodeagent", "table ip6 nodeagent"}
+    for name in namespaces:
+        rules = inside(
+            name, lambda: subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
+        )
+        assert set(rules.stdout.splitlines()) <= {"table ip nodeagent", "table ip6 nodeagent"}
     assert list(tmp_path.iterdir()) == []
 
 

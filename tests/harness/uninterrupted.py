@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nodeagent.lab.net.member import Holding, Loading
 from tests.harness.cluster import NODE, Cluster, cluster_ips
+from tests.harness.lost_packets import PATIENT, resent_syns
 
 CLIENTS = ("caller", "outside", NODE)
 SHOP = cluster_ips(1)
@@ -47,8 +48,9 @@ def uninterrupted(cluster: Cluster) -> Iterator[Traffic]:
         members = [cluster.world[client] for client in CLIENTS]
         held = [stack.enter_context(m.hold(address, 80, count=5)) for m in members for address in SHOP]
         opened = [[answer.name for answer in holding.opened] for holding in held]
-        loads = [stack.enter_context(m.load(a, 80, interval=0.01, timeout=1)) for m in members for a in SHOP]
+        loads = [stack.enter_context(m.load(a, 80, interval=0.01, timeout=PATIENT)) for m in members for a in SHOP]
         traffic = Traffic(loads, held)
+        resent = {client: resent_syns(cluster.world, client) for client in CLIENTS}
         traffic.flow()
         yield traffic
         traffic.flow()
@@ -56,6 +58,8 @@ def uninterrupted(cluster: Cluster) -> Iterator[Traffic]:
             report = load.stop()
             if report.failures or set(report.names) != set(PODS):
                 raise Interrupted(f"of {report.attempts} new connections {report.failures} failed: {report.names}")
+        if (now := {client: resent_syns(cluster.world, client) for client in CLIENTS}) != resent:
+            raise Interrupted(f"first packets of connections were lost: {resent} were resent before, {now} after")
         for holding, names in zip(held, opened, strict=True):
             answered = [answer.name for answer in holding.ask()]
             if answered != names or not set(names) <= set(PODS):

@@ -14,6 +14,7 @@ from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.links import Links
+from tests.harness.lost_packets import PATIENT, nothing_resent
 from tests.harness.objects import service_port
 from tests.harness.stopwatch import Stopwatch
 
@@ -151,7 +152,7 @@ def test_open_connections_outlive_their_endpoints_place_in_the_service(
     service = cluster.expose("shrinking", *addresses, pods=PODS)
     agent.wait_until(lambda: set(member.ask(address, 80, count=30, timeout=0.2).names) == set(PODS), "all pods")
 
-    with member.hold(address, 80, count=30) as held, member.load(address, 80, interval=0.002, timeout=1) as load:
+    with member.hold(address, 80, count=30) as held, member.load(address, 80, interval=0.002, timeout=PATIENT) as load:
         before = [answer.name for answer in held.opened]
         assert set(before) == set(PODS)
         changed, watch = time.monotonic(), Stopwatch([agent.pid, *cluster.world.actors])
@@ -177,7 +178,10 @@ def test_under_constant_change_no_connection_fails(cluster: Cluster, agent: Agen
     service = cluster.expose("busy", *addresses, pods=PODS)
     agent.wait_until(lambda: set(caller.ask(addresses[0], 80, count=30, timeout=0.2).names) == set(PODS), "all pods")
 
-    with caller.load(addresses[0], 80, interval=0.001, timeout=1) as load:
+    with (
+        caller.load(addresses[0], 80, interval=0.001, timeout=PATIENT) as load,
+        nothing_resent(cluster.world, ["caller"]),
+    ):
         for round_number in range(20):
             printed = len(agent.lines)
             cluster.expose("busy", *addresses, pods=PODS[: 1 + round_number % 3])

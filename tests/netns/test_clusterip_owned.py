@@ -5,6 +5,7 @@ import pytest
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.lost_packets import PATIENT, nothing_resent
 
 SHOP = cluster_ips(1)
 PODS = ("web-0", "web-1")
@@ -21,14 +22,15 @@ def agent(cluster: Cluster) -> AgentProcess:
 
 def test_flushing_the_ruleset_loses_nothing(cluster: Cluster, agent: AgentProcess) -> None:
     members = [cluster.world[client] for client in CLIENTS]
-    loads = [member.load(address, 80, interval=0.01, timeout=0.5) for member in members for address in SHOP]
-    with cluster.world["caller"].hold(SHOP[0], 80, count=10) as held:
+    loads = [member.load(address, 80, interval=0.01, timeout=PATIENT) for member in members for address in SHOP]
+    lossless = nothing_resent(cluster.world, CLIENTS)
+    with lossless, cluster.world["caller"].hold(SHOP[0], 80, count=10) as held:
         for _ in range(30):
             cluster.world.nft(NODE, "add table inet another")
             cluster.world.nft(NODE, "flush ruleset")
             assert not held.ask().failures
         agent.wait_until(lambda: all(load.report().attempts > 30 for load in loads), "some load")
-    reports = [load.stop() for load in loads]
+        reports = [load.stop() for load in loads]
 
     assert "another" not in cluster.world.nft(NODE, "list ruleset")
     assert [report.failures for report in reports] == [{}] * len(loads)

@@ -10,6 +10,7 @@ from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
+from tests.harness.lost_packets import nothing_resent
 
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
@@ -70,7 +71,14 @@ def test_a_failure_has_its_kind(
     answer = obstructed["caller"].ask(obstructed["far-0"].address(family), port, protocol, timeout=0.4).only
 
     assert answer.failure is failure
-    assert (answer.seconds > 0.39) == (failure is Failure.TIMEOUT)
+    assert failure is not Failure.TIMEOUT or answer.seconds > 0.39
+
+
+def test_a_lost_first_packet_is_seen_by_what_the_client_resends(obstructed: World) -> None:
+    with pytest.raises(AssertionError), nothing_resent(obstructed, ["caller"]):
+        obstructed["caller"].ask(obstructed["far-0"].address(), 1002, timeout=1.5)
+    with nothing_resent(obstructed, ["caller"]):
+        obstructed["caller"].ask(obstructed["far-0"].address(), 1001)
 
 
 def test_unreachable_and_forbidden_are_told_apart(obstructed: World) -> None:

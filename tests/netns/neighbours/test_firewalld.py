@@ -9,6 +9,7 @@ import pytest
 from nodeagent.lab.net.requests import Failure
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, of_family
+from tests.harness.lost_packets import PATIENT, nothing_resent
 
 from .scene import HOSTED, NODE_PORT, SHOP, SHOP_NODE_PORT, UNSERVED, Neighbour, Scene, settings
 
@@ -72,14 +73,14 @@ def test_a_port_that_the_service_does_not_have_is_refused(beside: Scene, family:
 def test_a_reload_of_the_firewall_costs_no_connection(beside: Scene) -> None:
     """firewalld deletes its table and writes it again, in one transaction."""
     world = beside.world
-    loads = [world[client].load(address, 443, interval=0.02, timeout=1) for client in CLIENTS for address in SHOP]
+    loads = [world[client].load(address, 443, interval=0.02, timeout=PATIENT) for client in CLIENTS for address in SHOP]
     text = FIREWALLD.text(world, Family.IPV4)
-    with world["caller"].hold(SHOP[0], 443, count=5) as held:
+    with nothing_resent(world, CLIENTS), world["caller"].hold(SHOP[0], 443, count=5) as held:
         for _ in range(RELOADS):
             world.nft(NODE, f"add table inet firewalld\ndelete table inet firewalld\n{text}")
             assert not held.ask().failures
         beside.agent.wait_until(lambda: all(load.report().attempts > 30 for load in loads), "some load")
-    reports = [load.stop() for load in loads]
+        reports = [load.stop() for load in loads]
 
     assert [report.failures for report in reports] == [{}] * len(loads)
     assert all(report.names.keys() <= {"web-0", "web-1"} for report in reports)
