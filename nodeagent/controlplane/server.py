@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import secrets
+import socket
 import tempfile
 import time
 import uuid
@@ -13,13 +14,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
 
-from nodeagent.controlplane.addresses.allocation import ADDRESSES, Allocator
+from nodeagent.controlplane.addresses.allocation import Allocator
 from nodeagent.controlplane.addresses.ranges import (
     RangeRefused,
     parse_port_range,
     parse_service_ranges,
 )
-from nodeagent.controlplane.addresses.service_ranges import RANGES, ServiceRanges
+from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.api import kubeconfig, pki
 from nodeagent.controlplane.api.access import Tokens
 from nodeagent.controlplane.api.account_tokens import Account, AccountTokens, Bearers
@@ -28,18 +29,12 @@ from nodeagent.controlplane.api.handler import ApiHandler
 from nodeagent.controlplane.api.listener import Listener
 from nodeagent.controlplane.api.objects import Objects
 from nodeagent.controlplane.bootstrap import bootstrap, create_default_range, stored_ranges
-from nodeagent.controlplane.controllers.endpoints import ServiceEndpoints
-from nodeagent.controlplane.controllers.events import EventExpiry
+from nodeagent.controlplane.controllers.elected import ElectedControllers
+from nodeagent.controlplane.controllers.election import Election
 from nodeagent.controlplane.controllers.kubernetes_service import KEY as KUBERNETES
-from nodeagent.controlplane.controllers.kubernetes_service import SERVERS, Advertised, KubernetesService
-from nodeagent.controlplane.controllers.load_balancers import LoadBalancerAddresses
-from nodeagent.controlplane.controllers.loop import Controller, own_path
-from nodeagent.controlplane.controllers.mirroring import Mirror, Mirroring
-from nodeagent.controlplane.controllers.namespaces import NamespaceDeletion
-from nodeagent.controlplane.controllers.nodes import NodeHeartbeat
-from nodeagent.controlplane.controllers.pods import PodRemoval
+from nodeagent.controlplane.controllers.kubernetes_service import Advertised, KubernetesService
+from nodeagent.controlplane.controllers.mirroring import Mirror
 from nodeagent.controlplane.controllers.repair import Repair
-from nodeagent.controlplane.controllers.service_cidrs import ServiceCidrs
 from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.machinery.registry import Registry
@@ -279,68 +274,23 @@ class ApiServer:
             address=self._checked.ranges[0].first,
             advertised=Advertised(self._checked.advertised, self.port),
         )
-        endpoints = ServiceEndpoints(store, registry, catalog)
-        mirroring = Mirroring(store, registry, catalog, self._mirror)
-        namespaces = NamespaceDeletion(store, registry, catalog)
-        pods = PodRemoval(store, registry, catalog, self._clock.time)
-        ranges = ServiceCidrs(
+        elected = ElectedControllers(
             store,
             registry,
             catalog,
-            lambda: create_default_range(store, registry, catalog, self._checked.ranges, self._clock.time),
-            self._clock.time,
+            mirror=self._mirror,
+            balancers=self._checked.balancers,
+            default_range=lambda: create_default_range(
+                store, registry, catalog, self._checked.ranges, self._clock.time
+            ),
+            repair=repair,
+            clock=self._clock.time,
         )
-        nodes = NodeHeartbeat(store, registry, catalog, self._clock.time)
-        own = kubernetes.concerns
-        controllers = [
-            Controller(
-                "kubernetes-service",
-                store,
-                {
-                    "namespaces": kubernetes.concerns_namespace,
-                    "services": own,
-                    "endpoints": own,
-                    "endpointslices": own,
-                    SERVERS: kubernetes.concerns_servers,
-                },
-                kubernetes.reconcile,
-                workers=1,
-            ),
-            Controller(
-                "endpoints",
-                store,
-                {
-                    "services": endpoints.workloads.service_event,
-                    "pods": endpoints.workloads.pod_event,
-                    "endpointslices": endpoints.slices.event,
-                    "endpoints": endpoints.endpoints_event,
-                    "nodes": endpoints.node_event,
-                },
-                endpoints.reconcile,
-            ),
-            Controller(
-                "mirroring",
-                store,
-                {"endpoints": mirroring.concerns, "services": own_path, "endpointslices": mirroring.slices.event},
-                mirroring.reconcile,
-            ),
-            Controller("namespaces", store, {"namespaces": namespaces.concerns}, namespaces.reconcile),
-            Controller(
-                "service-cidrs",
-                store,
-                {RANGES: ranges.concerns, ADDRESSES: ranges.concerns_address},
-                ranges.reconcile,
-                workers=1,
-            ),
-            Controller("pods", store, {"pods": pods.concerns}, pods.reconcile),
-            Controller("events", store, {"events": own_path}, EventExpiry(store, self._clock.time).reconcile),
-            Controller("nodes", store, {"nodes": own_path, "leases": nodes.concerns_lease}, nodes.reconcile),
-        ]
-        if self._checked.balancers:
-            balancers = LoadBalancerAddresses(store, registry, catalog, self._checked.balancers)
-            sources = {"services": balancers.concerns}
-            controllers.append(Controller("load-balancers", store, sources, balancers.reconcile, workers=1))
-        return [controller.run() for controller in controllers] + [kubernetes.beat(), repair.run()]
+        if not store.shared:
+            return [kubernetes.controller().run(), kubernetes.beat(), elected.run()]
+        identity = f"{socket.gethostname()}_{self._checked.advertised}:{self.port}"
+        election = Election(store, identity, uid=self._chance.uid, clock=self._clock)
+        return [kubernetes.controller().run(), kubernetes.beat(), election.run(elected.run)]
 
 
 def _is_current(store: Store, account: Account) -> bool:

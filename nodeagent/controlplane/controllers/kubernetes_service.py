@@ -1,8 +1,9 @@
 """The `kubernetes` Service, its Endpoints and its EndpointSlice: how pods find the API servers.
 
 The Service has the first address of the primary range and comes back with it when deleted. Every server on a store writes
-that it lives (as kube-apiserver does with its master leases), which goes by itself unless said again; the Endpoints hold those
-that are left.
+that it lives (as kube-apiserver does with its master leases: an Endpoints with its address), which goes by itself unless said
+again; the Endpoints hold those that are left. All servers write the same, whatever their own address is, so that none undoes what
+another wrote.
 """
 
 import asyncio
@@ -13,10 +14,12 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
+from nodeagent.controlplane.controllers.loop import Controller, Keys
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
+from nodeagent.controlplane.machinery.write_rules import DeleteOptions
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.records import Change, Event, Precondition, StorageFailed, StorageFull, draft
 from nodeagent.controlplane.storage.store import Store
@@ -27,10 +30,13 @@ NAME: Final = "kubernetes"
 NAMESPACE: Final = "default"
 KEY: Final = f"{NAMESPACE}/{NAME}"
 _OPTIONS_MANAGER: Final = "kube-apiserver"
-_RENEW_SECONDS: Final = 5.0
-_EXPIRE_SECONDS: Final = 15.0
+_RENEW_SECONDS: Final = 4.0
+_EXPIRE_SECONDS: Final = 12.0
 _LOOK_AGAIN_SECONDS: Final = 1.0
+_FAREWELL_SECONDS: Final = 2.0
 _PORT: Final = 443
+_USUAL_PORT: Final = 6443
+_SERVICE_NAME: Final = "kubernetes.io/service-name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +50,31 @@ class Advertised:
     def published(self) -> bool:
         """Others can use it."""
         return not ip_address(self.address).is_loopback
+
+    @property
+    def path(self) -> str:
+        """Under which it says that it lives: its address, as kube-apiserver has it, and its port where that is not the usual one."""
+        return self.address if self.port == _USUAL_PORT else f"{self.address}:{self.port}"
+
+    def lease(self) -> Document:
+        """What it says then."""
+        return {
+            "metadata": {"name": self.path, "resourceVersion": "0"},
+            "subsets": [{"addresses": [{"ip": self.address}], "ports": [_port(self.port)]}],
+        }
+
+
+def _port(number: int) -> Document:
+    return {"name": "https", "port": number, "protocol": "TCP"}
+
+
+def _said(lease: Document) -> list["Advertised"]:
+    return [
+        Advertised(str(address["ip"]), int(port["port"]))
+        for subset in lease.get("subsets") or []
+        for address in subset.get("addresses") or []
+        for port in subset.get("ports") or [{"port": _USUAL_PORT}]
+    ]
 
 
 class KubernetesService:
@@ -67,17 +98,20 @@ class KubernetesService:
         self._address = address
         self._advertised = advertised
 
-    def concerns(self, event: Event) -> Iterable[str]:
-        """Of services, endpoints and slices only its own; any change of the living servers."""
-        return (KEY,) if event.record.path == KEY else ()
-
-    def concerns_servers(self, _: Event) -> Iterable[str]:
-        """The set of living servers may have changed."""
-        return (KEY,)
+    def controller(self) -> Controller:
+        """The loop that reconciles: on every server, so that no election decides how soon a dead one is out of the way."""
+        sources: dict[str, Keys] = {
+            "namespaces": lambda event: (KEY,) if event.record.path == NAMESPACE else (),
+            "services": _concerns_its_own,
+            "endpoints": _concerns_its_own,
+            "endpointslices": _concerns_its_slices,
+            SERVERS: lambda _: (KEY,),
+        }
+        return Controller("kubernetes-service", self._store, sources, self.reconcile, workers=1)
 
     async def beat(self) -> None:
-        """Says every few seconds that this server lives; takes it back in the end."""
-        path = f"{self._advertised.address}:{self._advertised.port}"
+        """Says every few seconds that this server lives; takes it back in the end, and out of the Endpoints."""
+        path = self._advertised.path
         await self._give_all_a_term()
         try:
             while True:
@@ -87,8 +121,11 @@ class KubernetesService:
                     logger.warning("heartbeat not written error=%s", error)
                 await asyncio.sleep(_RENEW_SECONDS)
         finally:
-            if self._store.get(SERVERS, path) is not None:
-                await self._store.commit([Change(SERVERS, path, None, None)])
+            with contextlib.suppress(Precondition, StorageFull, StorageFailed, ApiError, TimeoutError):
+                async with asyncio.timeout(_FAREWELL_SECONDS):
+                    if self._store.get(SERVERS, path) is not None:
+                        await self._store.commit([Change(SERVERS, path, None, None)])
+                    await self.reconcile(KEY)
 
     async def _give_all_a_term(self) -> None:
         """Those who live renew it; who was written down without one, by an earlier version of this program, may be dead."""
@@ -98,16 +135,8 @@ class KubernetesService:
                 await self._store.commit([change])
 
     async def _say(self, path: str) -> None:
-        body: Document = {
-            "metadata": {"name": path, "resourceVersion": "0"},
-            "address": self._advertised.address,
-            "port": self._advertised.port,
-        }
-        await self._store.commit([Change(SERVERS, path, None, draft(body), seconds=_EXPIRE_SECONDS)])
-
-    def concerns_namespace(self, event: Event) -> Iterable[str]:
-        """What became of the namespace they live in."""
-        return (KEY,) if event.record.path == NAMESPACE else ()
+        body = draft(self._advertised.lease())
+        await self._store.commit([Change(SERVERS, path, None, body, seconds=_EXPIRE_SECONDS)])
 
     async def reconcile(self, _: str) -> float | None:
         """Creates or corrects the Service, the Endpoints and the slice, and first of all their namespace."""
@@ -121,8 +150,9 @@ class KubernetesService:
         if self._store.get("services", KEY) is None:
             await self._create(self._services, NAMESPACE, self._service(), options)
         living = self._living()
-        await self._bring(self._endpoints, self._endpoints_object(living), "subsets")
-        await self._bring(self._slices, self._slice_object(living), "endpoints")
+        if living is not None:
+            await self._bring(self._endpoints, self._endpoints_object(living), "subsets")
+            await self._bring_slices(self._slice_objects(living))
         return None
 
     async def _create(self, resource: Resource, namespace: str, wanted: Document, options: WriteOptions) -> None:
@@ -132,13 +162,18 @@ class KubernetesService:
             if error.reason != "AlreadyExists":
                 raise
 
-    def _living(self) -> list[tuple[str, int]]:
-        found = [record.document() for record in self._store.collection(SERVERS).records.values()]
-        living = {(str(server["address"]), int(server["port"])) for server in found}
-        return sorted(pair for pair in living if Advertised(*pair).published)
+    def _living(self) -> list[Advertised] | None:
+        """All servers, sorted; None when nobody at all says that he lives, and what was known is to stay.
+
+        That may be a fault, and an agent that reaches the API server through this Service finds it again by what it has.
+        """
+        records = self._store.collection(SERVERS).records.values()
+        said = {server for record in records for server in _said(record.document())}
+        return sorted(said, key=lambda server: (server.address, server.port)) or None
 
     async def _bring(self, resource: Resource, wanted: Document, part: str) -> None:
-        record = self._store.get(resource.stored_in, KEY)
+        name = str(wanted["metadata"]["name"])
+        record = self._store.get(resource.stored_in, f"{NAMESPACE}/{name}")
         options = WriteOptions(manager=_OPTIONS_MANAGER)
         if record is None:
             await self._registry.create(resource, NAMESPACE, wanted, options)
@@ -147,7 +182,17 @@ class KubernetesService:
         if live.get(part) == wanted.get(part) and live.get("ports") == wanted.get("ports"):
             return
         wanted["metadata"] = {**live["metadata"], "labels": wanted["metadata"]["labels"]}
-        await self._registry.update(resource, NAMESPACE, NAME, wanted, options)
+        await self._registry.update(resource, NAMESPACE, name, wanted, options)
+
+    async def _bring_slices(self, wanted: list[Document]) -> None:
+        """These, and of the further ones that were once needed none."""
+        for one in wanted:
+            await self._bring(self._slices, one, "endpoints")
+        names = {one["metadata"]["name"] for one in wanted}
+        for record in list(self._store.collection(self._slices.stored_in).records.values()):
+            ours = record.namespace == NAMESPACE and record.name.startswith(f"{NAME}-port-")
+            if ours and record.labels.get(_SERVICE_NAME) == NAME and record.name not in names:
+                await self._registry.delete(self._slices, NAMESPACE, record.name, DeleteOptions())
 
     def _service(self) -> Document:
         return {
@@ -163,27 +208,42 @@ class KubernetesService:
             },
         }
 
-    def _endpoints_object(self, living: list[tuple[str, int]]) -> Document:
+    def _endpoints_object(self, living: list[Advertised]) -> Document:
+        published = [server for server in living if server.published]
         subsets = [
             {
-                "addresses": [{"ip": address} for address, at in living if at == port],
-                "ports": [{"name": "https", "port": port, "protocol": "TCP"}],
+                "addresses": [{"ip": server.address} for server in published if server.port == port],
+                "ports": [_port(port)],
             }
-            for port in sorted({port for _, port in living})
+            for port in sorted({server.port for server in published})
         ]
         meta = {"name": NAME, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
         return {"metadata": meta, **({"subsets": subsets} if subsets else {})}
 
-    def _slice_object(self, living: list[tuple[str, int]]) -> Document:
+    def _slice_objects(self, living: list[Advertised]) -> list[Document]:
+        """One, named as the Service, unless servers differ in their port: the lowest is in that one, each other in one more."""
         version = ip_address(self._address).version
-        port = self._advertised.port
-        return {
-            "metadata": {"name": NAME, "labels": {"kubernetes.io/service-name": NAME}},
-            "addressType": f"IPv{version}",
-            "endpoints": [
-                {"addresses": [address], "conditions": {"ready": True}}
-                for address, at in living
-                if at == port and ip_address(address).version == version
-            ],
-            "ports": [{"name": "https", "protocol": "TCP", "port": port}],
-        }
+        fitting = [server for server in living if server.published and ip_address(server.address).version == version]
+        ports = sorted({server.port for server in fitting}) or [min(server.port for server in living)]
+        return [
+            {
+                "metadata": {"name": NAME if n == 0 else f"{NAME}-port-{port}", "labels": {_SERVICE_NAME: NAME}},
+                "addressType": f"IPv{version}",
+                "endpoints": [
+                    {"addresses": [server.address], "conditions": {"ready": True}}
+                    for server in fitting
+                    if server.port == port
+                ],
+                "ports": [{"name": "https", "protocol": "TCP", "port": port}],
+            }
+            for n, port in enumerate(ports)
+        ]
+
+
+def _concerns_its_own(event: Event) -> Iterable[str]:
+    return (KEY,) if event.record.path == KEY else ()
+
+
+def _concerns_its_slices(event: Event) -> Iterable[str]:
+    of = event.record.labels.get(_SERVICE_NAME) if event.record.namespace == NAMESPACE else None
+    return (KEY,) if of == NAME or event.record.path == KEY else ()
