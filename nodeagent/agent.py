@@ -28,6 +28,7 @@ from nodeagent.kube.client import ApiClient
 from nodeagent.kube.configured_ranges import WithConfiguredCidrs
 from nodeagent.kube.event_api import EventApi
 from nodeagent.kube.namespaces import NamespaceNames
+from nodeagent.kube.pod_addresses import PodAddresses
 from nodeagent.kube.source import source_of
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.backoff import Backoff
@@ -46,7 +47,9 @@ from nodeagent.part_options import (
     describe_source,
     dns_addresses,
     dns_settings,
+    followed_pods,
     named_host,
+    pod_ranges,
     program_options,
     translation_options,
     wanted_families,
@@ -99,11 +102,21 @@ class Agent:
         with_names = names is not None
         self._store = ClusterStore(health, keep_headless=with_names, on_problems=self._board.reporter("sources"))
         namespaces = NamespaceNames(lambda: self._names.namespaces_changed())
+        pods = None
+        if (followed := followed_pods(config)) != "none":
+            pods = PodAddresses(
+                lambda addresses: self._names.pods_changed(addresses),
+                self._board.reporter("pods"),
+                node_name=None if followed == "all" else config.node.name,
+            )
         self._names = NodeNames(
             names,
             self._store,
             is_dirty=self._changes.is_dirty,
             namespaces=lambda: namespaces.names,
+            pods=pods,
+            clients=[str(cidr) for cidr in config.dns.clients],
+            pod_ranges=lambda: pod_ranges(config, self._store.node),
             report=self._board.reporter("dns"),
         )
         access = None if config.source.manifests is not None else cluster_access(config, environment)
@@ -116,6 +129,7 @@ class Agent:
             endpoints_api=config.source.endpoints_api.value,
             keep_headless=with_names,
             namespaces=namespaces if with_names else None,
+            pods=pods,
         )
         say = notifier.status if end_predecessor is None else lambda _: None
         self._wait = StartWait(describe_source(config), self._store, notifier, say=say)
@@ -145,6 +159,7 @@ class Agent:
         told = AddressesAlone(
             self._cleaner.node_addresses_changed,
             self._reporting.service_health.node_addresses_changed,
+            self._names.node_addresses_changed,
             lambda _: self._surroundings.look_again(),
         )
         self._node_addresses = NodeAddresses(told, excluding=frozenset({interface_name}))

@@ -1,12 +1,13 @@
 """The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig)."""
 
 from collections.abc import Mapping
+from typing import Literal
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from nodeagent import __version__
-from nodeagent.config import AgentConfig, DetectLocalMode, TableOwnership
+from nodeagent.config import AgentConfig, DetectLocalMode, PodNames, TableOwnership
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.surroundings import Way
@@ -17,7 +18,8 @@ from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
 from nodeagent.kube.proxy import DEFAULT_PORTS, environment_proxy, without_password
 from nodeagent.kube.tls import TlsTrust
-from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.addresses import Family, family_of, parse_network
+from nodeagent.model.objects import Node
 from nodeagent.translate.node import DetectLocal, TranslationOptions
 
 
@@ -79,9 +81,29 @@ def dns_settings(config: AgentConfig, families: tuple[Family, ...]) -> Settings 
         version=__version__,
         zones=dns.zones,
         pods=dns.pods.value,
+        autopath=dns.autopath,
         upstreams=tuple(str(upstream) for upstream in dns.upstreams),
         listening=tuple((place.host, place.port) for place in dns.listen if family_of(place.host) in families),
     )
+
+
+def followed_pods(config: AgentConfig) -> Literal["all", "node's", "none"]:
+    """Which pods cluster DNS needs to know."""
+    dns = config.dns
+    if dns.enabled and dns.pods is PodNames.VERIFIED:
+        return "all"
+    return "node's" if dns.enabled and dns.autopath else "none"
+
+
+def pod_ranges(config: AgentConfig, node: Node | None) -> tuple[str, ...]:
+    """Where the configuration says that pods are; none when it does not say."""
+    traffic = config.traffic
+    if traffic.detect_local_mode is DetectLocalMode.CLUSTER_CIDR:
+        return tuple(str(cidr) for cidr in traffic.cluster_cidrs)
+    if traffic.detect_local_mode is not DetectLocalMode.NODE_CIDR or node is None:
+        return ()
+    cidrs = node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
+    return tuple(str(network) for cidr in cidrs if (network := parse_network(cidr)) is not None)
 
 
 def dns_addresses(config: AgentConfig) -> frozenset[str]:

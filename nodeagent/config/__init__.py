@@ -28,6 +28,7 @@ from nodeagent.config.values import (
     EndpointsApi,
     LogFormat,
     LogLevel,
+    PodNames,
     TableOwnership,
 )
 
@@ -48,6 +49,7 @@ __all__ = [
     "LoggingConfig",
     "NodeConfig",
     "Origin",
+    "PodNames",
     "ProcessConfig",
     "ReportingConfig",
     "SourceConfig",

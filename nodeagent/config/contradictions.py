@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from nodeagent.config.options import Options, TrafficConfig
-from nodeagent.config.values import ANY_IPV4, DetectLocalMode
+from nodeagent.config.values import ANY_IPV4, DetectLocalMode, PodNames
 from nodeagent.model.addresses import family_of, parse_network
 from nodeagent.model.in_use import InUse, host, why_not
 
@@ -25,6 +25,7 @@ def contradictions(config: Options) -> Iterator[Contradiction]:
     yield from _service_ranges(config)
     if config.dns.enabled and not config.dns.listen:
         yield Contradiction("dns.enabled", ("dns.listen",), "needs dns.listen, the addresses to answer at")
+    yield from _followed_pods(config)
     dataplane = config.dataplane
     if dataplane.min_sync_period > dataplane.sync_period:
         yield Contradiction(
@@ -56,6 +57,17 @@ def idle_options(config: Options) -> Iterator[tuple[str, str]]:
         network = parse_network(text)
         if network is not None and network.is_loopback:
             yield "traffic.nodePortAddresses", f"{text}: node ports are never answered on loopback addresses"
+
+
+def _followed_pods(config: Options) -> Iterator[Contradiction]:
+    """Manifests hold Services; what runs is known to an API server alone."""
+    dns = config.dns
+    if dns.enabled and config.source.manifests is not None:
+        for key, value in (("dns.pods", dns.pods is PodNames.VERIFIED), ("dns.autopath", dns.autopath)):
+            if value:
+                word = "verified " if key == "dns.pods" else ""
+                reason = f"{word}needs the pods of an API server, and source.manifests has none"
+                yield Contradiction(key, ("source.manifests",), reason)
 
 
 def _source(config: Options) -> Iterator[Contradiction]:

@@ -67,6 +67,8 @@ _FLAGS: tuple[Flag, ...] = (
     Flag("--dns-zones", "dns.zones"),
     Flag("--dns-upstreams", "dns.upstreams"),
     Flag("--dns-pods", "dns.pods"),
+    Flag("--dns-autopath", "dns.autopath"),
+    Flag("--dns-clients", "dns.clients"),
     Flag("--healthz-bind-address", "reporting.healthzBindAddress"),
     Flag("--metrics-bind-address", "reporting.metricsBindAddress"),
     Flag("--bind-address-hard-fail", "reporting.bindAddressHardFail"),

@@ -238,7 +238,20 @@ class DnsConfig(Group):
     pods: PodNames = option(
         PodNames.INSECURE,
         "",
-        "Names of pods like `10-244-1-5.default.pod.cluster.local`. `insecure`: every address; `disabled`: none.",
+        "Names of pods like `10-244-1-5.default.pod.cluster.local`. `insecure`: every address; `verified`: those of "
+        "running pods, all of which are followed then; `disabled`: none.",
+    )
+    autopath: Switch = option(
+        False,
+        "true or false",
+        "Answer a pod's first search step by what its whole search path leads to: 2 queries instead of 8 for a name "
+        "outside the cluster. The node's pods are followed then.",
+    )
+    clients: Cidrs = option(
+        (),
+        "list of CIDRs",
+        "Whose queries are answered, beside pods and the node. Where it is not said which addresses pods have "
+        "(traffic.clusterCIDRs), all private ones are served.",
     )
 
 

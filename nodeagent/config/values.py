@@ -58,6 +58,7 @@ class PodNames(StrEnum):
     """Which names of pods cluster DNS answers (CoreDNS's words)."""
 
     INSECURE = "insecure"
+    VERIFIED = "verified"
     DISABLED = "disabled"
 
 

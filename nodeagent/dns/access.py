@@ -1,7 +1,25 @@
 """Who is served: pods and the node, unless more ranges are given. Pure."""
 
 from collections.abc import Collection, Iterable
-from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+PRIVATE = {
+    4: ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
+    6: ("fc00::/7", "fe80::/10"),
+}
+"""By IP version: addresses that the Internet does not route (RFC 1918, 6598, 3927, 4193, 4291)."""
+
+
+def served_ranges(clients: Collection[str], pods: Collection[str]) -> tuple[str, ...]:
+    """The ranges whose queries are answered. clients: what is given for it. pods: where pods are known to be.
+
+    For a family of which neither says anything pods may be anywhere: all private addresses are served, and the
+    Internet is not.
+    """
+    given = (*clients, *pods)
+    versions = {ip_network(one).version for one in given}
+    guessed = (one for version, ranges in PRIVATE.items() if version not in versions for one in ranges)
+    return tuple(dict.fromkeys((*given, *guessed)))
 
 
 def is_allowed(client: str, pod_ranges: Iterable[IPv4Network | IPv6Network], node_addresses: Collection[str]) -> bool:

@@ -18,6 +18,7 @@ from nodeagent.kube.mirror import mirror_endpoints
 from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.kube.node_names import MissingNode
 from nodeagent.kube.pace import Pace, Retries
+from nodeagent.kube.pod_addresses import ENDED, PodAddresses
 from nodeagent.kube.pulse import Pulse
 from nodeagent.kube.recovery import Recovery
 from nodeagent.kube.store import ClusterStore, Listing
@@ -29,6 +30,7 @@ from nodeagent.model.objects import (
     EndpointSlice,
     Namespace,
     Node,
+    Pod,
     Service,
     ServiceCIDR,
     StoredObject,
@@ -52,7 +54,7 @@ class ApiServerSource:
 
     node_name: the Node object that is followed. endpoints_api: ``auto`` takes EndpointSlices unless the server has
     no discovery.k8s.io/v1. keep_headless: ask for headless Services too (a store that keeps them needs this).
-    namespaces: told which namespaces there are; None: they are not followed. pace: None for real time and real chance.
+    namespaces, pods: told which there are; None: they are not followed. pace: None for real time and real chance.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class ApiServerSource:
         endpoints_api: EndpointsApi = "auto",
         keep_headless: bool = False,
         namespaces: NamespaceNames | None = None,
+        pods: PodAddresses | None = None,
         pace: Pace | None = None,
     ) -> None:
         self._client = client
@@ -72,6 +75,7 @@ class ApiServerSource:
         self._endpoints_api = endpoints_api
         self._keep_headless = keep_headless
         self._namespaces = namespaces
+        self._pods = pods
         self._pace = pace or Pace(random=random.random, sleep=asyncio.sleep)
         self._recovery = Recovery()
         self._pulse = Pulse(self._pace)
@@ -87,6 +91,8 @@ class ApiServerSource:
                 resource = Resource(Namespace, "/api/v1/namespaces", optional=True)
                 informer = self._informer(resource, self._namespaces)
                 tasks.create_task(informer.run(), name="informer namespaces")
+            if self._pods is not None:
+                tasks.create_task(self._follow_pods(self._pods), name="informer pods")
             tasks.create_task(self._pulse.run(self._client), name="pulse of the server")
 
     def _informer(self, resource: Resource[O], sink: Sink[O]) -> Informer[O]:
@@ -126,6 +132,13 @@ class ApiServerSource:
     async def _follow_service_cidrs(self) -> None:
         resource = Resource(ServiceCIDR, "/apis/networking.k8s.io/v1/servicecidrs", optional=True)
         await self._informer(resource, StoreSink(self._store, ServiceCIDR)).run()
+
+    async def _follow_pods(self, pods: PodAddresses) -> None:
+        selector = [f"status.phase!={phase}" for phase in sorted(ENDED)]
+        if pods.node_name is not None:
+            selector.append(f"spec.nodeName={pods.node_name}")
+        resource = Resource(Pod, "/api/v1/pods", (("fieldSelector", ",".join(selector)),), optional=True)
+        await self._informer(resource, pods).run()
 
     async def _serves_slices(self) -> bool:
         """Whether to read EndpointSlices; asks the server until it answers."""

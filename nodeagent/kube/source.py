@@ -7,6 +7,7 @@ from nodeagent.kube.api_source import ApiServerSource, EndpointsApi
 from nodeagent.kube.client import ApiClient
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.namespaces import NamespaceNames
+from nodeagent.kube.pod_addresses import PodAddresses
 from nodeagent.kube.store import ClusterStore
 
 
@@ -27,9 +28,10 @@ def source_of(
     endpoints_api: EndpointsApi,
     keep_headless: bool = False,
     namespaces: NamespaceNames | None = None,
+    pods: PodAddresses | None = None,
 ) -> Source:
-    """The API server that `client` reaches, or else the directory. keep_headless, namespaces: see
-    `ApiServerSource`."""
+    """The API server that `client` reaches, or else the directory. keep_headless, namespaces, pods:
+    see `ApiServerSource`."""
     if client is not None:
         return ApiServerSource(
             client,
@@ -38,6 +40,7 @@ def source_of(
             endpoints_api=endpoints_api,
             keep_headless=keep_headless,
             namespaces=namespaces,
+            pods=pods,
         )
     assert manifests is not None, "a source is one of the two"
     return ManifestSource(manifests, store, node_name=node_name)

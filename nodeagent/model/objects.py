@@ -189,7 +189,27 @@ class Namespace(Struct, frozen=True, gc=False):
     metadata: ObjectMeta
 
 
-ApiObject = Service | EndpointSlice | Endpoints | Node | ServiceCIDR | Namespace
+class PodIP(Struct, frozen=True, gc=False):
+    ip: str = ""
+
+
+class PodSpec(Struct, frozen=True, gc=False, rename="camel"):
+    node_name: str = ""
+
+
+class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
+    phase: str = ""
+    pod_ip: str | None = field(default=None, name="podIP")
+    pod_ips: tuple[PodIP, ...] | None = field(default=None, name="podIPs")
+
+
+class Pod(Struct, frozen=True, gc=False):
+    metadata: ObjectMeta
+    spec: PodSpec = PodSpec()
+    status: PodStatus | None = None
+
+
+ApiObject = Service | EndpointSlice | Endpoints | Node | ServiceCIDR | Namespace | Pod
 
 
 def key_of(obj: ApiObject) -> ObjectKey:

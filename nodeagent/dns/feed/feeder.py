@@ -5,17 +5,35 @@ Decided here: when a change is told. Never before the pass that programmed it ha
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import suppress
+from typing import Protocol
 
-from nodeagent.dns.feed.messages import SERVICES_IN_ONE, Begin, End, Namespaces, Put, Remove, ToProcess
+from nodeagent.dns.feed.messages import SERVICES_IN_ONE, Begin, End, Namespaces, Pods, Put, Remove, Served, ToProcess
 from nodeagent.dns.zone.service_names import ServiceNames, names_of
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.snapshot import Snapshot
+
+PODS_IN_ONE = 500
+POD_PATIENCE_SECONDS = 5.0
+"""How long a full state waits for the list of pods; nobody's names shall wait for pods that we may not list."""
+
+
+class RunningPods(Protocol):
+    """Who has which address."""
+
+    listed: asyncio.Event
+
+    @property
+    def addresses(self) -> Collection[str]: ...
+
+    def namespaces_at(self, address: str) -> tuple[str, ...]: ...
 
 
 class Feeder:
     """Reads the latest objects for keys that passes have dealt with.
 
-    namespaces: all there are, None while they are not known. wall: Unix time in seconds, for SOA serials.
+    namespaces: all there are, None while they are not known. pods: None when they are not followed.
+    wall: Unix time in seconds, for SOA serials.
     """
 
     def __init__(
@@ -24,9 +42,14 @@ class Feeder:
         *,
         wall: Callable[[], float],
         namespaces: Callable[[], Collection[str] | None] = lambda: None,
+        pods: RunningPods | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._namespaces = namespaces
+        self._pods = pods
+        self._changed_pods: set[str] = set()
+        self._served: Served | None = None
+        self._served_changed = False
         self._wall = wall
         self._dirty: set[ObjectKey] = set()
         self._namespaces_changed = False
@@ -50,13 +73,35 @@ class Feeder:
         self._namespaces_changed = True
         self._changed.set()
 
+    def pods_changed(self, addresses: Collection[str]) -> None:
+        """Other pods than before run at these addresses."""
+        self._changed_pods.update(addresses)
+        self._changed.set()
+
+    def serve(self, served: Served) -> None:
+        """Whose queries are answered from now on."""
+        if served != self._served:
+            self._served = served
+            self._served_changed = True
+            self._changed.set()
+
     async def everything(self) -> AsyncIterator[ToProcess]:
         """The full state, once the first pass has been."""
+        if self._served is not None:
+            self._served_changed = False
+            yield self._served
         await self._complete.wait()
+        if self._pods is not None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._pods.listed.wait(), POD_PATIENCE_SECONDS)
         self._dirty.clear()
         self._told.clear()
         yield Begin()
         yield self._all_namespaces()
+        self._changed_pods.clear()
+        for message in self._pods_at(tuple(self._pods.addresses) if self._pods is not None else ()):
+            yield message
+            await asyncio.sleep(0)
         for keys in _some_at_a_time(tuple(self._snapshot.services)):
             services = tuple(self._names(keys))
             if services:
@@ -72,6 +117,12 @@ class Feeder:
             if self._namespaces_changed:
                 self._namespaces_changed = False
                 yield self._all_namespaces()
+            if self._served_changed and self._served is not None:
+                self._served_changed = False
+                yield self._served
+            pods, self._changed_pods = self._changed_pods, set()
+            for message in self._pods_at(tuple(pods)):
+                yield message
             dirty, self._dirty = self._dirty, set()
             gone = tuple(key for key in dirty if key not in self._snapshot.services and key in self._told)
             if gone:
@@ -94,6 +145,14 @@ class Feeder:
             if self._told.get(key) != said:
                 self._told[key] = said
                 yield names
+
+    def _pods_at(self, addresses: tuple[str, ...]) -> Iterator[Pods]:
+        """What runs at these addresses."""
+        if self._pods is None:
+            return
+        for start in range(0, len(addresses), PODS_IN_ONE):
+            some = addresses[start : start + PODS_IN_ONE]
+            yield Pods(tuple((address, self._pods.namespaces_at(address)) for address in some), self._serial())
 
     def _all_namespaces(self) -> Namespaces:
         return Namespaces(tuple(self._namespaces() or ()), self._serial())

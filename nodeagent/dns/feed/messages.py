@@ -14,7 +14,8 @@ SERVICES_IN_ONE = 50
 
 class Settings(Struct, frozen=True, tag=True):
     """What a DNS process is for all its life. version: of the program, so that an upgrade replaces the process.
-    upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. listening: where queries come in. user: who the process becomes."""
+    upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. listening: where queries come in. autopath:
+    whether search paths of known pods are walked for them. user: who the process becomes."""
 
     version: str = ""
     zones: tuple[str, ...] = ("cluster.local",)
@@ -23,6 +24,7 @@ class Settings(Struct, frozen=True, tag=True):
     server: tuple[str, str] = ("kube-system", "kube-dns")
     upstreams: tuple[str, ...] = ()
     listening: tuple[tuple[str, int], ...] = ()
+    autopath: bool = False
     user: int = 65534
 
 
@@ -65,10 +67,17 @@ class Namespaces(Struct, frozen=True, tag=True):
 
 
 class Pods(Struct, frozen=True, tag=True):
-    """Namespace and address of all running pods."""
+    """Some addresses, each with the namespaces of the running pods that have it; none: no pod has it any more."""
 
-    pods: tuple[tuple[str, str], ...]
+    pods: tuple[tuple[str, tuple[str, ...]], ...]
     serial: int
+
+
+class Served(Struct, frozen=True, tag=True):
+    """Whose queries are answered: CIDRs, and addresses of the node."""
+
+    ranges: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
 
 
 class Retire(Struct, frozen=True, tag=True):
@@ -87,7 +96,7 @@ class Report(Struct, frozen=True, tag=True):
     counts: dict[str, int]
 
 
-ToProcess = Settings | Begin | End | Put | Remove | Namespaces | Pods | Retire
+ToProcess = Settings | Begin | End | Put | Remove | Namespaces | Pods | Served | Retire
 FromProcess = Hello | Replaced | Report
 _encoder = msgspec.msgpack.Encoder()
 

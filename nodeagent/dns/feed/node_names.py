@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from nodeagent.dns.feed.feeder import Feeder
-from nodeagent.dns.feed.messages import Report, Settings
+from nodeagent.dns.access import served_ranges
+from nodeagent.dns.feed.feeder import Feeder, RunningPods
+from nodeagent.dns.feed.messages import Report, Served, Settings
 from nodeagent.dns.feed.sockets import Place
 from nodeagent.dns.feed.supervisor import Supervisor, retire
 from nodeagent.model.names import ObjectKey
@@ -29,7 +30,8 @@ def socket_path() -> Path:
 
 class NodeNames:
     """A listener to passes, and a task. settings: None when this agent does not answer names; then `run` ends a process
-    that a former one has left. is_dirty: whether a Service changed and no pass has taken that yet."""
+    that a former one has left. is_dirty: whether a Service changed and no pass has taken that yet. pods: None when they
+    are not followed. clients, pod_ranges: see `served_ranges`."""
 
     def __init__(
         self,
@@ -38,13 +40,19 @@ class NodeNames:
         *,
         is_dirty: Callable[[ObjectKey], bool],
         namespaces: Callable[[], Collection[str]],
+        pods: RunningPods | None = None,
+        clients: Collection[str] = (),
+        pod_ranges: Callable[[], Collection[str]] = tuple,
         report: Callable[[Iterable[Problem]], None],
         path: Path | None = None,
     ) -> None:
         self._path = path or socket_path()
         self._is_dirty = is_dirty
         self._report = report
-        self._feeder = Feeder(snapshot, wall=time.time, namespaces=namespaces)
+        self._feeder = Feeder(snapshot, wall=time.time, namespaces=namespaces, pods=pods)
+        self._clients = tuple(clients)
+        self._pod_ranges = pod_ranges
+        self._own_addresses: frozenset[str] | None = None
         self._pending: set[ObjectKey] = set()
         self._failed = 0
         self._complete = False
@@ -61,6 +69,7 @@ class NodeNames:
         """Tell what the pass programmed; what it could not program waits for a later one."""
         if self._supervisor is None:
             return
+        self._serve()
         self._pending |= report.looked_at
         self._failed = 0 if report.ok else self._failed + 1
         if self._failed and (self._failed < FAILED_PASSES or not report.programmed):
@@ -74,6 +83,22 @@ class NodeNames:
     def namespaces_changed(self) -> None:
         """Namespaces came or went."""
         self._feeder.namespaces_changed()
+
+    def pods_changed(self, addresses: Collection[str]) -> None:
+        """Other pods than before run at these addresses."""
+        self._feeder.pods_changed(addresses)
+
+    def node_addresses_changed(self, addresses: frozenset[str]) -> None:
+        """These are the node's own now."""
+        self._own_addresses = addresses
+        self._serve()
+
+    def _serve(self) -> None:
+        """The ranges may have changed with the Node, whose changes lead to a pass."""
+        if self._own_addresses is None:
+            return
+        ranges = served_ranges(self._clients, self._pod_ranges())
+        self._feeder.serve(Served(ranges, tuple(sorted(self._own_addresses))))
 
     async def run(self) -> None:
         """Until cancelled, or a successor has the process."""

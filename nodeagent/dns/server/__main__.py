@@ -10,12 +10,25 @@ from nodeagent.dns.upstream.server import Server, parse_server
 from nodeagent.dns.upstream.stub_zones import StubZones
 
 
-def make_upstream(settings: Settings) -> Upstream:
+def make_upstream(settings: Settings, of_node: NodeResolvers) -> Upstream:
     """Who is asked for names that are not ours; never ourselves."""
     servers = tuple(map(parse_server, settings.upstreams))
     listening = tuple(Server(*place) for place in settings.listening)
-    return Upstream(FixedResolvers(servers) if servers else NodeResolvers(), StubZones({}), listening=listening)
+    return Upstream(FixedResolvers(servers) if servers else of_node, StubZones({}), listening=listening)
+
+
+def main() -> None:
+    """Serve with the open files that the arguments name."""
+    control, user, *sockets = map(int, sys.argv[1:])
+    of_node = NodeResolvers()
+    run_process(
+        control,
+        tuple(sockets),
+        user,
+        lambda settings: make_upstream(settings, of_node),
+        lambda: of_node.search,
+    )
 
 
 if __name__ == "__main__":
-    run_process(int(sys.argv[1]), tuple(map(int, sys.argv[3:])), int(sys.argv[2]), make_upstream)
+    main()

@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from typing import Protocol
 
+from nodeagent.dns.server.clients import Clients, SearchPaths
+from nodeagent.dns.server.walk import Walk, begin_walk, walk_ours
 from nodeagent.dns.wire.codes import CD, RD, TCP_LIMIT, Kind, Rcode
 from nodeagent.dns.wire.message import BadMessage, Sections, cut, read_message
 from nodeagent.dns.wire.query import NotAnswered, Query, answer_with, read_query
@@ -12,6 +14,8 @@ from nodeagent.dns.zone.prepared import Answers, complete
 
 MOST_FORWARDED = 1000
 """Questions that wait for upstream at a time; what comes on top gets SERVFAIL, so that the node's own names go on."""
+
+NOT_OURS = Found(b"\0")
 
 
 class Upstream(Protocol):
@@ -38,27 +42,54 @@ class NoUpstream:
 
 
 class Waiting:
-    """A query that waits for upstream."""
+    """A query that waits for upstream. walk: the steps of a search path that are left, if it is one."""
 
-    __slots__ = ("found", "limit", "query")
+    __slots__ = ("found", "limit", "query", "walk")
 
-    def __init__(self, query: Query, found: Found, limit: int) -> None:
+    def __init__(self, query: Query, found: Found, limit: int, walk: Walk | None = None) -> None:
         self.query = query
         self.found = found
         self.limit = limit
+        self.walk = walk
 
 
 class Front:
-    """Replies from `answers`, and from upstream what these do not have."""
+    """Replies from `answers`, and from upstream what these do not have.
 
-    def __init__(self, answers: Answers, upstream: Upstream) -> None:
+    clients: who is served, for the listeners to ask. paths: the search paths of pods; None: none is walked.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        upstream: Upstream,
+        clients: Clients | None = None,
+        paths: SearchPaths | None = None,
+    ) -> None:
         self.answers = answers
+        self.clients = clients or Clients()
         self._upstream = upstream
+        self._paths = paths
         self._waiting = 0
         self.counts: Counter[str] = Counter()
 
-    def reply(self, packet: bytes, *, tcp: bool) -> bytes | Waiting | None:
-        """The reply to any packet; None for silence, Waiting for what `resolve` has to be awaited for."""
+    def refuse(self, packet: bytes) -> bytes | None:
+        """The reply to a client that is not served: REFUSED to a query, else silence."""
+        self.counts["unserved"] += 1
+        try:
+            return answer_with(read_query(packet), Rcode.REFUSED)
+        except NotAnswered:
+            return None
+
+    def walks_for(self, client: str) -> bool:
+        """Whether an NXDOMAIN for this client may be a step of a search path."""
+        return self._paths is not None and self.answers.lookup.index.namespace_at(client) is not None
+
+    def reply(self, packet: bytes, *, tcp: bool, client: str = "") -> bytes | Waiting | None:
+        """The reply to any packet; None for silence, Waiting for what `resolve` has to be awaited for.
+
+        client: the address it came from, for its search path.
+        """
         try:
             query = read_query(packet)
         except NotAnswered as refused:
@@ -66,24 +97,51 @@ class Front:
             return refused.reply
         limit = TCP_LIMIT if tcp else query.udp_limit
         answer = self.answers.answer(query, limit)
+        walk = None
         if isinstance(answer, bytes):
-            self.counts["answered"] += 1
-            return answer
+            walk = begin_walk(query, answer, self._path_of(client))
+            made = answer if walk is None else walk_ours(self.answers, walk, limit)
+            if isinstance(made, bytes):
+                self.counts["answered"] += 1
+                return made
+            walk, answer = made, NOT_OURS
         if self._waiting >= MOST_FORWARDED:
             self.counts["overload"] += 1
             return answer_with(query, Rcode.SERVFAIL)
-        return Waiting(query, answer, limit)
+        return Waiting(query, answer, limit, walk)
 
     async def resolve(self, waiting: Waiting) -> bytes:
         """The reply that needs upstream."""
         self._waiting += 1
         self.counts["forwarded"] += 1
         try:
-            if waiting.found.alias is None:
-                return cut(await self._upstream.resolve(waiting.query.packet), waiting.limit)
-            return await self._chase(waiting, waiting.found.alias)
+            if waiting.walk is not None:
+                return await self._walk(waiting.walk, waiting.limit)
+            return await self._ask(waiting)
         finally:
             self._waiting -= 1
+
+    def _path_of(self, client: str) -> tuple[bytes, ...]:
+        if self._paths is None or not client:
+            return ()
+        namespace = self.answers.lookup.index.namespace_at(client)
+        return () if namespace is None else self._paths.of(namespace)
+
+    async def _walk(self, walk: Walk, limit: int) -> bytes:
+        """The reply to the query of a walk, step by step."""
+        for step in walk.steps:
+            query = walk.query_for(step)
+            made = self.answers.answer(query, TCP_LIMIT)
+            response = made if isinstance(made, bytes) else await self._ask(Waiting(query, made, TCP_LIMIT))
+            reply = walk.end_at(step, response, limit)
+            if reply is not None:
+                return reply
+        return walk.first
+
+    async def _ask(self, waiting: Waiting) -> bytes:
+        if waiting.found.alias is None:
+            return cut(await self._upstream.resolve(waiting.query.packet), waiting.limit)
+        return await self._chase(waiting, waiting.found.alias)
 
     async def _chase(self, waiting: Waiting, target: bytes) -> bytes:
         """The reply to a name of ours that is a CNAME to somebody else's."""

@@ -9,9 +9,10 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from nodeagent.dns.feed.messages import Report, Retire, Settings, ToProcess
+from nodeagent.dns.feed.messages import Report, Retire, Served, Settings, ToProcess
+from nodeagent.dns.server.clients import Clients, SearchPaths
 from nodeagent.dns.server.control import Control
 from nodeagent.dns.server.front import Front, Tasks, Upstream
 from nodeagent.dns.server.privileges import drop_privileges
@@ -35,7 +36,10 @@ class Process:
         control: socket.socket,
         sockets: tuple[socket.socket, ...],
         upstream: Callable[[Settings], Upstream],
+        search: Callable[[], Sequence[str]],
     ) -> None:
+        """search: the node's search domains."""
+        self._search = search
         self._control = Control(control, sockets, pid=os.getpid(), take=self._take, lost=self._lost)
         self._sockets = sockets
         self._make_upstream = upstream
@@ -74,6 +78,9 @@ class Process:
         elif isinstance(message, Settings):
             if self._fed is None:
                 self._begin(message)
+        elif isinstance(message, Served):
+            if self._front is not None:
+                self._front.clients.serve(message)
         elif self._fed is not None and self._front is not None and self._fed.take(message):
             self._front.answers = self._fed.answers
             gc.collect()
@@ -89,7 +96,9 @@ class Process:
         self._fed = Fed(settings)
         upstream = self._make_upstream(settings)
         self._background.append(asyncio.create_task(upstream.run(), name="upstream"))
-        self._front = front = Front(self._fed.answers, upstream)
+        clients = Clients([address for address, _ in settings.listening])
+        paths = SearchPaths(settings.zones[0], self._search) if settings.autopath else None
+        self._front = front = Front(self._fed.answers, upstream, clients, paths)
         self._listeners = tuple(
             (UdpListener if sock.type == socket.SOCK_DGRAM else TcpListener)(sock, front, self._tasks)
             for sock in self._sockets
@@ -127,17 +136,24 @@ class Process:
 
 
 def run_process(
-    control_fd: int, socket_fds: tuple[int, ...], user: int, upstream: Callable[[Settings], Upstream]
+    control_fd: int,
+    socket_fds: tuple[int, ...],
+    user: int,
+    upstream: Callable[[Settings], Upstream],
+    search: Callable[[], Sequence[str]],
 ) -> None:
     """Give away all rights and serve until the end. Raises OSError."""
     control = socket.socket(fileno=control_fd)
     sockets = tuple(socket.socket(fileno=number) for number in socket_fds)
     drop_privileges(user)
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 100)
-    asyncio.run(_run(control, sockets, upstream))
+    asyncio.run(_run(control, sockets, upstream, search))
 
 
 async def _run(
-    control: socket.socket, sockets: tuple[socket.socket, ...], upstream: Callable[[Settings], Upstream]
+    control: socket.socket,
+    sockets: tuple[socket.socket, ...],
+    upstream: Callable[[Settings], Upstream],
+    search: Callable[[], Sequence[str]],
 ) -> None:
-    await Process(control, sockets, upstream).run()
+    await Process(control, sockets, upstream, search).run()

@@ -48,7 +48,7 @@ class Fed:
                 target.lookup.index.set_namespaces(message.names)
                 target.changed(message.serial)
             case Pods():
-                target.lookup.index.set_pods(message.pods)
+                target.lookup.index.put_pods(message.pods)
                 target.changed(message.serial)
             case _:
                 raise TypeError(f"no change of state: {message!r}")

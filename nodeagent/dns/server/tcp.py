@@ -53,6 +53,8 @@ class TcpListener:
         """Until the client ends, stalls or is idle for too long."""
         room = asyncio.Semaphore(MOST_IN_ONE)
         patience = STALLED_SECONDS
+        client = writer.get_extra_info("peername")[0]
+        served = self._front.clients.are_served(client)
         while True:
             async with asyncio.timeout(patience):
                 first = await reader.readexactly(1)
@@ -60,7 +62,7 @@ class TcpListener:
                 size = first[0] << 8 | (await reader.readexactly(1))[0]
                 packet = await reader.readexactly(size)
             patience = IDLE_SECONDS
-            answer = self._front.reply(packet, tcp=True)
+            answer = self._front.reply(packet, tcp=True, client=client) if served else self._front.refuse(packet)
             if isinstance(answer, Waiting):
                 await room.acquire()
                 own.start(asyncio.create_task(self._wait(answer, writer, room), name="forwarded query"))

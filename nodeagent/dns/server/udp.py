@@ -3,8 +3,10 @@
 import asyncio
 import socket
 from contextlib import suppress
+from typing import Any
 
 from nodeagent.dns.server.front import Front, Tasks, Waiting
+from nodeagent.dns.wire.codes import Rcode
 
 AT_ONCE = 64
 """Packets that are read before the loop looks at anything else; about 0.5 ms."""
@@ -32,30 +34,37 @@ class UdpListener:
 
     def _read(self) -> None:
         receive, send, reply = self._socket.recvfrom, self._socket.sendto, self._front.answers.reply
+        clients = self._front.clients
+        known = clients.known
         for _ in range(AT_ONCE):
             try:
                 packet, peer = receive(LARGEST_QUERY)
             except OSError:  # nothing left, or an ICMP error of an earlier reply
                 return
+            if peer[0] not in known and not clients.are_served(peer[0]):
+                self._send(self._front.refuse(packet), peer)
+                continue
             answer = reply(packet)
-            if answer is None:
+            if answer is None or (answer[3] & 0x0F == Rcode.NXDOMAIN and self._front.walks_for(peer[0])):
                 self._other(packet, peer)
                 continue
             self.quick += 1
             with suppress(OSError):  # the client's network or our buffer: a lost packet, as DNS clients expect
                 send(answer, peer)
 
-    def _other(self, packet: bytes, peer: object) -> None:
-        answer = self._front.reply(packet, tcp=False)
+    def _other(self, packet: bytes, peer: tuple[Any, ...]) -> None:
+        answer = self._front.reply(packet, tcp=False, client=peer[0])
         if isinstance(answer, Waiting):
             work = asyncio.get_running_loop().create_task(self._wait(answer, peer), name="forwarded query")
             self._tasks.start(work)
-        elif answer is not None:
+        else:
             self._send(answer, peer)
 
-    async def _wait(self, waiting: Waiting, peer: object) -> None:
+    async def _wait(self, waiting: Waiting, peer: tuple[Any, ...]) -> None:
         self._send(await self._front.resolve(waiting), peer)
 
-    def _send(self, answer: bytes, peer: object) -> None:
-        with suppress(OSError):
-            self._socket.sendto(answer, peer)  # type: ignore[call-overload]  # as recvfrom gave it
+    def _send(self, answer: bytes | None, peer: tuple[Any, ...]) -> None:
+        """None: silence."""
+        if answer is not None:
+            with suppress(OSError):
+                self._socket.sendto(answer, peer)

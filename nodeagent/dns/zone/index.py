@@ -75,6 +75,11 @@ class Index:
         """Whether a running pod of this namespace has the address."""
         return namespace in self._pods.get(address, ())
 
+    def namespace_at(self, address: str) -> bytes | None:
+        """The namespace of the pod with this address; None when there is none, or pods of several share it."""
+        namespaces = self._pods.get(address, frozenset())
+        return next(iter(namespaces)) if len(namespaces) == 1 else None
+
     def at_cluster_ip(self, address: str) -> ServiceEntry | None:
         """The Service of a ClusterIP; the first by name when several claim it."""
         entries = self._by_cluster_ip.get(address, ())
@@ -118,12 +123,14 @@ class Index:
         """The namespaces there are; those of Services are there anyway."""
         self._namespaces = frozenset(name.encode() for name in names)
 
-    def set_pods(self, pods: Iterable[tuple[str, str]]) -> None:
-        """Namespace and address of every running pod."""
-        found: dict[str, set[bytes]] = {}
-        for namespace, address in pods:
-            found.setdefault(address, set()).add(namespace.encode())
-        self._pods = {address: frozenset(namespaces) for address, namespaces in found.items()}
+    def put_pods(self, pods: Iterable[tuple[str, Iterable[str]]]) -> None:
+        """Addresses, each with the namespaces of the running pods that have it now."""
+        for address, namespaces in pods:
+            here = frozenset(namespace.encode() for namespace in namespaces)
+            if here:
+                self._pods[address] = here
+            else:
+                self._pods.pop(address, None)
 
 
 def _add(table: dict[str, tuple[ServiceEntry, ...]], address: str, entry: ServiceEntry) -> None:

@@ -123,8 +123,8 @@ class Lookup:
         for_pods = labels[-1] == b"pod"
         if len(labels) > 2:
             return (self._pod if for_pods else self._service)(name, labels, zone, kind)
-        exists = len(labels) == 1 or (
-            self.index.has_namespace(labels[0]) and not (for_pods and self._settings.pods == "disabled")
+        exists = not (for_pods and self._settings.pods == "disabled") and (
+            len(labels) == 1 or self.index.has_namespace(labels[0])
         )
         return Found(zone) if exists else Found(zone, Rcode.NXDOMAIN)
 

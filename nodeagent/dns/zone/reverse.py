@@ -30,6 +30,8 @@ def name_of(address: str) -> bytes:
 
 def pod_address(label: bytes) -> str | None:
     """The address that a pod's label (lower case) stands for, ``10-244-1-5`` or ``fd00--5``; None for other text."""
+    if b"%" in label:  # Python reads a zone there, which no address on the wire has
+        return None
     text = label.decode("latin-1")
     try:
         if text.count("-") == 3 and "--" not in text:

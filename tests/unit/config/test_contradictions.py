@@ -32,6 +32,14 @@ EITHER = "objects come either from a directory or from an API server"
             id="three sources",
         ),
         pytest.param(
+            "source: {manifests: /b}\ndns: {enabled: true, listen: [169.254.20.10], pods: verified, autopath: true}",
+            [
+                "svc.yaml:4: dns.pods: verified needs the pods of an API server, and source.manifests has none",
+                "svc.yaml:4: dns.autopath: needs the pods of an API server, and source.manifests has none",
+            ],
+            id="pods of manifests",
+        ),
+        pytest.param(
             "source: {context: c}", ["svc.yaml:3: source.context: needs source.kubeconfig"], id="context alone"
         ),
         pytest.param(

@@ -182,6 +182,8 @@ def test_every_zone_answers_and_reverse_names_are_of_the_first() -> None:
         ("verified", "10-0-0-7.empty.pod.cluster.local.", ["NXDOMAIN"]),
         ("disabled", "10-0-0-7.shop.pod.cluster.local.", ["NXDOMAIN"]),
         ("disabled", "shop.pod.cluster.local.", ["NXDOMAIN"]),
+        ("disabled", "pod.cluster.local.", ["NXDOMAIN"]),
+        ("insecure", "fe80--1%1.shop.pod.cluster.local.", ["NXDOMAIN"]),
         ("insecure", "shop.pod.cluster.local.", ["NOERROR"]),
         ("insecure", "empty.svc.cluster.local.", ["NOERROR"]),
         ("insecure", "nowhere.svc.cluster.local.", ["NXDOMAIN"]),
@@ -190,7 +192,7 @@ def test_every_zone_answers_and_reverse_names_are_of_the_first() -> None:
 def test_pods_and_namespaces(pods: str, name: str, expected: list[str]) -> None:
     answers = answers_of(cluster_ip("web", "10.96.0.1"), settings=ZoneSettings(pods=pods))
     answers.lookup.index.set_namespaces(["empty", "shop"])
-    answers.lookup.index.set_pods([("shop", "10.0.0.7")])
+    answers.lookup.index.put_pods([("10.0.0.7", ["shop"])])
     assert said(answers, name) == expected
 
 

@@ -1,0 +1,60 @@
+"""Who asks: whether they are served, and the search path of those that are known pods."""
+
+from collections.abc import Callable, Collection, Sequence
+from ipaddress import ip_network
+
+from nodeagent.dns.access import is_allowed, served_ranges
+from nodeagent.dns.autopath import search_path
+from nodeagent.dns.feed.messages import Served
+from nodeagent.dns.wire.names import BadName
+
+MOST_KNOWN = 65_536
+"""Clients remembered to be served; more are looked at anew each time."""
+
+
+class Clients:
+    """listening: our own addresses, from which the node's programs ask us. Until `serve` is called all private
+    addresses are served."""
+
+    def __init__(self, listening: Collection[str] = ()) -> None:
+        self._listening = frozenset(listening)
+        self.known: set[str] = set()
+        """Clients that are served, as sockets say them: those of the latest queries."""
+        self.serve(Served(served_ranges((), ())))
+
+    def serve(self, served: Served) -> None:
+        """These are served from now on."""
+        self._ranges = tuple(map(ip_network, served.ranges))
+        self._addresses = self._listening.union(served.addresses)
+        self.known.clear()
+
+    def are_served(self, client: str) -> bool:
+        """Whether the client at this address gets answers."""
+        if not is_allowed(client, self._ranges, self._addresses):
+            return False
+        if len(self.known) < MOST_KNOWN:
+            self.known.add(client)
+        return True
+
+
+class SearchPaths:
+    """Of pods. zone: the cluster's. of_node: the node's search domains, which kubelet hands on to its pods."""
+
+    def __init__(self, zone: str, of_node: Callable[[], Sequence[str]]) -> None:
+        self._zone = zone
+        self._of_node = of_node
+        self._known: dict[tuple[bytes, tuple[str, ...]], tuple[bytes, ...]] = {}
+
+    def of(self, namespace: bytes) -> tuple[bytes, ...]:
+        """The path of the pods of a namespace, which is known to be a label; empty if its names are too long."""
+        key = (namespace, tuple(self._of_node()))
+        path = self._known.get(key)
+        if path is None:
+            try:
+                path = search_path(namespace.decode(), self._zone, key[1])
+            except BadName:
+                path = ()
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = path
+        return path

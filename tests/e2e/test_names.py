@@ -1,0 +1,112 @@
+"""Names of pods that the API server knows: their own, and what their search path leads to."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import dns.message
+import dns.rcode
+import pytest
+
+from nodeagent.lab.net.namespaces import inside
+from tests.harness.api_cluster import ApiCluster, Tenant
+from tests.harness.cluster import NODE
+from tests.harness.dns.scripted_resolver import ScriptedResolver
+from tests.harness.warm_start import AGENT
+
+SERVER = "169.254.20.10"
+UPSTREAM = ("127.0.0.1", 5301)
+FLAGS = ("--dns", "--dns-upstreams", f"{UPSTREAM[0]}:{UPSTREAM[1]}", "--dns-pods", "verified", "--dns-autopath")
+POD = "web-0"
+
+
+@contextmanager
+def upstream(cluster: ApiCluster) -> Iterator[None]:
+    """A resolver on the node that the agent's DNS process asks."""
+
+    def opened() -> socket.socket:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.bind(UPSTREAM)
+        return sock
+
+    script = ScriptedResolver()
+    with inside(cluster.world.namespace(NODE), opened) as sock:
+
+        def serve() -> None:
+            while True:
+                packet, peer = sock.recvfrom(4096)
+                if not packet:
+                    return
+                if (reply := script.reply(packet)) is not None:
+                    sock.sendto(reply, peer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            sock.sendto(b"", UPSTREAM)
+            thread.join()
+
+
+@pytest.fixture
+def named(shaken: ApiCluster, shaken_tenant: Tenant) -> Iterator[Tenant]:
+    """A namespace with a Service and a pod, with names that know pods."""
+    shaken_tenant.run_pod(POD)
+    shaken_tenant.expose("web")
+    with upstream(shaken):
+        shaken.start_agent(*FLAGS, "--dns-listen", f"{SERVER},{shaken.world[NODE].addresses[0]}")
+        yield shaken_tenant
+        shaken.stop_agent()
+        shaken.world.run(NODE, [*AGENT, "cleanup"])
+
+
+def ask(cluster: ApiCluster, name: str, *, client: str = POD, server: str = "") -> list[str]:
+    """The rcode, then the data of the answer; empty for no reply within a second. server: a node, asked at its address."""
+    address = cluster.world[server].addresses[0] if server else SERVER
+    query = dns.message.make_query(name, "A").to_wire()
+
+    def exchange() -> bytes:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.settimeout(1)
+            sock.connect((address, 53))
+            sock.send(query)
+            return sock.recv(4096)
+
+    try:
+        reply = dns.message.from_wire(inside(cluster.world.namespace(client), exchange))
+    except OSError:
+        return []
+    return [dns.rcode.to_text(reply.rcode()), *sorted(one.to_text() for rrset in reply.answer for one in rrset)]
+
+
+def says(
+    cluster: ApiCluster, expected: list[str], name: str, *, client: str = POD, server: str = ""
+) -> Callable[[], bool]:
+    return lambda: ask(cluster, name, client=client, server=server) == expected
+
+
+def test_a_pod_has_its_name_while_it_runs_and_its_search_path_is_walked(shaken: ApiCluster, named: Tenant) -> None:
+    wait = shaken.agent.wait_until
+    address = shaken.world[POD].addresses[0]
+    own = f"{address.replace('.', '-')}.{named.name}.pod.cluster.local."
+    four = named.cluster_ips("web")[0]
+    wait(says(shaken, ["NOERROR", four], f"web.{named.name}.svc.cluster.local."), "the Service's name")
+    wait(says(shaken, ["NOERROR", address], own), "the pod's name")
+    assert ask(shaken, own.replace(named.name, "default")) == ["NXDOMAIN"]
+    first = f"www.example.com.{named.name}.svc.cluster.local."
+    assert ask(shaken, first) == ["NOERROR", "192.0.2.53", "www.example.com."]
+    assert ask(shaken, first, client="caller") == ["NXDOMAIN"]
+    named.end_pod(POD)
+    wait(says(shaken, ["NXDOMAIN"], own), "the pod's name to go")
+    wait(says(shaken, ["NXDOMAIN"], first), "the search path of a pod that is gone")
+
+
+def test_only_pods_and_the_node_are_served(shaken: ApiCluster, named: Tenant) -> None:
+    name = f"web.{named.name}.svc.cluster.local."
+    expected = ["NOERROR", named.cluster_ips("web")[0]]
+    wait = shaken.agent.wait_until
+    for client in ("caller", NODE):
+        wait(says(shaken, expected, name, client=client, server=NODE), f"{client} is served")
+    wait(says(shaken, ["REFUSED"], name, client="outside", server=NODE), "a host outside is not")
