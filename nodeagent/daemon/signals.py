@@ -14,7 +14,8 @@ async def run_until_signal(
     stopping: Callable[[], None],
     reload: Callable[[], None] | None = None,
 ) -> None:
-    """Run `work` until it ends or SIGTERM or SIGINT, the normal end, cancels it; SIGHUP calls `reload`.
+    """Run `work` until it ends or SIGTERM or SIGINT, the normal end, cancels it; SIGHUP calls `reload`, also one that
+    came while it was blocked.
 
     stopping: called before `work` is cancelled. Raises what `work` raises.
     """
@@ -29,6 +30,7 @@ async def run_until_signal(
         loop.add_signal_handler(number, stop)
     if reload is not None:
         loop.add_signal_handler(signal.SIGHUP, reload)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
         await running
     except asyncio.CancelledError:

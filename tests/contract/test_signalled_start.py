@@ -18,6 +18,8 @@ pytestmark = pytest.mark.kernel
 
 LISTENING = "click"
 """An import that begins after the process has been told what signals do; ``-X importtime`` says when it is done."""
+MODULES = (LISTENING, "nodeagent.agent")
+"""Early among the imports, and among the last of them."""
 ORDINARY = re.compile(r"import time:|[\d:.]+ (info|warning) ")
 MOMENTS = 16
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -34,7 +36,8 @@ def namespaces(network_namespaces: None) -> Iterator[list[str]]:
         remove_namespace(name)
 
 
-def start(namespace: str, directory: Path) -> subprocess.Popen[str]:
+def start(namespace: str, directory: Path, until: str = LISTENING) -> subprocess.Popen[str]:
+    """An agent that has just imported a module."""
     flags = (
         "--manifests",
         str(directory),
@@ -47,7 +50,7 @@ def start(namespace: str, directory: Path) -> subprocess.Popen[str]:
     )
     argv = [sys.executable, "-X", "importtime", "-m", "nodeagent", "run", *flags]
     process = inside(namespace, lambda: subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, cwd=directory))
-    wait_for(process, LISTENING)
+    wait_for(process, until)
     return process
 
 
@@ -92,6 +95,18 @@ def test_a_signal_at_any_moment_of_the_start_ends_the_agent_with_0(namespaces: l
         )
         assert set(rules.stdout.splitlines()) <= {"table ip nodeagent", "table ip6 nodeagent"}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reload_at_any_moment_of_the_start_is_a_reload(namespace: str, tmp_path: Path) -> None:
+    """The configuration may have been read already, so that it is read again."""
+
+    def hung_up(before: str) -> tuple[int, list[str]]:
+        process = start(namespace, tmp_path, before)
+        process.send_signal(signal.SIGHUP)
+        wait_for(process, "reload: the new configuration takes effect")
+        return ends(process, signal.SIGTERM)
+
+    assert [hung_up(module) for module in MODULES] == [(0, [])] * len(MODULES)
 
 
 def test_a_command_that_people_wait_for_is_interrupted_as_ever() -> None:
