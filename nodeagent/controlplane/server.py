@@ -181,7 +181,7 @@ class ApiServer:
         await asyncio.to_thread(self._write_kubeconfig)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(loop) for loop in loops]
-            tasks.append(group.create_task(self._every(self._settings.compact_every_seconds, store.compact)))
+            tasks.append(group.create_task(self._every(self._settings.forget_every_seconds, store.compact)))
             tasks.append(group.create_task(self._every(_MAKE_ROOM_EVERY_SECONDS, lambda: _make_room(store))))
             if store.shared:
                 tasks.append(group.create_task(self._every(_CATCH_UP_EVERY_SECONDS, store.catch_up)))

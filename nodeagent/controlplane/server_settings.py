@@ -34,8 +34,14 @@ class ServerSettings:
     """Plain HTTP without credentials; on loopback only."""
     window: Window = field(default_factory=Window)
     compact_every_seconds: float = 30.0
+    """At most; see `forget_every_seconds`."""
     limit_bytes: int | None = None
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+    @property
+    def forget_every_seconds(self) -> float:
+        """How often history is cut to its window; short histories more often, so that they stay short."""
+        return min(self.compact_every_seconds, max(self.window.seconds, 1.0))
 
 
 @dataclass(frozen=True, slots=True)

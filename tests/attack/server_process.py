@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -17,17 +18,19 @@ from urllib.parse import urlsplit
 
 import yaml
 
-COMMAND = [sys.executable, "-c", "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"]
+COMMAND = [sys.executable, "-m", "tests.attack.telling_server"]
+ROOT = Path(__file__).parents[2]
 DEADLINE_SECONDS = 60.0
 
 
 class Victim:
     """A server: where it listens, its administrator's token, its size and its log."""
 
-    def __init__(self, process: "subprocess.Popen[bytes]", config: Path) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes]", config: Path, figures: Path) -> None:
         document = yaml.safe_load(config.read_text())
         cluster = document["clusters"][0]["cluster"]
         self.process = process
+        self._figures = figures
         self.token = document["users"][0]["user"]["token"]
         url = urlsplit(cluster["server"])
         self.address = (url.hostname or "", url.port or 0)
@@ -59,6 +62,14 @@ class Victim:
         return pages * os.sysconf("SC_PAGESIZE") / 2**20
 
     @property
+    def bytes_in_use(self) -> int:
+        """What is allocated and not yet free again, once unreachable cycles have been collected."""
+        self._figures.unlink(missing_ok=True)
+        self.process.send_signal(signal.SIGUSR1)
+        self.until(self._figures.exists)
+        return int(self._figures.read_text())
+
+    @property
     def files(self) -> int:
         """Open files."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
@@ -72,11 +83,15 @@ class Victim:
 
 
 @contextmanager
-def victim(directory: Path, *arguments: str) -> Iterator[Victim]:
-    """A server on a free port, ready; killed in the end."""
+def victim(directory: Path, *arguments: str, to_the_byte: bool = False) -> Iterator[Victim]:
+    """A server on a free port, ready; killed in the end. to_the_byte: it can tell `bytes_in_use`, and is slower."""
     config = directory / "kubeconfig"
     options = ["--listen", "127.0.0.1:0", "--kubeconfig-out", str(config), *arguments]
-    process = subprocess.Popen([*COMMAND, *options], stderr=subprocess.PIPE)
+    figures = directory / "figures"
+    # Python's own allocator keeps pools to itself; the C library's says to the byte what is in use.
+    environment = {**os.environ, "PYTHONMALLOC": "malloc"} if to_the_byte else None
+    command = [*COMMAND, str(figures), *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, env=environment)
     assert process.stderr is not None
     try:
         ends = time.monotonic() + DEADLINE_SECONDS
@@ -84,7 +99,7 @@ def victim(directory: Path, *arguments: str) -> Iterator[Victim]:
             assert process.poll() is None
             assert time.monotonic() < ends
             time.sleep(0.01)
-        found = Victim(process, config)
+        found = Victim(process, config, figures)
         reader = threading.Thread(target=_read, args=(process.stderr, found.log), daemon=True)
         reader.start()
         yield found
