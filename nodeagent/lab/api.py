@@ -7,6 +7,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -169,7 +170,7 @@ class Api:
             document: Document = json.loads(text)
         except ValueError:
             document = {"message": text.decode(errors="replace")}
-        if not 200 <= status < 300:
+        if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
             raise ApiRefused(status, f"{method} {path}: {status} {document.get('message')}")
         return document
 
@@ -198,11 +199,11 @@ class Api:
 
     def create(self, path: str, body: Document) -> None:
         """POST; one that is there already is fine."""
-        self._call_but("POST", path, body, fine=409)
+        self._call_but("POST", path, body, fine=HTTPStatus.CONFLICT)
 
     def delete(self, path: str, body: Document | None = None) -> None:
         """DELETE; one that is gone already is fine."""
-        self._call_but("DELETE", path, body, fine=404)
+        self._call_but("DELETE", path, body, fine=HTTPStatus.NOT_FOUND)
 
     def _call_but(self, method: str, path: str, body: Document | None, *, fine: int) -> None:
         try:

@@ -25,6 +25,7 @@ PROGRAM = (sys.executable, "-m")
 PING_TIMEOUT = 0.2
 CONNTRACK_STATISTICS = Path("/proc/thread-self/net/stat/nf_conntrack")
 LEAST_DROPS = 0.1
+ALL_PERCENT = 100
 
 
 class Broken(Struct, frozen=True):
@@ -116,7 +117,7 @@ async def delay(site: Site) -> None:
 
 async def drop(site: Site) -> None:
     """Some of the packets to and from the node are lost."""
-    some = "" if site.amount >= 100 else f"numgen random mod 1000 < {round(site.amount * 10)} "
+    some = "" if site.amount >= ALL_PERCENT else f"numgen random mod 1000 < {round(site.amount * 10)} "
     commands = f"add table netdev {DROPS}\n" + "".join(
         f"add chain netdev {DROPS} {hook} {{ type filter hook {hook} device {site.node} priority 0; }}\n"
         f"add rule netdev {DROPS} {hook} counter\n"

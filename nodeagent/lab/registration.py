@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from http import HTTPStatus
 
 from nodeagent.lab import objects
 from nodeagent.lab.api import Api, ApiRefused, Document
@@ -54,7 +55,7 @@ class Registration:
         try:
             self._api.call("POST", path, document)
         except ApiRefused as refusal:
-            if refusal.status != 409:
+            if refusal.status != HTTPStatus.CONFLICT:
                 raise
             there = self._api.call("GET", f"{path}/{name}")["metadata"].get("labels") or {}
             if there.get(objects.MANAGED_BY) != mark:

@@ -1,6 +1,7 @@
 """A lab as it is now: looked at, not remembered. What cannot be seen (the API server is away) is left out."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 
 from nodeagent.lab import objects
@@ -53,7 +54,7 @@ def is_healthy(cluster: LiveCluster, node: str) -> bool:
         connection = HTTPConnection(cluster.nodes[node][1].addresses[0], HEALTH_PORT, timeout=HEALTH_TIMEOUT)
         try:
             connection.request("GET", "/healthz")
-            return connection.getresponse().status == 200
+            return connection.getresponse().status == HTTPStatus.OK
         except (OSError, HTTPException):
             return False
         finally:

@@ -13,6 +13,8 @@ from nodeagent.model.addresses import Family
 
 PIPE_WIDTH = 1000
 NEVER = "not seen"
+FEW_SECONDS = 0.01
+"""Below it, milliseconds have decimals."""
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
@@ -170,4 +172,4 @@ def milliseconds(seconds: float | None) -> str:
     """Two digits or so."""
     if seconds is None:
         return "-"
-    return f"{seconds * 1000:.2f} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"
+    return f"{seconds * 1000:.2f} ms" if seconds < FEW_SECONDS else f"{seconds * 1000:.0f} ms"

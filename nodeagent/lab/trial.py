@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from msgspec.structs import replace
 
 from nodeagent.lab.cluster import LiveCluster
-from nodeagent.lab.faults import KINDS, LEAST_DROPS, Kind, Site
+from nodeagent.lab.faults import ALL_PERCENT, KINDS, LEAST_DROPS, Kind, Site
 from nodeagent.lab.load import ClusterLoad, HeldConnections, check_rate, find_service, going_on, ways_to
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.requests import FaultProgress, FaultReport, InjectFault, LoadSample
@@ -86,8 +86,8 @@ def site_of(request: InjectFault, cluster: LiveCluster, work: Work) -> Site:
         raise ValueError(f"{request.kind} lasts as long as it takes: leave out --for")
     if request.amount and not kind.amount:
         raise ValueError(f"{request.kind} knows no --amount")
-    if request.kind == "drop" and request.amount and not LEAST_DROPS <= request.amount <= 100:
-        raise ValueError(f"--amount {request.amount:g}: percent, from {LEAST_DROPS} to 100")
+    if request.kind == "drop" and request.amount and not LEAST_DROPS <= request.amount <= ALL_PERCENT:
+        raise ValueError(f"--amount {request.amount:g}: percent, from {LEAST_DROPS} to {ALL_PERCENT}")
     if request.seconds < 0 or request.amount < 0:
         raise ValueError("--for and --amount are above 0")
     check_rate(request.rate)

@@ -10,6 +10,12 @@ def connected_networks(proc: Path = Path("/proc/net")) -> list[str]:
     return sorted({*_ipv4(_lines(proc / "route")), *_ipv6(_lines(proc / "if_inet6"))})
 
 
+_DESTINATION, _GATEWAY, _MASK = 1, 2, 7
+"""Columns of /proc/net/route."""
+_LENGTH, _SCOPE = 2, 3
+"""Columns of /proc/net/if_inet6."""
+
+
 def _lines(path: Path) -> list[list[str]]:
     try:
         return [line.split() for line in path.read_text().splitlines()]
@@ -20,10 +26,10 @@ def _lines(path: Path) -> list[list[str]]:
 def _ipv4(lines: list[list[str]]) -> list[str]:
     found = []
     for words in lines[1:]:
-        if len(words) < 8 or words[2] != "00000000" or words[7] == "00000000":
+        if len(words) <= _MASK or words[_GATEWAY] != "00000000" or words[_MASK] == "00000000":
             continue
         # The kernel prints the bytes of network order as a little-endian number.
-        address, mask = (IPv4Address(bytes.fromhex(word)[::-1]) for word in (words[1], words[7]))
+        address, mask = (IPv4Address(bytes.fromhex(word)[::-1]) for word in (words[_DESTINATION], words[_MASK]))
         found.append(str(ip_network(f"{address}/{mask}", strict=False)))
     return found
 
@@ -31,7 +37,7 @@ def _ipv4(lines: list[list[str]]) -> list[str]:
 def _ipv6(lines: list[list[str]]) -> list[str]:
     found = []
     for words in lines:
-        if len(words) >= 4 and words[3] == "00" and words[2] != "80":
+        if len(words) > _SCOPE and words[_SCOPE] == "00" and words[_LENGTH] != "80":
             text = ":".join(words[0][i : i + 4] for i in range(0, 32, 4))
-            found.append(str(ip_network(f"{text}/{int(words[2], 16)}", strict=False)))
+            found.append(str(ip_network(f"{text}/{int(words[_LENGTH], 16)}", strict=False)))
     return found

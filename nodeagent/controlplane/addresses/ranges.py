@@ -7,10 +7,14 @@ The lower part of a range is left to clients who ask for a certain value, so tha
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
+
+from nodeagent.model.addresses import LAST_PORT
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
+BOTH_FAMILIES: Final = 2
+"""So many addresses or ranges there are of something that has one of each family."""
 _SMALLEST = 8
 _MOST_IPV6 = 1 << 16
 _BAND_LEAST = 16
@@ -59,9 +63,9 @@ class AddressRange:
     def pool(self) -> Pool:
         """Number n stands for the network's address n + 1."""
         size = self.network.num_addresses
-        if self.network.version == 6:
+        if isinstance(self.network, IPv6Network):
             size = min(size, _MOST_IPV6)
-        usable = size - (2 if self.network.version == 4 else 1)
+        usable = size - (2 if isinstance(self.network, IPv4Network) else 1)
         return Pool(usable, min(max(_BAND_LEAST, size // 16), 256) if size > _BAND_LEAST * 2 else 0)
 
     @property
@@ -105,7 +109,7 @@ def parse_port_range(text: str) -> PortRange:
     if not dash or not first.strip().isdigit() or not last.strip().isdigit():
         raise RangeRefused(f"{text!r} is not a port range such as 30000-32767")
     found = PortRange(int(first), int(last))
-    if not 1 <= found.first <= found.last <= 65535:
+    if not 1 <= found.first <= found.last <= LAST_PORT:
         raise RangeRefused(f"port range {text} must lie within 1-65535, the smaller end first")
     return found
 
@@ -116,7 +120,7 @@ def parse_service_ranges(text: str, taken: Sequence[tuple[str, str]] = ()) -> tu
     `taken` are (what it is, CIDR) pairs the ranges may not overlap. Raises RangeRefused with the reason.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not 1 <= len(parts) <= 2:
+    if not 1 <= len(parts) <= BOTH_FAMILIES:
         raise RangeRefused("--service-cluster-ip-range takes one range, or two of different IP families")
     ranges = tuple(AddressRange(_network(part)) for part in parts)
     if len({found.family for found in ranges}) != len(ranges):

@@ -15,6 +15,7 @@ from nodeagent.controlplane.machinery.schema.shapes import Struct
 from nodeagent.controlplane.status import bad_request, body_too_large, unsupported_media_type
 
 LIMIT_BYTES: Final = 3 * 1024 * 1024
+_EXCERPT_BYTES: Final = 100
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 JSON_PATCH: Final = "application/json-patch+json"
@@ -139,4 +140,4 @@ def as_object(value: Json, resource: Kind, body: bytes) -> Document:
 
 def _excerpt(value: Json, body: bytes) -> str:
     canonical = body.strip() or json.dumps(value).encode()
-    return canonical[:100].hex() + (" ..." if len(canonical) > 100 else "")
+    return canonical[:_EXCERPT_BYTES].hex() + (" ..." if len(canonical) > _EXCERPT_BYTES else "")

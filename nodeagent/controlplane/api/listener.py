@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Any, Final, Self
 
 from aiohttp import web
@@ -195,7 +196,7 @@ class _Connection(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """What is not HTTP is the client's affair; only what is ours is logged."""
-        if status >= 500:
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return super().handle_error(request, status, exc, message)
         logger.debug("not a request peer=%s error=%s", request.remote, exc)
         answer = web.Response(status=status, text="400 Bad Request\n")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial as partial_of
+from http import HTTPStatus
 from typing import Final, TypeVar
 
 from nodeagent.controlplane.api import bodies, partial, token_requests
@@ -326,7 +327,7 @@ class Objects:
             try:
                 await self._registry.delete(resource, record.namespace, record.name, options)
             except ApiError as error:
-                if error.code != 404:
+                if error.code != HTTPStatus.NOT_FOUND:
                     raise
         return self._listed(resource, page, {"resourceVersion": str(self._store.revision)})
 

@@ -9,6 +9,8 @@ from nodeagent.controlplane.status import bad_request
 _PARTS_OF_A_NAMESPACE = ("status", "finalize")
 _INT64: Final = range(-(2**63), 2**63)
 _MOST_DIGITS: Final = 64
+_MOST_WORDS: Final = 3
+"""Resource, object, part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +27,22 @@ class Target:
 
 def parse_target(segments: tuple[str, ...]) -> Target | None:
     """`api, v1, namespaces, demo, services, web, status` and so on; None when it names no resource."""
-    if len(segments) >= 3 and segments[0] == "api":
-        group, version, rest = "", segments[1], segments[2:]
-    elif len(segments) >= 4 and segments[0] == "apis":
-        group, version, rest = segments[1], segments[2], segments[3:]
-    else:
+    match segments:
+        case ("api", version, _, *_):
+            group, rest = "", segments[2:]
+        case ("apis", group, version, _, *_):
+            rest = segments[3:]
+        case _:
+            return None
+    namespace = ""
+    match rest:
+        case ("namespaces", _, part) if part in _PARTS_OF_A_NAMESPACE:
+            pass
+        case ("namespaces", namespace, _, *_):
+            rest = rest[2:]
+    if len(rest) > _MOST_WORDS:
         return None
-    if rest[0] == "namespaces" and len(rest) >= 3 and not (len(rest) == 3 and rest[2] in _PARTS_OF_A_NAMESPACE):
-        namespace, rest = rest[1], rest[2:]
-    else:
-        namespace = ""
-    if len(rest) > 3:
-        return None
-    plural, name, part = (*rest, "", "")[:3]
+    plural, name, part = (*rest, "", "")[:_MOST_WORDS]
     return Target(group, version, plural, namespace, name, part)
 
 

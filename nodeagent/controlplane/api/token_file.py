@@ -7,6 +7,8 @@ from pathlib import Path
 from nodeagent.controlplane.api.access import Role, Tokens, User, role_of
 
 logger = logging.getLogger(__name__)
+_TOKEN, _NAME, _GROUPS = 0, 1, 3
+"""Columns."""
 
 
 class TokenFile:
@@ -46,6 +48,6 @@ class TokenFile:
         users: dict[str, User] = {}
         with self._path.open(newline="") as lines:
             for row in csv.reader(lines):
-                if len(row) >= 4:
-                    users[row[0]] = User(row[1], role_of(row[3].split(",")))
+                if len(row) > _GROUPS:
+                    users[row[_TOKEN]] = User(row[_NAME], role_of(row[_GROUPS].split(",")))
         self._users, self._tokens, self._seen = users, Tokens(users), seen

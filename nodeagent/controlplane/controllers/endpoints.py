@@ -1,6 +1,7 @@
 """Writes the EndpointSlices and the Endpoints of services with a selector."""
 
 from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Final
 
 from nodeagent.controlplane.controllers import backends
@@ -111,7 +112,7 @@ class SliceWriter:
         try:
             await self._registry.delete(self._slices, namespace, name, DeleteOptions())
         except ApiError as error:
-            if error.code != 404:
+            if error.code != HTTPStatus.NOT_FOUND:
                 raise
 
 
@@ -209,7 +210,7 @@ class ServiceEndpoints:
         try:
             await self._registry.delete(self._endpoints, namespace, name, DeleteOptions())
         except ApiError as error:
-            if error.code != 404:
+            if error.code != HTTPStatus.NOT_FOUND:
                 raise
 
 

@@ -1,6 +1,7 @@
 """Empties a namespace that is being deleted, then lets it go."""
 
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Final
 
 from nodeagent.controlplane.kinds.namespace import FINALIZE
@@ -57,6 +58,6 @@ class NamespaceDeletion:
                     )
                     left += not outcome.gone
                 except ApiError as error:
-                    if error.code != 404:
+                    if error.code != HTTPStatus.NOT_FOUND:
                         raise
         return left == 0

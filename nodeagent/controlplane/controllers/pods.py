@@ -6,6 +6,7 @@ pod is terminating for as long as it asked to be, which is what proxies and endp
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from http import HTTPStatus
 
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
@@ -44,6 +45,6 @@ class PodRemoval:
         try:
             await self._registry.delete(self._pods, namespace, name, DeleteOptions(uid=meta["uid"], grace_seconds=0))
         except ApiError as error:
-            if error.code != 404:
+            if error.code != HTTPStatus.NOT_FOUND:
                 raise
         return None

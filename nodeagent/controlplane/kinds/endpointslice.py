@@ -3,6 +3,7 @@
 from nodeagent.controlplane.addresses.texts import parse_ip
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import (
+    LABEL_LONGEST,
     checked,
     dns_label,
     dns_subdomain,
@@ -142,8 +143,8 @@ def _slice_ports(ports: list[Document]) -> list[FieldError]:
         if name in names:
             errors.append(duplicate(f"{field}.name", name))
         names.add(name)
-        if len(name) > 63:
-            errors.append(too_long(f"{field}.name", 63))
+        if len(name) > LABEL_LONGEST:
+            errors.append(too_long(f"{field}.name", LABEL_LONGEST))
         elif name:
             errors += checked(f"{field}.name", name, dns_label(name))
         errors += transport_protocol(port.get("protocol") or "", f"{field}.protocol")

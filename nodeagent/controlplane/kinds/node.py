@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
 from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import checked, label_value, qualified_name
@@ -102,7 +103,7 @@ def validate_node(node: Document) -> list[FieldError]:
             why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
             errors.append(invalid(f"spec.podCIDRs[{index}]", text, why))
     families = [parsed.version for parsed in map(parse_cidr, ranges) if parsed]
-    if len(ranges) > 2 or len(set(families)) != len(families):
+    if len(ranges) > BOTH_FAMILIES or len(set(families)) != len(families):
         errors.append(invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family"))
     pairs: set[tuple[str, str]] = set()
     for index, taint in enumerate(node["spec"].get("taints") or []):

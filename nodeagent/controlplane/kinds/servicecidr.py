@@ -1,5 +1,6 @@
 """ServiceCIDR (networking.k8s.io/v1): a range cluster addresses come from."""
 
+from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
 from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.object_rules import unchanged
@@ -34,7 +35,7 @@ def validate_service_cidr(found: Document) -> list[FieldError]:
             why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
             errors.append(invalid(f"spec.cidrs[{index}]", text, why))
     families = [network.version for network in map(parse_cidr, texts) if network]
-    if len(texts) > 2 or len(set(families)) != len(families):
+    if len(texts) > BOTH_FAMILIES or len(set(families)) != len(families):
         errors.append(invalid("spec.cidrs", texts, "may only hold up to 2 values, one for each IP family"))
     return errors
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from nodeagent.controlplane.addresses.texts import parse_ip
 from nodeagent.controlplane.documents import Json
 from nodeagent.controlplane.status import FieldError, invalid
+from nodeagent.model.addresses import LAST_PORT
 
 Check: TypeAlias = Callable[[str], list[str]]
 
@@ -16,6 +17,10 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_QUALIFIED})?"
 _ENV_KEY = r"[-._a-zA-Z0-9]+"
+LABEL_LONGEST = 63
+_PORT_NAME_LONGEST = 15
+_LINK_LOCAL_SCOPE = 2
+"""Of IPv6 multicast (RFC 4291, 2.7)."""
 PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 IP_EXAMPLE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
@@ -39,7 +44,7 @@ def dns_label(value: str) -> list[str]:
     """RFC 1123 label."""
     return _format(
         value,
-        63,
+        LABEL_LONGEST,
         _LABEL,
         _explain(
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and"
@@ -91,8 +96,8 @@ def qualified_name(value: str) -> list[str]:
         complaints.extend(f"prefix part {complaint}" for complaint in dns_subdomain(prefix))
     if not name:
         complaints.append("name part must be non-empty")
-    elif len(name) > 63:
-        complaints.append("name part must be no more than 63 bytes")
+    elif len(name) > LABEL_LONGEST:
+        complaints.append(f"name part must be no more than {LABEL_LONGEST} bytes")
     if not re.fullmatch(_QUALIFIED, name):
         complaints.append(text)
     return complaints
@@ -100,7 +105,7 @@ def qualified_name(value: str) -> list[str]:
 
 def label_value(value: str) -> list[str]:
     """The value of a label; may be empty."""
-    complaints = [_longer(63)] if len(value) > 63 else []
+    complaints = [_longer(LABEL_LONGEST)] if len(value) > LABEL_LONGEST else []
     if not re.fullmatch(_LABEL_VALUE, value):
         complaints.append(
             _explain(
@@ -133,7 +138,7 @@ def data_key(value: str) -> list[str]:
 
 def port_name(value: str) -> list[str]:
     """IANA service name: at most 15 characters with a letter."""
-    complaints = ["must be no more than 15 characters"] if len(value) > 15 else []
+    complaints = [f"must be no more than {_PORT_NAME_LONGEST} characters"] if len(value) > _PORT_NAME_LONGEST else []
     if not re.fullmatch("[-a-z0-9]+", value):
         complaints.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search("[a-z]", value):
@@ -147,7 +152,7 @@ def port_name(value: str) -> list[str]:
 
 def port_number(value: int) -> list[str]:
     """1 to 65535."""
-    return [] if 1 <= value <= 65535 else [PORT_RANGE]
+    return [] if 1 <= value <= LAST_PORT else [PORT_RANGE]
 
 
 def special_address(text: str, field: str) -> list[FieldError]:
@@ -170,7 +175,8 @@ def special_address(text: str, field: str) -> list[FieldError]:
 def _is_link_local_multicast(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv4Address):
         return address in IPv4Network("224.0.0.0/24")
-    return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02
+    scope = address.packed[1] & 0x0F
+    return address.is_multicast and scope == _LINK_LOCAL_SCOPE
 
 
 def checked(field: str, value: Json, complaints: Iterable[str]) -> list[FieldError]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from nodeagent.dns.zone.service_names import ServiceNames
 
 LARGEST_FRAME = 64 << 20
+_LENGTH_BYTES = 4
 SERVICES_IN_ONE = 50
 """Services in one message of a full state, so that taking it in holds back no query for long."""
 
@@ -108,7 +109,7 @@ class BadFrame(ValueError):
 def encode(message: ToProcess | FromProcess) -> bytes:
     """The message with its length before it."""
     body = _encoder.encode(message)
-    return len(body).to_bytes(4, "big") + body
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
 class Decoder:
@@ -125,17 +126,17 @@ class Decoder:
         buffer += data
         at = 0
         try:
-            while len(buffer) - at >= 4:
-                size = int.from_bytes(buffer[at : at + 4], "big")
+            while len(buffer) - at >= _LENGTH_BYTES:
+                size = int.from_bytes(buffer[at : at + _LENGTH_BYTES], "big")
                 if size > LARGEST_FRAME:
                     raise BadFrame(f"a frame of {size} bytes")
-                if len(buffer) - at - 4 < size:
+                if len(buffer) - at - _LENGTH_BYTES < size:
                     break
                 try:
-                    message = self._decoder.decode(memoryview(buffer)[at + 4 : at + 4 + size])
+                    message = self._decoder.decode(memoryview(buffer)[at + _LENGTH_BYTES : at + _LENGTH_BYTES + size])
                 except msgspec.MsgspecError as error:
                     raise BadFrame(str(error)) from error
-                at += 4 + size
+                at += _LENGTH_BYTES + size
                 yield message
         finally:
             del buffer[:at]

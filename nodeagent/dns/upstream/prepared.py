@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from nodeagent.dns.upstream.belonging import Kept
 from nodeagent.dns.upstream.question import AD, Asked
 from nodeagent.dns.upstream.reply import Reply
-from nodeagent.dns.wire.codes import CD, QR, RA, RD, TCP_LIMIT, Rcode
+from nodeagent.dns.wire.codes import CD, HEADER_RCODE, QR, RA, RD, TCP_LIMIT, Rcode
 from nodeagent.dns.wire.message import Sections, Writer
+from nodeagent.dns.wire.names import POINTER
 from nodeagent.dns.wire.query import Query
 
 
@@ -33,11 +34,11 @@ class Prepared:
         opt = b""
         if query.edns is not None:
             opt = query.edns.record(rcode=rcode)
-        elif rcode > 15:
+        elif rcode > HEADER_RCODE:
             rcode = Rcode.SERVFAIL
         asked = query.packet
         wants_ad = asked[3] & AD or (query.edns is not None and query.edns.dnssec_ok)
-        fourth = self.flags & (RA | AD if wants_ad else RA) | asked[3] & CD | rcode & 0x0F
+        fourth = self.flags & (RA | AD if wants_ad else RA) | asked[3] & CD | rcode & HEADER_RCODE
         answer, authority, additional = self.counts
         counts = b"\0\1" + b"".join(n.to_bytes(2, "big") for n in (answer, authority, additional + bool(opt)))
         header = asked[:2] + bytes((QR | asked[2] & RD, fourth)) + counts
@@ -72,7 +73,7 @@ def find_ttls(records: bytes, sections: Sections) -> tuple[tuple[int, int], ...]
     at = 0
     for section in sections:
         for record in section:
-            while (size := records[at]) and size < 0xC0:
+            while (size := records[at]) and size < POINTER:
                 at += size + 1
             at += 2 if records[at] else 1
             found.append((at + 4, record.ttl))

@@ -1,5 +1,6 @@
 """A question as it is asked upstream, whoever wants to know."""
 
+from string import ascii_lowercase
 from typing import NamedTuple
 
 from nodeagent.dns.wire.codes import CD, CLASS_IN, RD, Kind
@@ -7,6 +8,8 @@ from nodeagent.dns.wire.query import Query
 
 AD = 0x20
 """Bit of the fourth byte of a header: the answer was validated, or its client wants to know (RFC 6840, 5.7)."""
+
+_LETTERS = frozenset(ascii_lowercase.encode())
 
 
 class Asked(NamedTuple):
@@ -59,7 +62,5 @@ def question_of(name: bytes, kind: Kind) -> bytes:
 
 def spelled(question: bytes, bits: int) -> bytes:
     """The question with each letter of its name in the case that a bit of `bits` says (0x20)."""
-    name = bytes(
-        byte ^ 0x20 if 0x61 <= byte <= 0x7A and bits >> at & 1 else byte for at, byte in enumerate(question[:-4])
-    )
+    name = bytes(byte ^ 0x20 if byte in _LETTERS and bits >> at & 1 else byte for at, byte in enumerate(question[:-4]))
     return name + question[-4:]

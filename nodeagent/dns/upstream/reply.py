@@ -6,9 +6,13 @@ from typing import NamedTuple
 from nodeagent.dns.upstream.question import AD
 from nodeagent.dns.wire.codes import HEADER_SIZE, QR, RA, TC, Kind, Rcode
 from nodeagent.dns.wire.message import BadMessage, Record, Sections, read_message
+from nodeagent.model.addresses import Family
 
 MOST_RECORDS = 2048
 """In one answer; reading as many takes less than the 50 ms that the event loop may be held."""
+
+_SMALLEST_SOA = 22
+"""Two names of the root and five numbers (RFC 1035, 3.3.13)."""
 
 
 class Reply(NamedTuple):
@@ -91,9 +95,9 @@ def is_broken(record: Record) -> bool:
     """Whether its data cannot be what its type says; the data of most types is not looked at."""
     match record.kind:
         case Kind.A:
-            return len(record.rdata) != 4
+            return len(record.rdata) != Family.IPV4.address_length
         case Kind.AAAA:
-            return len(record.rdata) != 16
+            return len(record.rdata) != Family.IPV6.address_length
         case Kind.SOA:
-            return len(record.rdata) < 22
+            return len(record.rdata) < _SMALLEST_SOA
     return False

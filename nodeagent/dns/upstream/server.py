@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from nodeagent.model.addresses import LAST_PORT
+
 DNS_PORT = 53
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # what somebody else listens on
 
@@ -32,7 +34,7 @@ def parse_server(text: str) -> Server:
     address = canonical(host)
     if address is None:
         raise ValueError(f"{text!r} has no IP address")
-    if not port.isascii() or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not port.isascii() or not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
         raise ValueError(f"{text!r} has no port between 1 and 65535")
     return Server(address, int(port))
 

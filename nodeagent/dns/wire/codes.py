@@ -37,6 +37,9 @@ HEADER_SIZE = 12
 SMALLEST_UDP_LIMIT = 512
 """What every client takes by UDP without EDNS, and with an EDNS size below it (RFC 6891, 6.2.3)."""
 TCP_LIMIT = 65535
+HEADER_RCODE = 0x0F
+"""Rcodes above it need EDNS (RFC 6891, 6.1.3)."""
+_LARGEST_TYPE = 0xFFFF
 
 QR = 0x80
 AA = 0x04
@@ -60,6 +63,6 @@ def kind_number(text: str) -> int:
     word = text.upper()
     if word in Kind.__members__:
         return Kind[word]
-    if word.startswith("TYPE") and word[4:].isascii() and word[4:].isdigit() and int(word[4:]) <= 0xFFFF:
+    if word.startswith("TYPE") and word[4:].isascii() and word[4:].isdigit() and int(word[4:]) <= _LARGEST_TYPE:
         return int(word[4:])
     raise ValueError(f"unknown type {text!r}")

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 LONGEST_NAME = 255
 LONGEST_LABEL = 63
+POINTER = 0xC0
+"""From here on a byte before a label is half of a pointer."""
 LONGEST_POINTER_CHAIN = 126
 PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_*")
 
@@ -79,7 +81,7 @@ def read(packet: bytes, at: int, known: dict[int, bytes] | None = None) -> tuple
                 break
             places.append((at, length - 1))
         size = packet[at] if at < len(packet) else -1
-        if size >= 0xC0:
+        if size >= POINTER:
             if end < 0:
                 end = at + 2
             jumps += 1

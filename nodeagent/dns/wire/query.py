@@ -14,7 +14,10 @@ from nodeagent.dns.wire.codes import (
     Kind,
     Rcode,
 )
-from nodeagent.dns.wire.names import BadName, read
+from nodeagent.dns.wire.names import LONGEST_LABEL, LONGEST_NAME, BadName, read
+
+_MOST_ADDITIONAL = 2
+"""Records: OPT and a signature."""
 
 
 class Edns(NamedTuple):
@@ -73,7 +76,7 @@ def read_query(packet: bytes) -> Query:
         packet[8] << 8 | packet[9],
         packet[10] << 8 | packet[11],
     )
-    if questions != 1 or answers > 1 or authorities > 1 or additional > 2:
+    if questions != 1 or answers > 1 or authorities > 1 or additional > _MOST_ADDITIONAL:
         raise NotAnswered(header_only(packet, Rcode.FORMERR))
     if len(packet) == HEADER_SIZE:
         raise NotAnswered(header_only(packet, Rcode.SERVFAIL))
@@ -121,10 +124,10 @@ def _end_of_question(packet: bytes) -> int:
     while at < size:
         label = packet[at]
         if label == 0:
-            if at + 5 > size or at + 1 - HEADER_SIZE > 255:
+            if at + 5 > size or at + 1 - HEADER_SIZE > LONGEST_NAME:
                 break
             return at + 5
-        if label > 63:
+        if label > LONGEST_LABEL:
             break
         at += 1 + label
     raise NotAnswered(header_only(packet, Rcode.FORMERR))

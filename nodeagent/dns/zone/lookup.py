@@ -20,6 +20,8 @@ from nodeagent.model.names import ObjectKey
 SPECIFICATION = b"1.1.0"
 SPECIFICATION_TTL = 28800
 TREES = frozenset({b"svc", b"pod"})
+_LABELS_OF_A_NAMESPACE, _LABELS_OF_A_POD, _LABELS_OF_A_PORT = 2, 3, 2
+"""namespace.svc, address.namespace.pod, _name._protocol."""
 LONGEST_CHAIN = 16
 """CNAMEs that are followed; a longer chain is taken for a loop."""
 FAMILY_KIND = {Family.IPV4: Kind.A, Family.IPV6: Kind.AAAA}
@@ -121,7 +123,7 @@ class Lookup:
     def _in_tree(self, name: bytes, labels: list[bytes], zone: bytes, kind: int) -> Found:
         """What stands at `svc`, `pod` and below."""
         for_pods = labels[-1] == b"pod"
-        if len(labels) > 2:
+        if len(labels) > _LABELS_OF_A_NAMESPACE:
             return (self._pod if for_pods else self._service)(name, labels, zone, kind)
         exists = not (for_pods and self._settings.pods == "disabled") and (
             len(labels) == 1 or self.index.has_namespace(labels[0])
@@ -156,7 +158,7 @@ class Lookup:
     def _pod(self, name: bytes, labels: list[bytes], zone: bytes, kind: int) -> Found:
         namespace = labels[-2]
         missing = Found(zone, Rcode.NXDOMAIN)
-        if len(labels) > 3 or self._settings.pods == "disabled":
+        if len(labels) > _LABELS_OF_A_POD or self._settings.pods == "disabled":
             return missing
         address = pod_address(labels[0])
         if address is None or not self.index.has_namespace(namespace):
@@ -274,7 +276,7 @@ def _pairs_at(entry: ServiceEntry, below: list[bytes]) -> Iterator[Pair]:
         for address, group in entry.endpoints_named(host):
             for port in _matching(group.ports, None):
                 yield Pair(host, address, port)
-    elif len(below) == 2 and all(label.startswith(b"_") for label in below):
+    elif len(below) == _LABELS_OF_A_PORT and all(label.startswith(b"_") for label in below):
         yield from _pairs(entry, (below[0][1:].decode("latin-1"), below[1][1:].decode("latin-1")))
 
 

@@ -6,6 +6,8 @@ from nodeagent.dns.wire.names import from_text
 
 IN_ADDR = from_text("in-addr.arpa.")
 IP6 = from_text("ip6.arpa.")
+OCTETS, NIBBLES = 4, 32
+"""Labels of an address in the two reverse zones."""
 HEX = frozenset(b"0123456789abcdef")
 
 
@@ -14,10 +16,10 @@ def address_of(labels: list[bytes], zone: bytes) -> str | None:
     if zone == IN_ADDR:
         text = ".".join(label.decode("latin-1") for label in reversed(labels))
         try:
-            return str(IPv4Address(text)) if len(labels) == 4 else None
+            return str(IPv4Address(text)) if len(labels) == OCTETS else None
         except AddressValueError:
             return None
-    if len(labels) != 32 or any(len(label) != 1 or label[0] not in HEX for label in labels):
+    if len(labels) != NIBBLES or any(len(label) != 1 or label[0] not in HEX for label in labels):
         return None
     return str(IPv6Address(int(b"".join(reversed(labels)), 16)))
 
@@ -34,7 +36,7 @@ def pod_address(label: bytes) -> str | None:
         return None
     text = label.decode("latin-1")
     try:
-        if text.count("-") == 3 and "--" not in text:
+        if text.count("-") == OCTETS - 1 and "--" not in text:
             return str(IPv4Address(text.replace("-", ".")))
         return str(IPv6Address(text.replace("-", ":")))
     except AddressValueError:

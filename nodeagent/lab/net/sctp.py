@@ -8,6 +8,8 @@ from msgspec import Struct
 INIT = 1
 INIT_ACK = 2
 STATE_COOKIE = 7
+SHORTEST = 32
+"""Bytes of an INIT without parameters, common header included."""
 POLYNOMIAL = 0x82F63B78
 
 
@@ -60,7 +62,7 @@ def encode(chunk: Chunk) -> bytes:
 
 def decode(packet: bytes) -> Chunk | None:
     """The packet's INIT or INIT ACK; None for anything else, a short packet or a wrong checksum."""
-    if len(packet) < 32 or packet[12] not in (INIT, INIT_ACK):
+    if len(packet) < SHORTEST or packet[12] not in (INIT, INIT_ACK):
         return None
     if checksum(packet[:8] + b"\0\0\0\0" + packet[12:]) != int.from_bytes(packet[8:12], "little"):
         return None

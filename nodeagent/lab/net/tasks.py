@@ -16,6 +16,8 @@ KEPT_FAILURES = 100
 ETH_P_ALL = 3
 ETH_P_IP = 0x0800
 ETH_P_IPV6 = 0x86DD
+IPV4_HEADER, IPV6_HEADER = 20, 40
+"""Bytes, without options."""
 PORT_PROTOCOLS = (6, 17, 132)
 TICK = 0.05
 
@@ -159,11 +161,11 @@ class SniffTask:
 
 def packet_of(data: bytes, interface: str, ethertype: int, *, outgoing: bool) -> Packet | None:
     """What an IP header says (no extension headers); None for other traffic."""
-    if ethertype == ETH_P_IP and len(data) >= 20:
+    if ethertype == ETH_P_IP and len(data) >= IPV4_HEADER:
         start, protocol = (data[0] & 15) * 4, data[9]
         source, destination = data[12:16], data[16:20]
-    elif ethertype == ETH_P_IPV6 and len(data) >= 40:
-        start, protocol = 40, data[6]
+    elif ethertype == ETH_P_IPV6 and len(data) >= IPV6_HEADER:
+        start, protocol = IPV6_HEADER, data[6]
         source, destination = data[8:24], data[24:40]
     else:
         return None

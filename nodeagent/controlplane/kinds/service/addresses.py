@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 
 from nodeagent.controlplane.addresses.allocation import AllocationRefused, Allocator, Reservation, Unavailable
+from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.status import FieldError, invalid, shown
 
@@ -151,8 +152,8 @@ def _choose_families(allocator: Allocator, spec: Document) -> None:
     policy = spec.get("ipFamilyPolicy")
     headless_by_hand = spec.get("clusterIP") == _HEADLESS and not spec.get("selector")
     if policy is None:
-        if len(addresses) == 2 or len(families) == 2:
-            what = "cluster IPs" if len(addresses) == 2 else "IP families"
+        if len(addresses) == BOTH_FAMILIES or len(families) == BOTH_FAMILIES:
+            what = "cluster IPs" if len(addresses) == BOTH_FAMILIES else "IP families"
             why = f"must be RequireDualStack or PreferDualStack when multiple {what} are specified"
             raise _refuse("spec.ipFamilyPolicy", None, why)
         policy = "RequireDualStack" if headless_by_hand and not families else "SingleStack"
@@ -161,7 +162,7 @@ def _choose_families(allocator: Allocator, spec: Document) -> None:
     if policy == "SingleStack":
         spec["clusterIPs"] = (spec.get("clusterIPs") or [])[:1]
         families = families[:1]
-    elif len(families) == 1 and (len(configured) == 2 or headless_by_hand):
+    elif len(families) == 1 and (len(configured) == BOTH_FAMILIES or headless_by_hand):
         families.append("IPv6" if families[0] == "IPv4" else "IPv4")
     spec["ipFamilyPolicy"] = policy
     spec["ipFamilies"] = families
@@ -184,7 +185,7 @@ def _check_families(families: Iterable[str], configured: list[str], policy: str,
     for position, family in enumerate(families):
         if family not in configured:
             raise _refuse(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
-    if policy == "RequireDualStack" and len(configured) < 2:
+    if policy == "RequireDualStack" and len(configured) < BOTH_FAMILIES:
         raise _refuse("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services")
 
 

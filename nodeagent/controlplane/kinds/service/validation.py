@@ -1,5 +1,6 @@
 """Services: pkg/apis/core/validation ValidateService, ValidateServiceCreate and ValidateServiceUpdate."""
 
+from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
 from nodeagent.controlplane.addresses.texts import parse_cidr, parse_ip
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import (
@@ -15,6 +16,7 @@ from nodeagent.controlplane.machinery.formats import (
 )
 from nodeagent.controlplane.machinery.object_rules import labels, unchanged
 from nodeagent.controlplane.status import FieldError, duplicate, forbidden, invalid, required, unsupported
+from nodeagent.model.addresses import LAST_PORT
 from nodeagent.model.objects import LONGEST_AFFINITY_SECONDS
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -62,7 +64,7 @@ def _frozen_addresses(spec: Document, before: Document) -> list[FieldError]:
     old_ips, new_ips = before.get("clusterIPs") or [], spec.get("clusterIPs") or []
     if old_ips and new_ips and old_ips[0] != new_ips[0]:
         errors.append(invalid("spec.clusterIPs[0]", new_ips, "primary clusterIP can not be unset or changed once set"))
-    elif len(old_ips) == 2 and len(new_ips) == 2 and old_ips[1] != new_ips[1]:
+    elif len(old_ips) == len(new_ips) == BOTH_FAMILIES and old_ips[1] != new_ips[1]:
         errors.append(invalid("spec.clusterIPs[1]", new_ips, "may not change once set"))
     old_families, new_families = before.get("ipFamilies") or [], spec.get("ipFamilies") or []
     if old_families and new_families and old_families[0] != new_families[0]:
@@ -145,7 +147,7 @@ def _port(port: Document, field: str, *, several: bool, kind: str) -> list[Field
     node_port = port.get("nodePort", 0)
     if node_port and kind in ("ClusterIP", "ExternalName"):
         errors.append(forbidden(f"{field}.nodePort", f"may not be used when `type` is '{kind}'"))
-    elif node_port and not 1 <= node_port <= 65535:
+    elif node_port and not 1 <= node_port <= LAST_PORT:
         errors.append(invalid(f"{field}.nodePort", node_port, PORT_RANGE))
     return errors
 
@@ -199,7 +201,7 @@ def _cluster_addresses(spec: Document) -> list[FieldError]:
     first = spec.get("clusterIP", "")
     if first and addresses and first != addresses[0]:
         errors.append(invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
-    if len(addresses) > 2:
+    if len(addresses) > BOTH_FAMILIES:
         errors.append(invalid("spec.clusterIPs", addresses, "may only hold up to 2 values"))
     for index, address in enumerate(addresses):
         field = f"spec.clusterIPs[{index}]"
@@ -213,7 +215,7 @@ def _cluster_addresses(spec: Document) -> list[FieldError]:
         for index, family in enumerate(families)
         if family not in FAMILIES
     ]
-    if len(families) == 2 and families[0] == families[1]:
+    if len(families) == BOTH_FAMILIES and families[0] == families[1]:
         errors.append(duplicate("spec.ipFamilies[1]", families[1]))
     for index, (address, family) in enumerate(zip(addresses, families, strict=False)):
         parsed = parse_ip(address)

@@ -14,6 +14,7 @@ MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 ASKED_AS: Final = (MEDIA_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 """Old clients ask with an `@`, which no media type may contain; the answer is MEDIA_TYPE either way."""
 
+_SEVEN_BITS: Final = 0x7F
 _METHODS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
 
 
@@ -119,8 +120,8 @@ def _bytes(number: int, value: bytes) -> bytes:
 
 def _varint(value: int) -> bytes:
     out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
+    while value > _SEVEN_BITS:
+        out.append(value & _SEVEN_BITS | 0x80)
         value >>= 7
     out.append(value)
     return bytes(out)

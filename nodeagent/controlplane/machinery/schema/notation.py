@@ -69,10 +69,11 @@ def _header(line: str) -> Struct:
 
 def _field(line: str, structs: Mapping[str, Struct], position: int) -> Field:
     declaration, _, doc = line.partition(" : ")
-    words = declaration.split()
-    if len(words) < 2:
-        raise ValueError(f"not a field: {line!r}")
-    name, spelling, flags = words[0], words[1], words[2:]
+    match declaration.split():
+        case [name, spelling, *flags]:
+            pass
+        case _:
+            raise ValueError(f"not a field: {line!r}")
     pointer = spelling.startswith("*")
     always = spelling.endswith("!")
     shape = _shape(spelling.strip("*!"), flags, structs)

@@ -17,6 +17,12 @@ MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DEEPEST: Final = 40
+_MORE_FOLLOW: Final = 0x80
+_NUMBER_BITS: Final = 64
+_GRACE_PERIOD, _PRECONDITIONS, _DRY_RUN = 1, 2, 5
+"""Fields of meta/v1 DeleteOptions."""
+_YEAR_1: Final = -62_135_596_800
+_YEAR_10000: Final = 253_402_300_800
 
 
 class NotProtobuf(ValueError):
@@ -50,14 +56,14 @@ def read_delete_options(body: bytes) -> Document:
         raw = _as_bytes(dict(_messages(body[len(_MAGIC) :])).get(2, b""))
         fields = dict(_messages(raw))
         found: Document = {}
-        if 1 in fields:
-            found["gracePeriodSeconds"] = _signed(fields[1])
-        if 2 in fields:
-            conditions = dict(_messages(_as_bytes(fields[2])))
+        if _GRACE_PERIOD in fields:
+            found["gracePeriodSeconds"] = _signed(fields[_GRACE_PERIOD])
+        if _PRECONDITIONS in fields:
+            conditions = dict(_messages(_as_bytes(fields[_PRECONDITIONS])))
             names = {1: "uid", 2: "resourceVersion"}
             found["preconditions"] = {names[n]: _as_bytes(v).decode() for n, v in conditions.items() if n in names}
-        if 5 in fields:
-            found["dryRun"] = [_as_bytes(fields[5]).decode()]
+        if _DRY_RUN in fields:
+            found["dryRun"] = [_as_bytes(fields[_DRY_RUN]).decode()]
     except (IndexError, UnicodeDecodeError) as error:
         raise NotProtobuf(f"malformed: {error}") from None
     return found
@@ -91,10 +97,10 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
         byte = data[position]
         position += 1
         value |= (byte & 0x7F) << shift
-        if byte < 0x80:
+        if not byte & _MORE_FOLLOW:
             return value & (2**64 - 1), position
         shift += 7
-        if shift > 63:
+        if shift >= _NUMBER_BITS:
             raise NotProtobuf("number too long")
 
 
@@ -155,7 +161,7 @@ def _time(data: bytes, *, micro: bool) -> str | None:
     if not fields:
         return None
     seconds, nanos = _signed(fields.get(1, 0)), _signed(fields.get(2, 0))
-    if not -62_135_596_800 <= seconds < 253_402_300_800:
+    if not _YEAR_1 <= seconds < _YEAR_10000:
         raise NotProtobuf("time out of range")
     moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanos // 1000)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
