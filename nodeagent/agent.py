@@ -6,13 +6,17 @@ source ──▶ store ──▶ changes ──▶ engine ──▶ tables (ip, 
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
+from nodeagent import __version__
 from nodeagent.config import AgentConfig
 from nodeagent.dataplane.conntrack import ConntrackCleaner
 from nodeagent.dataplane.families import choose_families
 from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.driver import TableDriver
+from nodeagent.dataplane.nft.kernel_counts import read_kernel_counts
 from nodeagent.dataplane.nft.ownership import choose_ownership
 from nodeagent.dataplane.nft.release import release_ways
 from nodeagent.dataplane.nft.ruleset import Ruleset
@@ -33,8 +37,12 @@ from nodeagent.kube.source import source_of
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.problem import Problem
+from nodeagent.observe.dataplane_listeners import DataplaneListeners
 from nodeagent.observe.dataplane_log import DataplaneLog
 from nodeagent.observe.health_monitor import HealthMonitor
+from nodeagent.observe.metrics.agent_figures import Views
+from nodeagent.observe.metrics.kube_proxy_figures import ProxyViews
+from nodeagent.observe.metrics.metrics import About, Metrics
 from nodeagent.observe.node_eligibility import NodeEligibility
 from nodeagent.observe.pass_log import ProblemLog
 from nodeagent.observe.problem_board import ProblemBoard
@@ -43,6 +51,7 @@ from nodeagent.observe.systemd import SystemdNotifier
 from nodeagent.observe.waiting import StartWait
 from nodeagent.part_options import (
     cluster_access,
+    configz,
     conntrack_options,
     describe_source,
     dns_addresses,
@@ -92,15 +101,24 @@ class Agent:
         self._config, self._netlink, self._notifier = config, netlink, notifier
         self._end_predecessor = end_predecessor
         self._families = choose_families(wanted_families(config))
+        self._tables: tuple[TableDriver, ...] = ()
 
         # What there is: a source feeds the store, and the queue learns what changed.
         self._changes = ChangeQueue(loop.time)
         self._board = ProblemBoard([ProblemLog()])
         timeout_seconds = 2 * config.dataplane.sync_period.seconds
-        health = HealthMonitor(self._changes, self._families, timeout_seconds=timeout_seconds, clock=loop.time)
+        health = self._health = HealthMonitor(
+            self._changes, self._families, timeout_seconds=timeout_seconds, clock=loop.time
+        )
         names = dns_settings(config, self._families)
         with_names = names is not None
-        self._store = ClusterStore(health, keep_headless=with_names, on_problems=self._board.reporter("sources"))
+        self._metrics = self._figures(loop.time)
+        self._store = ClusterStore(
+            health,
+            keep_headless=with_names,
+            on_problems=self._board.reporter("sources"),
+            on_change=self._metrics.kube_proxy.object_changed,
+        )
         namespaces = NamespaceNames(lambda: self._names.namespaces_changed())
         pods = None
         if (followed := followed_pods(config)) != "none":
@@ -120,7 +138,7 @@ class Agent:
             report=self._board.reporter("dns"),
         )
         access = None if config.source.manifests is not None else cluster_access(config, environment)
-        self._client = None if access is None else ApiClient(access)
+        self._client = None if access is None else ApiClient(access, listener=self._metrics.agent)
         self._source = source_of(
             self._client,
             config.source.manifests,
@@ -135,8 +153,8 @@ class Agent:
         self._wait = StartWait(describe_source(config), self._store, notifier, say=say)
 
         # What is done beside the passes.
-        self._dataplane_log = DataplaneLog()
-        self._cleaner = ConntrackCleaner(self._dataplane_log)
+        self._beside = DataplaneListeners(DataplaneLog(), self._metrics.kube_proxy, self._metrics.agent)
+        self._cleaner = ConntrackCleaner(self._beside)
         self._sysctls = NodeSysctls(conntrack_options(config), manage=config.process.manage_sysctls)
         api_address = ApiServerAddress(named_host(config, access), self._store)
         interface_name = config.dataplane.interface_name
@@ -154,8 +172,11 @@ class Agent:
             ready=self._ready,
             healthz=config.reporting.healthz_bind_address,
             hard_fail=config.reporting.bind_address_hard_fail,
-            listeners=(self._names,),
+            listeners=(self._names, self._metrics.kube_proxy, self._metrics.agent),
         )
+        if (place := config.reporting.metrics_bind_address) is not None:
+            hard_fail = config.reporting.bind_address_hard_fail
+            self._reporting.serve_metrics((place.host, place.port), self._metrics.answers.answer, hard_fail=hard_fail)
         told = AddressesAlone(
             self._cleaner.node_addresses_changed,
             self._reporting.service_health.node_addresses_changed,
@@ -197,6 +218,7 @@ class Agent:
             tasks.create_task(self._cleaner.run(), name="conntrack cleaner")
             tasks.create_task(dataplane.look_after(self._changes.interface_changed), name="dataplane")
             tasks.create_task(self._names.run(), name="cluster DNS")
+            tasks.create_task(self._metrics.run(), name="event loop lag")
             tasks.create_task(self._engine(dataplane, ownership).run(), name="engine")
 
     async def program_once(self) -> None:
@@ -243,13 +265,44 @@ class Agent:
 
     def _dataplane(self, ownership: Ownership) -> NodeDataplane:
         config = self._config.dataplane
-        return NodeDataplane(
+        dataplane = NodeDataplane(
             self._netlink,
             ownership,
             {family: program_options(self._config, family) for family in self._families},
-            self._dataplane_log,
+            self._beside,
             interface_name=config.interface_name if config.service_interface else None,
         )
+        self._tables = dataplane.tables
+        return dataplane
+
+    def _figures(self, clock: Callable[[], float]) -> Metrics:
+        """What is counted. Nothing of this agent is looked up before the first scrape."""
+        return Metrics(
+            self._families,
+            About(__version__, configz(self._config), self._config.reporting.metrics_services),
+            Views(
+                oldest_change=lambda: self._changes.oldest,
+                pending=lambda: self._changes.pending,
+                problems=lambda: self._board.problems,
+                objects=lambda: self._store.counts,
+                following=lambda: self._source.following,
+                maps=lambda: [fill for table in self._tables for fill in table.fills],
+            ),
+            ProxyViews(
+                slices_of=lambda service: self._store.slices_of(service),
+                is_dirty=self._changes.is_dirty,
+                health_counts=lambda: self._reporting.health_counts,
+            ),
+            read_counts=lambda: read_kernel_counts(self._families),
+            ready=self._why_not_ready,
+            clock=clock,
+            wall=time.time,
+        )
+
+    def _why_not_ready(self) -> str | None:
+        if not self._reporting.observers.ready:
+            return str(self._wait) or "nothing is programmed yet"
+        return None if self._health.is_healthy() else "programming is late"
 
     def _engine(self, dataplane: NodeDataplane, ownership: Ownership) -> Engine:
         config = self._config

@@ -1,5 +1,6 @@
 """The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig)."""
 
+import json
 from collections.abc import Mapping
 from typing import Literal
 from urllib.parse import urlsplit
@@ -8,6 +9,8 @@ from msgspec.structs import replace
 
 from nodeagent import __version__
 from nodeagent.config import AgentConfig, DetectLocalMode, PodNames, TableOwnership
+from nodeagent.config.keys import KEYS, plain_option
+from nodeagent.config.options import API_VERSION
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.surroundings import Way
@@ -185,3 +188,11 @@ def describe_source(config: AgentConfig) -> str:
     if source.manifests is not None:
         return f"manifests {source.manifests}"
     return f"kubeconfig {source.kubeconfig}" if source.kubeconfig else str(source.master or "in-cluster")
+
+
+def configz(config: AgentConfig) -> bytes:
+    """The configuration as one JSON object under the name of its API, as a configuration file has it."""
+    groups: dict[str, dict[str, object]] = {}
+    for key in KEYS.values():
+        groups.setdefault(key.group, {})[key.name] = plain_option(key, key.value_in(config))
+    return json.dumps({API_VERSION: groups}).encode()

@@ -266,10 +266,17 @@ class ReportingConfig(Group):
     metrics_bind_address: MetricsAddress = option(
         BindAddress("127.0.0.1", 10249),
         'IP:port; port 10249 when left out; `""` = off',
-        "Where metrics are to be served. It is checked, and nothing listens there yet.",
+        "Where `/metrics`, `/proxyMode`, `/configz`, `/statusz` and `/readyz` are served, to whoever can connect.",
+    )
+    metrics_services: Count = option(
+        1000,
+        "service ports",
+        "How many service ports have a series of their own in `/metrics`; the connections of the others are one sum.",
     )
     bind_address_hard_fail: Switch = option(
-        False, "true or false", "Exit when `healthzBindAddress` cannot be bound; otherwise binding is tried again."
+        False,
+        "true or false",
+        "Exit when `healthzBindAddress` or `metricsBindAddress` cannot be bound; otherwise binding is tried again.",
     )
     events: Switch = option(True, "true or false", "Publish Kubernetes events (start, failures) on Node and Service.")
 

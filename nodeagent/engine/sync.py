@@ -123,6 +123,7 @@ class Engine:
         self._interface_failures = 0
         self._retry_at: float | None = None
         self._look_at = 0.0
+        self._disturbed: set[str] = set()
 
     async def run(self) -> None:
         """The first pass once the first full lists are there, then whenever something changes.
@@ -204,6 +205,7 @@ class Engine:
                 continue
             if changed:
                 logger.warning("table nodeagent (%s) was changed by another process: repairing", table.family.value)
+                self._disturbed.add(table.family.value)
                 interfered = True
         return interfered
 
@@ -226,6 +228,7 @@ class Engine:
         gone, new = self._take_in(changed)
         if changes.interface:
             self._belief.interface_right = False
+            self._disturbed.add("interface")
         await self._release(gone)
         families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
         programmed = frozenset(family for family, table in families.items() if table.ok)
@@ -247,7 +250,9 @@ class Engine:
             problems=self._problems(),
             node=node,
             looked_at=changes.services,
+            disturbed=frozenset(self._disturbed),
         )
+        self._disturbed.clear()
         self._observer.passed(report)
         return report
 

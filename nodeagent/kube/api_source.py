@@ -8,11 +8,12 @@ Decided here: which resources, with which selectors, and whether endpoints come 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Generic, Literal, TypeVar
 
 from nodeagent.kube.decode import O
 from nodeagent.kube.errors import ForbiddenError, KubeError, NotServedError, RejectedError
+from nodeagent.kube.following import Following
 from nodeagent.kube.informer import CollectionClient, FullList, Informer, Resource, Sink
 from nodeagent.kube.mirror import mirror_endpoints
 from nodeagent.kube.namespaces import NamespaceNames
@@ -79,6 +80,12 @@ class ApiServerSource:
         self._pace = pace or Pace(random=random.random, sleep=asyncio.sleep)
         self._recovery = Recovery()
         self._pulse = Pulse(self._pace)
+        self._following: dict[str, Following] = {}
+
+    @property
+    def following(self) -> Collection[Following]:
+        """How far each resource is that is followed."""
+        return self._following.values()
 
     async def run(self) -> None:
         """Ends only by cancellation."""
@@ -96,7 +103,9 @@ class ApiServerSource:
             tasks.create_task(self._pulse.run(self._client), name="pulse of the server")
 
     def _informer(self, resource: Resource[O], sink: Sink[O]) -> Informer[O]:
-        return Informer(self._client, resource, sink, self._pace, self._recovery, self._pulse)
+        informer = Informer(self._client, resource, sink, self._pace, self._recovery, self._pulse)
+        self._following[resource.name] = informer.following
+        return informer
 
     async def _follow_services(self) -> None:
         selectors = [("labelSelector", f"!{LABEL_PROXY_NAME}")]

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from http import HTTPStatus
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import aiohttp
 import msgspec
@@ -49,6 +49,14 @@ class Timeouts(msgspec.Struct, frozen=True):
     body: float = 60.0
 
 
+class RequestListener(Protocol):
+    """Who counts requests; must not raise or block."""
+
+    def requested(self, method: str, host: str, code: str, seconds: float) -> None:
+        """Called when the headers of an answer are there, or will not come (code ``<error>``)."""
+        ...
+
+
 class ApiClient:
     """Requests to the API server of `access`. An async context manager; use it inside one event loop.
 
@@ -64,8 +72,10 @@ class ApiClient:
         user_agent: str = "nodeagent",
         timeouts: Timeouts | None = None,
         body_limit: int = BODY_LIMIT_BYTES,
+        listener: RequestListener | None = None,
     ) -> None:
         self._body_limit = body_limit
+        self._listener = listener
         self._access = access
         self._tls = TlsContexts(access.trust)
         self._user_agent = user_agent
@@ -148,7 +158,7 @@ class ApiClient:
             headers["Content-Type"] = content[0]
         encrypted = url.scheme == "https"
         with self._failures_named():
-            async with asyncio.timeout(self._timeouts.headers):
+            async with self._counted(method, url) as counted, asyncio.timeout(self._timeouts.headers):
                 response = await self._session.request(
                     method,
                     url,
@@ -160,11 +170,23 @@ class ApiClient:
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect),
                     allow_redirects=False,
                 )
+                counted.code = str(response.status)
             if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
                 return _as_asked(response)
             async with response, asyncio.timeout(self._timeouts.body):
                 refusal = await _start_of_body(response)
         raise status_error(response.status, refusal, response.headers.get("Retry-After"))
+
+    @asynccontextmanager
+    async def _counted(self, method: str, url: URL) -> AsyncIterator["_Outcome"]:
+        outcome = _Outcome()
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        try:
+            yield outcome
+        finally:
+            if self._listener is not None:
+                self._listener.requested(method, url.authority, outcome.code, clock() - started)
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         with self._failures_named():
@@ -193,6 +215,12 @@ class ApiClient:
             raise ServerUnreachableError(f"{self.server}: no answer in time") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: a name that no host can have
             raise ServerUnreachableError(f"{self.server}: {_reason(error)}") from error
+
+
+class _Outcome:
+    """How a request ended, as client-go counts it."""
+
+    code = "<error>"
 
 
 async def _start_of_body(response: aiohttp.ClientResponse) -> bytes:

@@ -22,6 +22,7 @@ from nodeagent.kube.errors import (
     ServerUnreachableError,
     StatusError,
 )
+from nodeagent.kube.following import Following
 from nodeagent.kube.pace import Pace, Retries
 from nodeagent.kube.pulse import Pulse, Rhythm
 from nodeagent.kube.recovery import Recovery
@@ -106,6 +107,7 @@ class Informer(Generic[O]):
         self._client = client
         self._resource = resource
         self._sink = sink
+        self.following = Following(resource.name)
         self._pace = pace
         self._recovery = recovery or Recovery()
         self._pulse = pulse or Pulse(pace)
@@ -189,6 +191,7 @@ class Informer(Generic[O]):
                 logger.debug("watch lost resource=%s error=%s", self._resource.name, error)
                 return StreamEnd.LOST
             self._pulse.heard()
+            self.following.heard = loop.time()
             bookmarks = self._protocol.bookmarks
             for event in self._protocol.receive_bytes(piece):
                 if isinstance(event, Failed):
@@ -246,6 +249,7 @@ class Informer(Generic[O]):
                 self._unlist(event.key)
             case Completed():
                 self._full_list.commit()
+                self.following.lists += 1
                 self._undecodable = self._undecodable_in_list
                 self._report()
                 logger.info("listed resource=%s resource_version=%s", self._resource.name, event.resource_version)
@@ -284,6 +288,7 @@ class Informer(Generic[O]):
 
     def _recovered(self) -> None:
         self._pulse.heard()
+        self.following.heard = asyncio.get_running_loop().time()
         self._recovery.reached()
         self._outage.reset()  # an answer ends it; a server that answers and then breaks off is the other backoff's
         if self._failure is not None:

@@ -76,6 +76,11 @@ class ManifestSource:
         self._world = World()
         self._problems: tuple[Problem, ...] = ()
 
+    @property
+    def following(self) -> tuple[()]:
+        """There is no server to follow."""
+        return ()
+
     async def run(self) -> None:
         """Put the first full lists into the store, then every change, until cancelled.
 

@@ -1,10 +1,12 @@
 """Where the cluster's objects come from: an API server or a directory of manifests."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
 from nodeagent.kube.api_source import ApiServerSource, EndpointsApi
 from nodeagent.kube.client import ApiClient
+from nodeagent.kube.following import Following
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.kube.pod_addresses import PodAddresses
@@ -13,6 +15,11 @@ from nodeagent.kube.store import ClusterStore
 
 class Source(Protocol):
     """Delivers objects to a store."""
+
+    @property
+    def following(self) -> Collection[Following]:
+        """How far each resource of an API server is; none of a directory."""
+        ...
 
     async def run(self) -> None:
         """Feed the store until cancelled."""

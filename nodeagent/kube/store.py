@@ -51,6 +51,7 @@ class ClusterStore:
 
     keep_headless: also hold headless Services and their slices. Only cluster DNS reads them.
     on_problems: told all problems after each report, for what is wrong with a source may change no object.
+    on_change: told of each Service and EndpointSlice that changed, with the Service's key.
     """
 
     def __init__(
@@ -59,8 +60,10 @@ class ClusterStore:
         *,
         keep_headless: bool = False,
         on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
+        on_change: Callable[[type[StoredObject], ObjectKey], None] = lambda kind, service: None,  # noqa: ARG005
     ) -> None:
         self._listener = listener
+        self._on_change = on_change
         self._on_problems = on_problems
         self._keep_headless = keep_headless
         self._retention = Retention(keep_names=keep_headless)
@@ -110,6 +113,16 @@ class ClusterStore:
     def is_synced(self) -> bool:
         """Services and EndpointSlices have both been listed in full once. Node and ServiceCIDRs are not waited for."""
         return self._synced
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many objects are held, by the name of their kind."""
+        return {
+            "Service": len(self._services),
+            "EndpointSlice": len(self._slices),
+            "Node": 0 if self._node is None else 1,
+            "ServiceCIDR": len(self._service_cidrs),
+        }
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -216,6 +229,7 @@ class ClusterStore:
     def _update_services(self, puts: Mapping[ObjectKey, Service], deletes: Iterable[ObjectKey]) -> None:
         before = _update(self._services, puts, deletes)
         for key in before:
+            self._on_change(Service, key)
             self._listener.service_changed(key)
 
     def _update_service_cidrs(self, puts: Mapping[ObjectKey, ServiceCIDR], deletes: Iterable[ObjectKey]) -> None:
@@ -233,6 +247,8 @@ class ClusterStore:
             if service_now is not None:
                 changed[service_now][key.name] = latest
         for service, slices in changed.items():
+            for _ in slices:
+                self._on_change(EndpointSlice, service)
             self._reindex(service, slices)
         for service in changed:
             self._listener.service_changed(service)

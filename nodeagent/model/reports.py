@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
@@ -30,7 +31,8 @@ class TableReport:
 class PassReport:
     """What one pass did. changed: services whose state differs (None: gone). services: how many there are. full:
     everything was compared. waited_seconds: age of the oldest change when the pass began. started, finished: loop time.
-    node: what the tables were told of the node. looked_at: services that were dirty, whether their state differs or not."""
+    node: what the tables were told of the node. looked_at: services that were dirty, whether their state differs or not.
+    disturbed: what somebody else was found to have changed before: families, and ``interface``."""
 
     started: float
     finished: float
@@ -42,6 +44,7 @@ class PassReport:
     problems: tuple[Problem, ...] = ()
     node: NodeState = field(default_factory=NodeState)
     looked_at: frozenset[ObjectKey] = frozenset()
+    disturbed: frozenset[str] = frozenset()
 
     @property
     def seconds(self) -> float:
@@ -114,3 +117,28 @@ class PurgeReport:
     forgotten: int
     looks: int
     seconds: float
+
+
+class FrontendCounts(NamedTuple):
+    """New connections so far to all frontends of a map. by_key: address, if there is one, protocol and port in the kernel's form
+    → how many, and `namespace/service:port` as the kernel has it."""
+
+    family: Family
+    node_ports: bool
+    by_key: Mapping[bytes, tuple[int, bytes]]
+
+
+class MapFill(NamedTuple):
+    """How many elements a set or map has. limit: how many fit; None: it grows as it must."""
+
+    family: Family
+    name: str
+    elements: int
+    limit: int | None = None
+
+
+class KernelCounts(NamedTuple):
+    """What the kernel has counted by itself. learned: the affinity of clients."""
+
+    frontends: tuple[FrontendCounts, ...] = ()
+    learned: tuple[MapFill, ...] = ()

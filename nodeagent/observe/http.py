@@ -9,7 +9,8 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
@@ -17,9 +18,9 @@ from aiohttp.web_protocol import RequestHandler
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.problem import Problem
 from nodeagent.observe.admission import Admission, Room
-from nodeagent.observe.responses import Request, Response
+from nodeagent.observe.responses import Request, Response, Stream
 
-Answer = Callable[[Request], Response]
+Answer = Callable[[Request], Response | Stream | Awaitable[Response]]
 Report = Callable[[tuple[Problem, ...]], None]
 
 REQUEST_SECONDS = 10.0
@@ -126,7 +127,18 @@ class HttpListeners:
             request.protocol.has_asked()
         address, port = _local_address(request.protocol)
         try:
-            response = self._answer(Request(request.path, family_of(address), port))
+            asked = Request(
+                request.path,
+                family_of(address),
+                port,
+                request.method,
+                request.query_string,
+                request.headers.get("Host", ""),
+            )
+            given = self._answer(asked)
+            if isinstance(given, Stream):
+                return await self._send(given, request)
+            response = given if isinstance(given, Response) else await given
         except Exception as error:  # noqa: BLE001  # the last guard: the connection ends, the agent does not
             self._report(f"cannot answer at port {port}", error, level=logging.ERROR)
             response = _FAILED
@@ -134,6 +146,16 @@ class HttpListeners:
         return web.Response(
             status=response.status, body=response.body, headers={**response.headers, "Server": "nodeagent"}
         )
+
+    @staticmethod
+    async def _send(stream: Stream, request: web.BaseRequest) -> web.StreamResponse:
+        """Pieces as they come, until they end or the client is gone."""
+        sending = web.StreamResponse(headers={**stream.headers, "Server": "nodeagent"})
+        await sending.prepare(request)
+        with suppress(ConnectionError):
+            async for piece in stream.pieces:
+                await sending.write(piece)
+        return sending
 
 
 class _Connection(RequestHandler):

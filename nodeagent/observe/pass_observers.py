@@ -42,6 +42,11 @@ class PassObservers:
         self._guard = LastGuard()
         self._ready = False
 
+    @property
+    def ready(self) -> bool:
+        """Whether a pass has programmed a family."""
+        return self._ready
+
     def passed(self, report: PassReport) -> None:
         """Called after every pass."""
         for listener in self._listeners:

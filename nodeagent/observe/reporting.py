@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from nodeagent.model.names import ObjectKey
@@ -10,7 +10,7 @@ from nodeagent.observe.event_documents import CONTROLLER, node_regarding, starti
 from nodeagent.observe.events import EventPost, EventRecorder, ProblemEvents
 from nodeagent.observe.health_answers import HealthAnswers
 from nodeagent.observe.health_monitor import HealthMonitor
-from nodeagent.observe.http import HttpServer
+from nodeagent.observe.http import Answer, HttpServer
 from nodeagent.observe.pass_log import PassLog
 from nodeagent.observe.pass_observers import PassListener, PassObservers, StatusReader
 from nodeagent.observe.problem_board import ProblemBoard
@@ -24,7 +24,7 @@ class Reporting:
     board: all that is wrong. node_eligible: see `NodeEligibility`. reader: shows the status line. ready: called with
     that line after the first pass that programmed a family. healthz: address and port of the health server, None for
     none. hard_fail: raise BindFailed when that is taken. listeners: who else hears
-    of every pass.
+    of every pass. health_counts: answers of the health server by path and status.
     """
 
     def __init__(
@@ -44,8 +44,10 @@ class Reporting:
         self._node_name = node_name
         self._board = board
         self._recorder: EventRecorder | None = None
+        self._metrics: HttpServer | None = None
         self._pass_log = PassLog(loop.call_later)
         self._answers = HealthAnswers(health, clock=loop.time, wall=_utc_now, node_eligible=node_eligible)
+        self.health_counts: Mapping[tuple[str, int], int] = self._answers.counts
         self._healthz = None if healthz is None else self._health_server(*healthz, hard_fail=hard_fail)
         self.service_health = ServiceHealth(is_healthy=health.is_healthy, report=board.reporter("service health"))
         told: tuple[PassListener, ...] = (self._pass_log, health, self.service_health, *listeners)
@@ -72,6 +74,19 @@ class Reporting:
             if self._healthz is not None:
                 tasks.create_task(self._healthz.run(), name="healthz server")
             tasks.create_task(self.service_health.run(), name="service health")
+            if self._metrics is not None:
+                tasks.create_task(self._metrics.run(), name="metrics server")
+
+    def serve_metrics(self, place: tuple[str, int], answer: Answer, *, hard_fail: bool) -> None:
+        """Let `run` answer at this address and port, too."""
+        self._metrics = HttpServer(
+            *place,
+            answer,
+            name="metrics server",
+            failure="FailedToStartMetricsServer",
+            report=self._board.reporter("metrics server"),
+            hard_fail=hard_fail,
+        )
 
     def flush(self) -> None:
         """Write what the log has held back."""

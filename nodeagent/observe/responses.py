@@ -1,6 +1,6 @@
 """What is asked over HTTP and what is answered, as values. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family
@@ -10,11 +10,14 @@ JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "X-Conten
 
 
 class Request(NamedTuple):
-    """A request. path: without the query; family, port: of the socket it arrived at."""
+    """A request. path: without the query; family, port: of the socket it arrived at; host: what the client calls us."""
 
     path: str
     family: Family
     port: int
+    method: str = "GET"
+    query: str = ""
+    host: str = ""
 
 
 class Response(NamedTuple):
@@ -23,6 +26,13 @@ class Response(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class Stream(NamedTuple):
+    """What is sent back piece by piece, with status 200, for as long as the client stays."""
+
+    headers: Mapping[str, str]
+    pieces: AsyncIterator[bytes]
 
 
 NOT_FOUND = Response(

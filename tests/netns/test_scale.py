@@ -1,6 +1,7 @@
 """Ten thousand services with ten endpoints each, from manifests, by the agent as it is run on a node."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -28,6 +29,10 @@ CLUSTER_IP = "10.96.16.226"
 PEAK_MEGABYTES = 350
 RELOADED_MEGABYTES = 80
 """What three reloads may add; an agent of this size holds 120."""
+SERIES = 1000
+"""Of services in the metrics, by default."""
+SCRAPES = 3
+SCRAPE_MILLISECONDS = 50
 PATIENCE = 60.0
 SOON = 3.0
 """Seconds for a change of a file with 250 services; half of one is usual."""
@@ -90,6 +95,27 @@ def test_one_changed_endpoint_is_a_handful_of_elements(cluster: Cluster, agent: 
     assert seconds < SOON
     survey = cluster.world["caller"].ask(CLUSTER_IP, 80, count=300, workers=100, timeout=0.5)
     assert survey.names.keys() == {"web-0"}, "one in ten; that none gets there has a chance of 2e-14"
+
+
+def test_a_scrape_is_cheap(cluster: Cluster, agent: AgentProcess) -> None:
+    """In processor time of the agent: the cheapest of ten, for what others do on the machine makes each cost more."""
+
+    def ticks() -> int:
+        fields = Path(f"/proc/{agent.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    scrape = ["curl", "--silent", "--show-error", "http://127.0.0.1:10249/metrics"]
+    text = cluster.world.run(NODE, scrape).stdout
+    assert text.count("nodeagent_service_connections_total{") == SERIES
+    costs = []
+    for _ in range(10):
+        before = ticks()
+        for _ in range(SCRAPES):
+            cluster.world.run(NODE, [*scrape, "--output", "/dev/null"])
+        costs.append((ticks() - before) * 1000 / os.sysconf("SC_CLK_TCK") / SCRAPES)
+    print(f"\na scrape costs {min(costs):.0f} to {max(costs):.0f} ms of processor time")
+
+    assert min(costs) < SCRAPE_MILLISECONDS
 
 
 def test_the_last_cluster_ip_is_reached_from_the_node(cluster: Cluster, agent: AgentProcess) -> None:

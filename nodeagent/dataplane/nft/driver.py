@@ -32,7 +32,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable
-from nodeagent.model.reports import TableReport
+from nodeagent.model.reports import MapFill, TableReport
 
 T = TypeVar("T")
 
@@ -94,6 +94,11 @@ class TableDriver:
             *self._desired.unrendered.values(),
             *(problem for found in self._oversized.values() for problem in found),
         )
+
+    @property
+    def fills(self) -> tuple[MapFill, ...]:
+        """How many elements each set of services has, as wanted."""
+        return tuple(MapFill(self.family, name, len(elements)) for name, elements in self._desired.image.items())
 
     async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
         """One pass: take in what changed and commit what differs.

@@ -6,6 +6,7 @@ A key in an interval set is first ‖ last, both inclusive; values are empty in 
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from nodeagent.netlink.framing import (
     ATTRIBUTE,
@@ -29,6 +30,7 @@ from nodeagent.netlink.uapi.nf_tables import (
     NFTA_DATA_VALUE,
     NFTA_DATA_VERDICT,
     NFTA_EXPR_DATA,
+    NFTA_EXPR_NAME,
     NFTA_SET_ELEM_DATA,
     NFTA_SET_ELEM_EXPIRATION,
     NFTA_SET_ELEM_EXPR,
@@ -292,6 +294,45 @@ def read_pairs(form: ElementForm, message: memoryview) -> dict[bytes, bytes]:
     return elements
 
 
+@reader
+def read_counts(form: ElementForm, message: memoryview) -> dict[bytes, tuple[int, bytes]]:
+    """Of elements with a counter: key → (packets, comment); a tenth of the time of `read_elements`.
+
+    What the kernel puts before the comment has one length for all elements of a set. Where it is not as expected (a kernel
+    that aligns 64-bit attributes), the message is read as any other.
+    """
+    body = bytes(attribute_map(message).get(uapi.NFTA_SET_ELEM_LIST_ELEMENTS, b""))
+    shape = _counted_shape(form)
+    comment_at = shape.size + _HEAD + _USER_DATA_HEAD
+    counts: dict[bytes, tuple[int, bytes]] = {}
+    offset = 0
+    try:
+        while offset < len(body):
+            length, key, heads, packets_head, packets = shape.unpack_from(body, offset)
+            if heads != _COUNTER_HEADS or packets_head != _PACKETS_HEAD:
+                return _counts_of(read_elements(form, (message,)), form.value_length)
+            comment = body[offset + comment_at : offset + length].rstrip(b"\0")
+            counts[key] = int.from_bytes(packets, "big"), comment
+            offset += length + 3 & ~3
+    except struct.error:  # the last element is shorter than one with a counter
+        return _counts_of(read_elements(form, (message,)), form.value_length)
+    return counts
+
+
+def _counts_of(dump: ElementDump, value_length: int) -> dict[bytes, tuple[int, bytes]]:
+    return {key: (dump.counters.get(key, (0, 0))[0], value[value_length:]) for key, value in dump.elements.items()}
+
+
+@cache
+def _counted_shape(form: ElementForm) -> struct.Struct:
+    """Of an element: its length, key, what stands before the counter's bytes, before its packets, and these."""
+    before_key = len(_heads(uapi.NFTA_SET_ELEM_KEY, form.key_length)) + _HEAD - _LENGTH.size
+    behind_key = -form.key_length % 4 + 2 * _HEAD + form.value_length + -form.value_length % 4
+    return struct.Struct(
+        f"=H{before_key}x{form.key_length}s{behind_key}x{len(_COUNTER_HEADS)}s8x{len(_PACKETS_HEAD)}s8s"
+    )
+
+
 class AnswerShape:
     """The bytes with which the kernel answers when it is asked for one element of a set by its key.
 
@@ -325,3 +366,11 @@ class AnswerShape:
 def _heads(kind: int, length: int) -> bytes:
     """The heads of an attribute that holds one attribute of so many bytes (the kernel sets no flag of nests here)."""
     return attribute(kind, attribute(uapi.NFTA_DATA_VALUE, b"\0" * length))[: 2 * _HEAD]
+
+
+_COUNTED = attribute(NFTA_COUNTER_BYTES, bytes(8)) + attribute(NFTA_COUNTER_PACKETS, bytes(8))
+_PACKETS_HEAD = attribute(NFTA_COUNTER_PACKETS, bytes(8))[:_HEAD]
+_COUNTER_HEADS = attribute(NFTA_SET_ELEM_EXPR, string(NFTA_EXPR_NAME, "counter") + attribute(NFTA_EXPR_DATA, _COUNTED))[
+    : -len(_COUNTED) + _HEAD
+]
+"""What the kernel puts before the number of bytes (nft_expr_dump, nft_counter_do_dump)."""

@@ -371,6 +371,8 @@ def test_the_answer_knows_where_it_was_asked() -> None:
                 await loop.sock_sendall(client, b"GET /x?y=z HTTP/1.1\r\nHost: probe\r\n\r\n")
                 await loop.sock_recv(client, 1000)
         await listeners.close()
-        assert asked == [Request("/x", Family.IPV4, ports[0]), Request("/x", Family.IPV6, ports[1])]
+        assert asked == [
+            Request("/x", family, port, "GET", "y=z", "probe") for family, port in zip(Family, ports, strict=True)
+        ]
 
     asyncio.run(scenario())

@@ -1,0 +1,13 @@
+"""How far the following of one resource is, for whoever shows it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Following:
+    """resource: plural name. lists: full ones that were completed. heard: when the server last said anything of it, an
+    answer, an event or a bookmark (loop time); None: never."""
+
+    resource: str
+    lists: int = 0
+    heard: float | None = None

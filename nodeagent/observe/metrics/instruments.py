@@ -1,0 +1,91 @@
+"""Counters, gauges and histograms: plain values under the values of their labels (pure)."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+
+
+class Kind(Enum):
+    """What Prometheus may assume of a value: a counter only grows."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+
+
+@dataclass(slots=True)
+class Figure:
+    """A counter or gauge. name: as it is exposed, with the unit. labels: names, in the order of the keys of `values`."""
+
+    kind: Kind
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    values: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def add(self, *labels: str, by: float = 1.0) -> None:
+        """Count."""
+        self.values[labels] = self.values.get(labels, 0.0) + by
+
+    def set(self, value: float, *labels: str) -> None:
+        """Take this as the present value."""
+        self.values[labels] = value
+
+
+@dataclass(slots=True)
+class Observations:
+    """How many values fell into each bucket (the last one: above all bounds), and their sum."""
+
+    counts: list[int]
+    total: float = 0.0
+
+
+class Histogram:
+    """How values are spread. bounds: upper ones, inclusive, ascending."""
+
+    def __init__(self, name: str, help_text: str, bounds: Iterable[float], labels: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.help = help_text
+        self.labels = labels
+        self.bounds = tuple(bounds)
+        self.values: dict[tuple[str, ...], Observations] = {}
+
+    def observe(self, value: float, *labels: str) -> None:
+        """Take a value in."""
+        seen = self.values.get(labels)
+        if seen is None:
+            seen = self.values[labels] = Observations([0] * (len(self.bounds) + 1))
+        seen.counts[bisect_left(self.bounds, value)] += 1
+        seen.total += value
+
+    def cumulative(self, seen: Observations) -> list[tuple[float, int]]:
+        """(bound, how many values were not above it), the last one for all of them."""
+        found, so_far = [], 0
+        for bound, count in zip((*self.bounds, inf), seen.counts, strict=True):
+            so_far += count
+            found.append((bound, so_far))
+        return found
+
+
+Instrument = Figure | Histogram
+
+
+def counter(name: str, help_text: str, *labels: str) -> Figure:
+    """One that begins without values."""
+    return Figure(Kind.COUNTER, name, help_text, labels)
+
+
+def gauge(name: str, help_text: str, *labels: str, values: Mapping[tuple[str, ...], float] | None = None) -> Figure:
+    """One with the values it has now."""
+    return Figure(Kind.GAUGE, name, help_text, labels, dict(values or {}))
+
+
+def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:
+    """So many bounds, each `factor` times the one before."""
+    return tuple(first * factor**step for step in range(count))
+
+
+def linear(first: float, step: float, count: int) -> tuple[float, ...]:
+    """So many bounds at equal distances."""
+    return tuple(first + step * index for index in range(count))
