@@ -25,6 +25,7 @@ from nodeagent.dataplane.node_dataplane import NodeDataplane
 from nodeagent.dataplane.node_sysctls import NodeSysctls
 from nodeagent.dataplane.surroundings import Surroundings
 from nodeagent.dns.feed.node_names import NodeNames
+from nodeagent.dns.upstream.node_resolvers import resolvers_here
 from nodeagent.engine.changes import ChangeQueue
 from nodeagent.engine.sync import Engine, Timing
 from nodeagent.kube.api_address import ApiServerAddress
@@ -55,6 +56,7 @@ from nodeagent.part_options import (
     conntrack_options,
     describe_source,
     dns_addresses,
+    dns_places,
     dns_settings,
     followed_pods,
     named_host,
@@ -159,7 +161,12 @@ class Agent:
         api_address = ApiServerAddress(named_host(config, access), self._store)
         interface_name = config.dataplane.interface_name
         self._surroundings = Surroundings(
-            self._changes.node_changed, excluding=interface_name, others=api_address.in_use, ways=ways(access)
+            self._changes.node_changed,
+            excluding=interface_name,
+            others=api_address.in_use,
+            ways=ways(access),
+            names=dns_places(config),
+            resolvers=resolvers_here,
         )
 
         # What others learn.

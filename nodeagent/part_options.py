@@ -23,6 +23,7 @@ from nodeagent.kube.proxy import DEFAULT_PORTS, environment_proxy, without_passw
 from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.addresses import Family, family_of, parse_network
 from nodeagent.model.objects import Node
+from nodeagent.model.protected import Place
 from nodeagent.translate.node import DetectLocal, TranslationOptions
 
 
@@ -107,6 +108,11 @@ def pod_ranges(config: AgentConfig, node: Node | None) -> tuple[str, ...]:
         return ()
     cidrs = node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
     return tuple(str(network) for cidr in cidrs if (network := parse_network(cidr)) is not None)
+
+
+def dns_places(config: AgentConfig) -> frozenset[Place]:
+    """Where names are answered."""
+    return frozenset((place.host, place.port) for place in config.dns.listen if config.dns.enabled)
 
 
 def dns_addresses(config: AgentConfig) -> frozenset[str]:

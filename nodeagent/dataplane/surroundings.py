@@ -41,7 +41,8 @@ class Surroundings:
     """What service ranges must keep clear of, and what external addresses may not take, as it is now.
 
     changed: called on the event loop when one of them is another. others: more of what is in use, addresses and names
-    alike, each with what has it. ways: how the API server is reached. A name that cannot be resolved for a moment stands
+    alike, each with what has it. ways: how the API server is reached. names: where this node answers names. resolvers:
+    whom it asks for them, as it is now; they matter where a way is a name. A name that cannot be resolved for a moment stands
     for what it stood for before. resolve: the addresses of a name; none when it has none.
     """
 
@@ -52,6 +53,8 @@ class Surroundings:
         excluding: str,
         others: Callable[[], Iterable[tuple[str, str]]] = tuple,
         ways: Iterable[Way] = (),
+        names: Iterable[Place] = (),
+        resolvers: Callable[[], Iterable[Place]] = tuple,
         look_seconds: float = LOOK_SECONDS,
         name_patience_seconds: float = NAME_PATIENCE_SECONDS,
         resolve: Callable[[str], Awaitable[frozenset[str]]] | None = None,
@@ -60,6 +63,9 @@ class Surroundings:
         self._excluding = excluding
         self._others = others
         self._ways = tuple(ways)
+        self._places_of_names = frozenset(names)
+        by_name = any(parse_address(way.host) is None for way in self._ways)
+        self._resolvers = resolvers if by_name else tuple
         self._look_seconds = look_seconds
         self._name_patience_seconds = name_patience_seconds
         self._ask = resolve or resolve_here
@@ -117,7 +123,7 @@ class Surroundings:
 
     async def _read(self) -> None:
         try:
-            here = await in_thread(lambda: read_here(self._excluding))
+            here, resolvers = await in_thread(lambda: (read_here(self._excluding), frozenset(self._resolvers())))
         except OSError as error:
             logger.warning("cannot read addresses and routes: %s", error)
             return
@@ -128,7 +134,7 @@ class Surroundings:
         places: set[Place] = {(address, way.port) for way in self._ways for address in self._addresses_of(way.host)}
         own = frozenset(one.cidr.partition("/")[0] for one in here.addresses)
         ports = frozenset(way.port for way in self._ways if way.is_server)
-        protected = Protected(frozenset(places), own, ports)
+        protected = Protected(frozenset(places), own, ports, self._places_of_names, resolvers)
         if (in_use, protected) != (self._in_use, self._protected):
             self._in_use, self._protected = in_use, protected
             self._changed()

@@ -3,15 +3,18 @@
 from msgspec import Struct
 
 Place = tuple[str, int]
-"""An address (canonical text) and a TCP port."""
+"""An address (canonical text) and a port."""
 
 
 class Protected(Struct, frozen=True):
-    """ways: where the API server is reached, and a proxy on the way to it. own: addresses of this node, canonical.
+    """ways: where the API server is reached, and a proxy on the way to it, by TCP. own: addresses of this node, canonical.
 
-    api_ports: ports of the API server, wherever it is.
+    api_ports: ports of the API server, wherever it is. names: where this node answers names, by UDP and TCP. resolvers:
+    whom it asks for the names of the ways; none where those are addresses.
     """
 
     ways: frozenset[Place] = frozenset()
     own: frozenset[str] = frozenset()
     api_ports: frozenset[int] = frozenset()
+    names: frozenset[Place] = frozenset()
+    resolvers: frozenset[Place] = frozenset()

@@ -1,6 +1,6 @@
-"""Which external frontends would take from the node what it needs itself (docs/semantics.md 74-76).
+"""Which external frontends would take from the node what it needs itself (docs/semantics.md 74-77).
 
-Only TCP is protected: the API server, SSH, the kubelet and health checks are reached by it. ClusterIPs are not looked
+The API server, SSH, the kubelet and health checks are reached by TCP, names by UDP as well. ClusterIPs are not looked
 at: no address of a node or of the API server is in a service range, but for the API server's own Service.
 """
 
@@ -21,14 +21,37 @@ _KINDS = {FrontendKind.LOAD_BALANCER: "load-balancer IP", FrontendKind.EXTERNAL_
 
 class Protection(Struct, frozen=True):
     """ways: the addresses and ports of the API server and of a proxy to it. own: addresses of the node. ports: what is
-    protected at those."""
+    protected at those. names, resolvers: as in `Protected`."""
 
     ways: frozenset[Place] = frozenset()
     own: frozenset[str] = frozenset()
     ports: frozenset[int] = frozenset()
+    names: frozenset[Place] = frozenset()
+    resolvers: frozenset[Place] = frozenset()
 
     def against(self, frontend: Frontend) -> str | None:
-        """Why an external TCP frontend must not be, for a person; None when it may."""
+        """Why an external frontend must not be, for a person; None when it may."""
+        detail = None
+        if frontend.protocol is not Protocol.SCTP:
+            detail = self._against_names(frontend)
+        if detail is None and frontend.protocol is Protocol.TCP:
+            detail = self._against_ways(frontend)
+        return detail
+
+    def _against_names(self, frontend: Frontend) -> str | None:
+        port, protocol = frontend.port, frontend.protocol.name
+        if frontend.address is None:
+            if any(port == taken and address in self.own for address, taken in self.names):
+                return f"node port {port}/{protocol} is where this node answers names: it does not answer"
+            return None
+        what = f"{_KINDS[frontend.kind]} {endpoint_text(frontend.address, port)}/{protocol}"
+        if (frontend.address, port) in self.names:
+            return f"{what} is where this node answers names: not captured"
+        if frontend.kind is FrontendKind.EXTERNAL_IP and (frontend.address, port) in self.resolvers:
+            return f"{what} is where this node asks for the name of the API server: not captured"
+        return None
+
+    def _against_ways(self, frontend: Frontend) -> str | None:
         port = frontend.port
         if frontend.address is None:
             if any(port == taken and address in self.own for address, taken in self.ways):
@@ -51,7 +74,8 @@ def protection(protected: Protected, node_addresses: Iterable[str], ports: Itera
     """
     own = protected.own.union(node_addresses)
     listed = frozenset(ports)
-    return Protection(protected.ways, own, (listed | protected.api_ports - {HTTPS}) if listed else listed)
+    closed = (listed | protected.api_ports - {HTTPS}) if listed else listed
+    return Protection(protected.ways, own, closed, protected.names, protected.resolvers)
 
 
 def without_protected(
@@ -60,7 +84,7 @@ def without_protected(
     """The frontends that may be; why the others may not is told."""
     kept = []
     for frontend in frontends:
-        external = frontend.kind is not FrontendKind.CLUSTER_IP and frontend.protocol is Protocol.TCP
+        external = frontend.kind is not FrontendKind.CLUSTER_IP
         detail = against.against(frontend) if external else None
         if detail is None:
             kept.append(frontend)

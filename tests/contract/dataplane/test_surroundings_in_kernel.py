@@ -144,6 +144,31 @@ def test_what_is_protected_are_own_addresses_and_all_that_the_ways_lead_to(node:
     node.run(lambda: asyncio.run(look()))
 
 
+@pytest.mark.parametrize(("host", "counts"), [("api", True), ("10.0.0.1", False)])
+def test_resolvers_are_protected_where_the_way_is_a_name(node: Any, host: str, counts: bool) -> None:
+    async def look() -> None:
+        async def resolve(name: str) -> frozenset[str]:
+            return frozenset({"172.16.0.9"})
+
+        asked = [("172.16.0.53", 53)]
+        seen = Surroundings(
+            lambda: None,
+            excluding="nodeagent0",
+            ways=(Way(host, 6443),),
+            names={("192.168.0.5", 53)},
+            resolvers=lambda: asked,
+            resolve=resolve,
+        )
+        await seen.read()
+        assert seen.protected.names == {("192.168.0.5", 53)}
+        assert seen.protected.resolvers == (set(asked) if counts else set())
+        asked[:] = [("172.16.0.54", 53)]
+        await seen.read()
+        assert seen.protected.resolvers == (set(asked) if counts else set()), "they change"
+
+    node.run(lambda: asyncio.run(look()))
+
+
 def test_names_are_resolved_as_connections_do_it() -> None:
     found = asyncio.run(resolve_here("localhost"))
     assert found

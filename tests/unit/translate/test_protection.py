@@ -1,4 +1,4 @@
-"""docs/semantics.md 74-76: what external addresses and node ports may not take from the node."""
+"""docs/semantics.md 74-77: what external addresses and node ports may not take from the node."""
 
 from collections.abc import Callable
 from typing import Any
@@ -80,6 +80,43 @@ def test_what_the_node_needs_is_not_captured(
     assert len([f for f in found.frontends if f.kind is FrontendKind.CLUSTER_IP]) == 4
     problems = [] if taken else [("Service default/web", "ProtectedAddress")]
     assert [(problem.subject, problem.reason) for problem in found.problems] == problems
+
+
+DNS = "192.168.0.53"
+RESOLVER = "203.0.113.53"
+NAMES = Protected(own=frozenset({DNS}), names=frozenset({(DNS, 53)}), resolvers=frozenset({(RESOLVER, 53)}))
+
+
+@pytest.mark.parametrize(
+    ("field", "address", "port", "protocol", "taken"),
+    [
+        pytest.param("externalIPs", DNS, 53, "UDP", False, id="77-where-names-are-answered"),
+        pytest.param("externalIPs", DNS, 53, "TCP", False, id="77-by-TCP-too"),
+        pytest.param("ingress", DNS, 53, "UDP", False, id="77-nor-a-load-balancer's"),
+        pytest.param("externalIPs", DNS, 53, "SCTP", True, id="77-another-protocol"),
+        pytest.param("externalIPs", DNS, 54, "UDP", True, id="77-another-port"),
+        pytest.param("externalIPs", RESOLVER, 53, "UDP", False, id="77-whom-the-node-asks"),
+        pytest.param("externalIPs", RESOLVER, 53, "TCP", False, id="77-whom-the-node-asks-by-TCP"),
+        pytest.param("ingress", RESOLVER, 53, "UDP", True, id="77-a-resolver-of-the-cluster's-own"),
+        pytest.param("externalIPs", "203.0.113.54", 53, "UDP", True, id="77-another-resolver"),
+    ],
+)
+def test_names_are_not_captured(
+    field: str, address: str, port: int, protocol: str, taken: bool, service: ServiceBuilder, context: Context
+) -> None:
+    declared = [{"name": "a", "port": port, "protocol": protocol}, {"name": "b", "port": 7777}]
+    found = translated(service(**DUAL, **{field: [address]}, ports=declared), context, (), NAMES)
+    assert len(captured(found)) == (2 if taken else 1), "the other port is captured in any case"
+    assert [problem.reason for problem in found.problems] == ([] if taken else ["ProtectedAddress"])
+
+
+@pytest.mark.parametrize(("port", "answers"), [(53, False), (54, True)])
+def test_77_no_node_port_answers_in_the_place_of_names(
+    port: int, answers: bool, service: ServiceBuilder, context: Context
+) -> None:
+    declared = [{"port": 80, "nodePort": port, "protocol": "UDP"}]
+    found = translated(service(**DUAL, type="NodePort", ports=declared), context, (), NAMES)
+    assert captured(found) == ([f"* {port}/UDP"] if answers else [])
 
 
 @pytest.mark.parametrize(

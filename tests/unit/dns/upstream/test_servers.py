@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.dns.upstream.node_resolvers import NodeResolvers
+from nodeagent.dns.upstream.node_resolvers import NodeResolvers, resolvers_here
 from nodeagent.dns.upstream.resolv_conf import ResolvConf, parse_resolv_conf, servers_behind
 from nodeagent.dns.upstream.server import Server, parse_server, parse_servers, without_own
 from nodeagent.dns.upstream.stub_zones import StubZones
@@ -133,6 +133,14 @@ def test_behind_the_stub_of_systemd_are_the_real_servers(
 def test_we_are_not_our_own_server(listening: list[Server], left: list[str]) -> None:
     servers = [Server(address) for address in ("10.96.0.10", "127.0.0.1", "192.0.2.1", "192.0.2.9")]
     assert without_own(servers, listening, {"192.0.2.1"}) == tuple(map(Server, left))
+
+
+def test_resolvers_of_the_moment_are_those_behind_a_stub(tmp_path: Path) -> None:
+    path, behind = tmp_path / "resolv.conf", tmp_path / "behind"
+    assert resolvers_here(path, behind) == ()
+    path.write_text("nameserver 127.0.0.53")
+    behind.write_text("nameserver 192.0.2.53")
+    assert resolvers_here(path, behind) == (("192.0.2.53", 53),)
 
 
 def test_resolv_conf_is_followed_and_old_answers_are_not_believed(tmp_path: Path) -> None:
