@@ -7,7 +7,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What the agent, the lab and the demo use.
 SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 kmod ca-certificates openssl $(if $(shell command -v kubectl),,kubernetes-client)
 # Programs of other releases that tests hold us to; unpacked below .tools, not installed.
-TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl
+TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd
 
 # Tests with packets mostly wait, so there are more workers than processors. Files with slow tests come first.
 PARALLEL := --numprocesses=4 --dist=loadfile --no-loadscope-reorder
@@ -75,6 +75,10 @@ $(VENV)/.installed: $(VENV)/.runtime requirements/development.txt
 
 .tools/kubectl-1.32/kubectl: tests/tools/fetch_kubectl.sh
 	$(SUDO) tests/tools/fetch_kubectl.sh $(@D) trixie
+
+# The etcd of Debian 12, only unpacked: installed, it would serve on a fixed port.
+.tools/etcd-3.4/etcd: tests/tools/fetch_etcd.sh
+	$(SUDO) tests/tools/fetch_etcd.sh $(@D)
 
 demo: setup
 	$(SUDO) $(BIN)/python -m nodeagent.lab.demo

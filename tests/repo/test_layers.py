@@ -49,6 +49,7 @@ PURE = (
     "netlink/netfilter.py",
     "netlink/uapi/*.py",
     "netlink/nf_tables/*.py",
+    *(f"controlplane/storage/etcd/{name}.py" for name in ("layout", "messages", "outcomes", "transactions", "versions")),
     "kube/lines.py",
     "kube/watch.py",
     "kube/watch_events.py",
@@ -116,6 +117,7 @@ FENCED = {
     "nftables": ("cli/second_reader.py",),
     "aiohttp": ("kube/", "observe/", "controlplane/"),
     "jwt": ("controlplane/api/",),
+    "grpclib": ("controlplane/storage/etcd/rpc.py",),
     "watchfiles": ("kube/",),
     "yaml": ("kube/", "config/", "controlplane/", "cli/", "lab/"),
 }

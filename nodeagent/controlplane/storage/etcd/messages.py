@@ -1,0 +1,323 @@
+"""The messages of etcd's API that are used here, in protobuf (api/etcdserverpb/rpc.proto, api/mvccpb/kv.proto). Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+_WORD: Final = 1 << 64
+_VARINT, _BYTES = 0, 2
+_FIXED_BYTES: Final = {1: 8, 5: 4}
+EQUAL: Final = 0
+VERSION, MODIFIED = 0, 2
+"""What of a key is compared in a transaction: how often it was written, or the revision it was last written at."""
+
+
+class Malformed(ValueError):
+    """Bytes that are no protobuf message."""
+
+
+class KeyValue(msgspec.Struct, frozen=True, gc=False):
+    """A key as it is stored; `version` counts its writes since it was created."""
+
+    key: bytes = b""
+    mod_revision: int = 0
+    version: int = 0
+    value: bytes = b""
+    lease: int = 0
+
+
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
+    """One change; of a deletion `kv` has key and revision only."""
+
+    deleted: bool
+    kv: KeyValue
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Who answered, and the latest revision it knows."""
+
+    cluster: int = 0
+    member: int = 0
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReply:
+    """Keys in order; `more`: there are further ones."""
+
+    header: Header
+    kvs: Sequence[KeyValue]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TxnReply:
+    """`ranges` are the answers of the operations that were reads, in order."""
+
+    header: Header
+    succeeded: bool
+    ranges: Sequence[RangeReply]
+
+
+@dataclass(frozen=True, slots=True)
+class WatchReply:
+    """What a watch says at a time. Without events, created or canceled it only tells how far it has come."""
+
+    header: Header
+    created: bool
+    canceled: bool
+    compact_revision: int
+    reason: str
+    events: Sequence[WatchEvent]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReply:
+    """One member: its release, and whether it knows a leader."""
+
+    header: Header
+    version: str
+    leader: int
+
+
+def _varint(value: int) -> bytes:
+    value %= _WORD
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
+
+
+def _data(field: int, value: bytes, *, always: bool = False) -> bytes:
+    return _varint(field << 3 | _BYTES) + _varint(len(value)) + value if value or always else b""
+
+
+def range_request(
+    key: bytes,
+    end: bytes = b"",
+    *,
+    limit: int = 0,
+    revision: int = 0,
+    keys_only: bool = False,
+    serializable: bool = False,
+) -> bytes:
+    """Reads a key, or those from `key` up to, not including, `end`; at the latest revision unless one is given."""
+    parts = (_data(1, key), _data(2, end), _number(3, limit), _number(4, revision))
+    return b"".join((*parts, _number(7, serializable), _number(8, keys_only)))
+
+
+def put_request(key: bytes, value: bytes, lease: int = 0) -> bytes:
+    """Writes a key."""
+    return _data(1, key) + _data(2, value) + _number(3, lease)
+
+
+def delete_request(key: bytes, end: bytes = b"") -> bytes:
+    """Removes a key, or a range of them."""
+    return _data(1, key) + _data(2, end)
+
+
+def compare(key: bytes, target: int, number: int) -> bytes:
+    """The key's number of that kind is `number`; 0: the key is not there."""
+    # 0 is said, too: the field is one of several, and says which.
+    field = {VERSION: 4, MODIFIED: 6}[target]
+    return _number(2, target) + _data(3, key) + _varint(field << 3 | _VARINT) + _varint(number)
+
+
+def as_range(request: bytes) -> bytes:
+    """A read, as an operation of a transaction."""
+    return _data(1, request, always=True)
+
+
+def as_put(request: bytes) -> bytes:
+    """A write, as an operation of a transaction."""
+    return _data(2, request, always=True)
+
+
+def as_delete(request: bytes) -> bytes:
+    """A removal, as an operation of a transaction."""
+    return _data(3, request, always=True)
+
+
+def txn_request(compares: Sequence[bytes], success: Sequence[bytes], failure: Sequence[bytes] = ()) -> bytes:
+    """If all compares hold then the first operations, else the second."""
+    parts = [_data(1, one, always=True) for one in compares]
+    parts += [_data(2, one, always=True) for one in success]
+    return b"".join([*parts, *(_data(3, one, always=True) for one in failure)])
+
+
+def compaction_request(revision: int) -> bytes:
+    """Forgets what was superseded or deleted at or before a revision."""
+    return _number(1, revision)
+
+
+def watch_create(key: bytes, end: bytes, start: int) -> bytes:
+    """Tells every change of a range from revision `start` on."""
+    return _data(1, _data(1, key) + _data(2, end) + _number(3, start), always=True)
+
+
+def watch_progress() -> bytes:
+    """Asks a watch how far it has come."""
+    return _data(3, b"", always=True)
+
+
+def lease_grant(seconds: int) -> bytes:
+    """A new lease, with a number of etcd's choice."""
+    return _number(1, seconds)
+
+
+def lease_number(number: int) -> bytes:
+    """Renews or revokes a lease."""
+    return _number(1, number)
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Each field's number and value, as sent."""
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _read_varint(data, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            value, at = _read_varint(data, at)
+            yield tag >> 3, value
+            continue
+        if kind == _BYTES:
+            size, at = _read_varint(data, at)
+        elif kind in _FIXED_BYTES:
+            size = _FIXED_BYTES[kind]
+        else:
+            raise Malformed(f"wire type {kind}")
+        if at + size > end:
+            raise Malformed("a field goes beyond its message")
+        yield tag >> 3, data[at : at + size]
+        at += size
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    try:
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value, at
+            shift += 7
+            if shift > 63:
+                raise Malformed("a number is too long")
+    except IndexError:
+        raise Malformed("a number has no end") from None
+
+
+def _signed(value: int | bytes) -> int:
+    number = _int(value)
+    return number - _WORD if number >= _WORD >> 1 else number
+
+
+def _int(value: int | bytes) -> int:
+    if isinstance(value, bytes):
+        raise Malformed("a number was expected")
+    return value % _WORD
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise Malformed("bytes were expected")
+    return value
+
+
+def read_header(data: bytes) -> Header:
+    """A ResponseHeader."""
+    found = dict(_fields(data))
+    return Header(_int(found.get(1, 0)), _int(found.get(2, 0)), _signed(found.get(3, 0)))
+
+
+def read_any_header(data: bytes) -> Header:
+    """The header of an answer of which nothing else matters."""
+    return next((read_header(_bytes(value)) for number, value in _fields(data) if number == 1), Header())
+
+
+def read_key_value(data: bytes) -> KeyValue:
+    """A KeyValue."""
+    found = dict(_fields(data))
+    return KeyValue(
+        _bytes(found.get(1, b"")),
+        _signed(found.get(3, 0)),
+        _signed(found.get(4, 0)),
+        _bytes(found.get(5, b"")),
+        _signed(found.get(6, 0)),
+    )
+
+
+def read_range(data: bytes) -> RangeReply:
+    """A RangeResponse."""
+    header, kvs, more = Header(), [], False
+    for number, value in _fields(data):
+        if number == 1:
+            header = read_header(_bytes(value))
+        elif number == 2:
+            kvs.append(read_key_value(_bytes(value)))
+        elif number == 3:
+            more = bool(value)
+    return RangeReply(header, kvs, more)
+
+
+def read_txn(data: bytes) -> TxnReply:
+    """A TxnResponse."""
+    header, succeeded, ranges = Header(), False, []
+    for number, value in _fields(data):
+        if number == 1:
+            header = read_header(_bytes(value))
+        elif number == 2:
+            succeeded = bool(value)
+        elif number == 3:
+            ranges += [read_range(_bytes(one)) for kind, one in _fields(_bytes(value)) if kind == 1]
+    return TxnReply(header, succeeded, ranges)
+
+
+def read_watch(data: bytes) -> WatchReply:
+    """A WatchResponse."""
+    header, events = Header(), []
+    numbers = {3: 0, 4: 0, 5: 0}
+    reason = ""
+    for number, value in _fields(data):
+        if number == 1:
+            header = read_header(_bytes(value))
+        elif number in numbers:
+            numbers[number] = _signed(value)
+        elif number == 6:
+            reason = _bytes(value).decode(errors="replace")
+        elif number == 11:
+            events.append(_read_event(_bytes(value)))
+    return WatchReply(header, bool(numbers[3]), bool(numbers[4]), numbers[5], reason, events)
+
+
+def _read_event(data: bytes) -> WatchEvent:
+    found = dict(_fields(data))
+    return WatchEvent(bool(found.get(1, 0)), read_key_value(_bytes(found.get(2, b""))))
+
+
+def read_lease(data: bytes) -> tuple[int, int]:
+    """(number of a lease, seconds it has left) of a grant or a renewal; 0 seconds: there is no such lease."""
+    found = dict(_fields(data))
+    return _signed(found.get(2, 0)), _signed(found.get(3, 0))
+
+
+def read_status(data: bytes) -> StatusReply:
+    """A StatusResponse of one member."""
+    found = dict(_fields(data))
+    version = _bytes(found.get(2, b"")).decode(errors="replace")
+    return StatusReply(read_header(_bytes(found.get(1, b""))), version, _int(found.get(4, 0)))
+
+
+def read_alarms(data: bytes) -> list[int]:
+    """The kinds of alarms that are up (1: no space, 2: damaged)."""
+    return [_int(dict(_fields(_bytes(value))).get(2, 0)) for number, value in _fields(data) if number == 2]

@@ -1,0 +1,153 @@
+"""gRPC to one member of etcd, by grpclib: the only module that knows which library it is. Messages are bytes here."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from grpclib.client import Channel
+from grpclib.config import Configuration
+from grpclib.const import Cardinality, Status
+from grpclib.encoding.base import CodecBase
+from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
+
+_WINDOW_BYTES: Final = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a member answers clients."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class CallFailed(Exception):
+    """A call was not answered as it should be. `code` is gRPC's, or one of the three below."""
+
+    REFUSED: Final = "REFUSED"
+    """There is no connection; the call was never sent."""
+    LATE: Final = "LATE"
+    """No answer within the time given."""
+    LOST: Final = "LOST"
+    """The connection ended before the answer."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text or code)
+        self.code = code
+        self.text = text
+
+
+class Stream(Protocol):
+    """A call in both directions."""
+
+    async def send(self, message: bytes) -> None:
+        """Raises CallFailed."""
+        ...
+
+    async def receive(self) -> bytes:
+        """The next message. Raises CallFailed, also when there will be none."""
+        ...
+
+
+class _AsTheyAre(CodecBase):
+    __content_subtype__ = "proto"
+
+    def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002 - the library's
+        return bytes(message)
+
+    def decode(self, data: bytes, message_type: Any) -> Any:  # noqa: ARG002 - the library's
+        return bytes(data)
+
+
+class Member:
+    """One member; it is connected to when first called, and again after a connection was lost."""
+
+    def __init__(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+        self.endpoint = endpoint
+        self._channel = Channel(
+            endpoint.host,
+            endpoint.port,
+            ssl=context,
+            codec=_AsTheyAre(),
+            config=Configuration(
+                http2_connection_window_size=_WINDOW_BYTES,
+                http2_stream_window_size=_WINDOW_BYTES,
+            ),
+        )
+
+    async def call(self, method: str, request: bytes, seconds: float) -> bytes:
+        """The answer, within so many seconds. Raises CallFailed."""
+        async with _own_errors(seconds):
+            await self._connect()
+            async with self._open(method, Cardinality.UNARY_UNARY) as stream:
+                await stream.send_message(request, end=True)
+                answer = await stream.recv_message()
+                await stream.recv_trailing_metadata()
+        if answer is None:
+            raise CallFailed(CallFailed.LOST, "no answer")
+        return bytes(answer)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, method: str, metadata: Mapping[str, str], seconds: float) -> AsyncIterator[Stream]:
+        """A stream, begun within so many seconds. Leaving the block ends it. Raises CallFailed."""
+        async with _own_errors(seconds):
+            await self._connect()
+        async with _own_errors(None), self._open(method, Cardinality.STREAM_STREAM, metadata) as stream:
+            try:
+                yield _Open(stream)
+            finally:
+                with contextlib.suppress(Exception):
+                    await stream.cancel()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._channel.close()
+
+    async def _connect(self) -> None:
+        try:
+            await self._channel.__connect__()
+        except OSError as error:
+            raise CallFailed(CallFailed.REFUSED, str(error)) from None
+
+    def _open(self, method: str, cardinality: Cardinality, metadata: Mapping[str, str] | None = None) -> Any:
+        return self._channel.request(method, cardinality, bytes, bytes, metadata=metadata)
+
+
+class _Open:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def send(self, message: bytes) -> None:
+        async with _own_errors(None):
+            await self._stream.send_message(message)
+
+    async def receive(self) -> bytes:
+        async with _own_errors(None):
+            message = await self._stream.recv_message()
+            if message is None:
+                await self._stream.recv_trailing_metadata()
+        if message is None:
+            raise CallFailed(CallFailed.LOST, "the stream has ended")
+        return bytes(message)
+
+
+@contextlib.asynccontextmanager
+async def _own_errors(seconds: float | None) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except CallFailed:
+        raise
+    except GRPCError as error:
+        code = error.status.name if isinstance(error.status, Status) else str(error.status)
+        raise CallFailed(code, error.message or "") from None
+    except TimeoutError:
+        raise CallFailed(CallFailed.LATE, f"no answer within {seconds} s") from None
+    except (StreamTerminatedError, ProtocolError, OSError) as error:
+        raise CallFailed(CallFailed.LOST, str(error)) from None
