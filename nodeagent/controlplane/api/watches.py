@@ -132,7 +132,7 @@ class Watch:
         stream = self._idle
         events = self._collection.events_after(self._position, _BATCH)
         outrun = self._position < self._collection.forgotten
-        if stream is None or outrun or not events or len(events) == _BATCH or self._is_converted:
+        if stream is None or outrun or not events or len(events) >= _BATCH or self._is_converted:
             self._news.set()
             return
         frames = self._frames(events)

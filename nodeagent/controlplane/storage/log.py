@@ -29,11 +29,11 @@ from nodeagent.controlplane.storage.records import (
 from nodeagent.controlplane.storage.sqlite_file import (
     PAGE_BYTES,
     check_structure,
-    checksum_of,
     connect,
     copy_to,
     examine_log,
     read_revisions,
+    row_values,
 )
 from nodeagent.controlplane.storage.write_ahead import Ending
 
@@ -73,6 +73,16 @@ class Log:
         """A file is; memory is not."""
         return self._path != ":memory:"
 
+    @property
+    def remote(self) -> bool:
+        """What others wrote is read by `catch_up`."""
+        return False
+
+    @property
+    def reachable(self) -> bool:
+        """It is here."""
+        return True
+
     async def open(self, deliver: Deliver) -> Loaded:
         """Starts the thread and reads the log. Raises StorageFailed when the file is not a store."""
         loop = asyncio.get_running_loop()
@@ -88,6 +98,10 @@ class Log:
     def write(self, writes: Sequence[Write]) -> None:
         """Each transaction is carried out whole or not at all."""
         self._queue.put(writes)
+
+    async def latest(self) -> int:
+        """As of the last look; reading anew for each reader would cost more than it gives."""
+        return self._counter
 
     async def catch_up(self, now: int) -> int:
         """Removes objects whose time is up; reads what other processes wrote to the file since the last look."""
@@ -349,13 +363,9 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Revision], counter: i
     for start in range(0, len(rows), most):
         part = rows[start : start + most]
         values = ",".join(["(?,?,?,?,?,?,?)"] * len(part))
-        arguments = [value for row in part for value in _values(row)]
+        arguments = [value for row in part for value in row_values(row)]
         connection.execute(f"INSERT INTO revision VALUES {values}", arguments)  # noqa: S608 - only placeholders
     connection.execute("UPDATE fact SET value = ? WHERE name = 'counter'", (counter,))
-
-
-def _values(row: Revision) -> tuple[object, ...]:
-    return (row.number, row.collection, row.path, row.body, int(row.deleted), row.at, checksum_of(row))
 
 
 def _keep_leases(connection: sqlite3.Connection, leases: Mapping[tuple[str, str], float | None]) -> None:

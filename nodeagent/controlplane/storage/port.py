@@ -38,13 +38,24 @@ class Loaded:
 class Storage(Protocol):
     """Revisions kept durably, numbered in one sequence by whoever writes to it.
 
-    Failures are StorageFailed, and StorageFull where nothing more fits. What is delivered has been made durable; it is
+    Several rows may have one number: all changes of a transaction do where the storage counts transactions. They are delivered at
+    once. Failures are StorageFailed, and StorageFull where nothing more fits. What is delivered has been made durable; it is
     delivered before anything that followed from it returns.
     """
 
     @property
     def shared(self) -> bool:
         """Others can write to it, too."""
+        ...
+
+    @property
+    def remote(self) -> bool:
+        """It is elsewhere: what others wrote is delivered by itself, and what is latest has to be asked for (`latest`)."""
+        ...
+
+    @property
+    def reachable(self) -> bool:
+        """Whoever keeps the data answers."""
         ...
 
     @property
@@ -62,6 +73,13 @@ class Storage(Protocol):
 
     def write(self, writes: Sequence[Write]) -> None:
         """Carries out each transaction whole or, where an object is not at the revision expected of it, not at all."""
+        ...
+
+    async def latest(self) -> int:
+        """A revision no older than any that anybody was told of before this was called; all up to it has been delivered.
+
+        That is promised by a storage that is `remote`; else it is the latest that was delivered. Raises StorageUnreachable.
+        """
         ...
 
     async def catch_up(self, now: int) -> int:

@@ -170,7 +170,19 @@ class StorageFull(Exception):
 
 
 class StorageFailed(Exception):
-    """The storage reported an error that is none of the above. Nothing of the transaction was written."""
+    """The storage reported an error that is none of the above. Nothing of the transaction was written, unless a class below says so."""
+
+
+class StorageUnreachable(StorageFailed):
+    """Whoever keeps the data does not answer. Nothing of the transaction was written."""
+
+
+class StorageUncertain(StorageFailed):
+    """No answer came in time, and none can be had for now: the transaction may have been carried out, or may yet be."""
+
+
+class ObjectTooLarge(StorageFailed):
+    """More than the storage takes in one transaction. Nothing of it was written."""
 
 
 class StorageDamaged(StorageFailed):

@@ -3,10 +3,12 @@
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from nodeagent.controlplane.storage.records import Revision, StorageDamaged
+import msgspec
+
+from nodeagent.controlplane.storage.records import Revision, StorageDamaged, StorageFailed, assemble
 from nodeagent.controlplane.storage.write_ahead import Ending, examine
 
 _SCHEMA: Final = """
@@ -157,6 +159,32 @@ def restore_to(connection: sqlite3.Connection, path: str) -> None:
         _move_ahead(target)
     finally:
         target.close()
+
+
+def write_store(path: str, rows: Sequence[Revision], counter: int) -> None:
+    """A new store that holds these rows and no history; here each has a number of its own. Raises StorageFailed."""
+    own: list[Revision] = []
+    for row in rows:
+        number = max(row.number, own[-1].number + 1 if own else 1)
+        own.append(msgspec.structs.replace(row, number=number, body=assemble(row.body, number)))
+    counter = max(counter, own[-1].number if own else 0)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        connection = connect(path)
+        try:
+            connection.execute("BEGIN")
+            connection.executemany("INSERT INTO revision VALUES (?,?,?,?,?,?,?)", map(row_values, own))
+            connection.execute("UPDATE fact SET value = ?", (counter,))
+            connection.execute("COMMIT")
+        finally:
+            connection.close()
+    except (sqlite3.Error, OSError) as error:
+        raise StorageFailed(f"{path}: {error}") from None
+
+
+def row_values(row: Revision) -> tuple[object, ...]:
+    """A row as the table has it."""
+    return (row.number, row.collection, row.path, row.body, int(row.deleted), row.at, checksum_of(row))
 
 
 def _move_ahead(connection: sqlite3.Connection) -> None:

@@ -76,9 +76,11 @@ class Collection:
         return event
 
     def events_after(self, revision: int, limit: int = 1000) -> Sequence[Event]:
-        """Up to `limit` events later than `revision`, oldest first."""
+        """About `limit` events later than `revision`, oldest first: those of one revision are not parted."""
         start = bisect_right(self._revisions, revision)
-        return self._events[start : start + limit]
+        if len(self._revisions) - start <= limit:
+            return self._events[start:]
+        return self._events[start : bisect_right(self._revisions, self._revisions[start + limit - 1])]
 
     def events_backwards(self, revision: int) -> Iterator[Event]:
         """Events later than `revision`, newest first."""
@@ -129,6 +131,16 @@ class Store:
         return self._storage.shared
 
     @property
+    def remote(self) -> bool:
+        """It is elsewhere; others' writes come by themselves."""
+        return self._storage.remote
+
+    @property
+    def reachable(self) -> bool:
+        """Whoever keeps the data answers."""
+        return self._storage.reachable
+
+    @property
     def short(self) -> bool:
         """There is room only for what leads to less."""
         return self._storage.short
@@ -175,6 +187,11 @@ class Store:
     async def catch_up(self) -> None:
         """Takes over what others wrote; objects whose time is up go. Raises StorageFailed."""
         await self._storage.catch_up(int(self._clock()))
+
+    async def latest(self) -> None:
+        """What is read from here on is no older than this call, where storage is remote. Raises StorageFailed."""
+        if self._storage.remote:
+            self.revision = max(self.revision, await self._storage.latest())
 
     async def compact(self) -> None:
         """Moves the floor to the start of the window and forgets what lies before it."""

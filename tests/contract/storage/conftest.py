@@ -1,15 +1,22 @@
 """The storages there are. A further one is a further line in `BENCHES`, and has to pass everything in this directory."""
 
+import asyncio
 import itertools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from nodeagent.controlplane.storage.etcd.client import Client
+from nodeagent.controlplane.storage.etcd.layout import Layout
+from nodeagent.controlplane.storage.etcd.rpc import Endpoint
+from nodeagent.controlplane.storage.etcd.storage import EtcdStorage
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.port import Storage
 from nodeagent.controlplane.storage.store import Store, Window
+from tests.harness.etcd import EtcdCluster, needs_etcd
 
 WINDOW = Window()
 
@@ -33,36 +40,103 @@ class Bench:
     restored: Callable[[str], Storage]
     """A storage made of a snapshot."""
     clock: Clock = field(default_factory=Clock)
+    span: float = 10.0
+    """Seconds that objects with an end have in tests."""
+    passes_by_itself: bool = False
+    """Objects end by a clock that no test can set."""
 
     def store(self, *, window: Window = WINDOW, limit_bytes: int | None = None) -> Store:
         return Store(self.storage(limit_bytes), window=window, clock=self.clock)
 
+    def now(self) -> float:
+        """The time that ends objects."""
+        return time.monotonic() if self.passes_by_itself else self.clock.now
 
-def memory(_: Path) -> Bench:
+    async def wait(self, *stores: Store) -> None:
+        """A tenth of a span passes; the stores show what became of it."""
+        if self.passes_by_itself:
+            await asyncio.sleep(self.span / 10)
+        else:
+            self.clock.now += self.span / 10
+        for store in stores:
+            await store.catch_up()
+
+
+@dataclass
+class Places:
+    """Where storages may be made: a directory, and an etcd once one is needed."""
+
+    directory: Callable[[], Path]
+    etcd: Callable[[], EtcdCluster]
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+
+def memory(_: Places) -> Bench:
     return Bench(lambda limit: Log(":memory:", limit_bytes=limit), Log)
 
 
-def sqlite(place: Path) -> Bench:
-    return Bench(lambda limit: Log(str(place / "store.db"), limit_bytes=limit), Log)
+def sqlite(places: Places) -> Bench:
+    path = str(places.directory() / "store.db")
+    return Bench(lambda limit: Log(path, limit_bytes=limit), Log)
 
 
-BENCHES = {"memory": memory, "sqlite": sqlite}
-DURABLE = ("sqlite",)
+def etcd(places: Places) -> Bench:
+    """All on one cluster, each below a prefix of its own."""
+    clock = Clock()
+    cluster = places.etcd()
+    layout = Layout(f"/registry-{next(places.numbers)}", {})
+
+    def storage(_: int | None) -> EtcdStorage:
+        return EtcdStorage(Client([Endpoint(*one) for one in cluster.endpoints]), layout, clock=clock)
+
+    return Bench(storage, Log, clock, span=2.0, passes_by_itself=True)
+
+
+BENCHES = {"memory": memory, "sqlite": sqlite, "etcd": etcd}
+DURABLE = ("sqlite", "etcd")
 """Those whose contents outlive the server, and that several servers can share."""
+LIMITED = ("memory", "sqlite")
+"""Those that can be told how large they may become. etcd is told elsewhere, and then refuses all but deletions."""
 
 
-def maker(kind: str, factory: pytest.TempPathFactory) -> Callable[[], Bench]:
+def parameters(kinds: Iterable[str]) -> list[object]:
+    return [pytest.param(kind, marks=needs_etcd if kind == "etcd" else ()) for kind in kinds]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     numbers = itertools.count()
-    return lambda: BENCHES[kind](factory.mktemp(f"{kind}{next(numbers)}"))
+    started: list[EtcdCluster] = []
+
+    def start() -> EtcdCluster:
+        if not started:
+            started.append(EtcdCluster(tmp_path_factory.mktemp("etcd")))
+        return started[0]
+
+    yield Places(lambda: tmp_path_factory.mktemp(f"place{next(numbers)}"), start)
+    for cluster in started:
+        cluster.close()
 
 
-@pytest.fixture(scope="module", params=BENCHES)
-def new_bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Bench]:
+@pytest.fixture(scope="module", params=parameters(BENCHES))
+def new_bench(request: pytest.FixtureRequest, places: Places) -> Callable[[], Bench]:
     """Makes benches of one storage after another."""
-    return maker(request.param, tmp_path_factory)
+    return lambda: BENCHES[request.param](places)
 
 
-@pytest.fixture(scope="module", params=DURABLE)
-def new_durable_bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Bench]:
+@pytest.fixture(scope="module", params=parameters(DURABLE))
+def new_durable_bench(request: pytest.FixtureRequest, places: Places) -> Callable[[], Bench]:
     """The same, of those whose contents last."""
-    return maker(request.param, tmp_path_factory)
+    return lambda: BENCHES[request.param](places)
+
+
+@pytest.fixture(scope="module", params=LIMITED)
+def new_limited_bench(request: pytest.FixtureRequest, places: Places) -> Callable[[], Bench]:
+    """The same, of those that take a limit."""
+    return lambda: BENCHES[request.param](places)
+
+
+@pytest.fixture(scope="module", params=[kind for kind in LIMITED if kind in DURABLE])
+def new_durable_limited_bench(request: pytest.FixtureRequest, places: Places) -> Callable[[], Bench]:
+    """The same, of those that last and take a limit."""
+    return lambda: BENCHES[request.param](places)

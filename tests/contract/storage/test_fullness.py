@@ -33,9 +33,9 @@ async def fill(store: Store, padding: int = 3000) -> list[Record]:
     raise AssertionError("it is never full")
 
 
-def test_everything_in_a_full_store_can_be_deleted_and_then_there_is_room(new_bench: NewBench) -> None:
+def test_everything_in_a_full_store_can_be_deleted_and_then_there_is_room(new_limited_bench: NewBench) -> None:
     async def scenario() -> None:
-        bench = new_bench()
+        bench = new_limited_bench()
         async with bench.store(limit_bytes=LIMIT_BYTES) as store:
             kept = await fill(store)
             assert store.short
@@ -53,9 +53,11 @@ def test_everything_in_a_full_store_can_be_deleted_and_then_there_is_room(new_be
     asyncio.run(scenario())
 
 
-def test_large_objects_are_deleted_from_a_full_store_without_room_for_what_they_said(new_bench: NewBench) -> None:
+def test_large_objects_are_deleted_from_a_full_store_without_room_for_what_they_said(
+    new_limited_bench: NewBench,
+) -> None:
     async def scenario() -> None:
-        async with new_bench().store(limit_bytes=4 * LIMIT_BYTES) as store:
+        async with new_limited_bench().store(limit_bytes=4 * LIMIT_BYTES) as store:
             for record in await fill(store, 200_000):
                 await store.commit([gone(record)])
                 event = store.collection(THINGS).events_after(record.revision)[-1]
@@ -64,9 +66,9 @@ def test_large_objects_are_deleted_from_a_full_store_without_room_for_what_they_
     asyncio.run(scenario())
 
 
-def test_in_a_full_store_objects_may_become_smaller_but_not_stay_as_large(new_bench: NewBench) -> None:
+def test_in_a_full_store_objects_may_become_smaller_but_not_stay_as_large(new_limited_bench: NewBench) -> None:
     async def scenario() -> None:
-        async with new_bench().store(limit_bytes=LIMIT_BYTES) as store:
+        async with new_limited_bench().store(limit_bytes=LIMIT_BYTES) as store:
             first = (await fill(store))[0]
             for padding in (3000, 3001):
                 with pytest.raises(StorageFull):
@@ -80,9 +82,9 @@ def test_in_a_full_store_objects_may_become_smaller_but_not_stay_as_large(new_be
     asyncio.run(scenario())
 
 
-def test_heartbeats_go_on_in_a_full_store_and_do_not_fill_it(new_bench: NewBench) -> None:
+def test_heartbeats_go_on_in_a_full_store_and_do_not_fill_it(new_limited_bench: NewBench) -> None:
     async def scenario() -> None:
-        bench = new_bench()
+        bench = new_limited_bench()
         async with bench.store(limit_bytes=LIMIT_BYTES) as store:
             await store.commit([put("beat", 10, seconds=15)])
             kept = await fill(store)
@@ -101,9 +103,9 @@ def test_heartbeats_go_on_in_a_full_store_and_do_not_fill_it(new_bench: NewBench
     asyncio.run(scenario())
 
 
-def test_a_full_store_opens_again_as_full(new_durable_bench: NewBench) -> None:
+def test_a_full_store_opens_again_as_full(new_durable_limited_bench: NewBench) -> None:
     async def scenario() -> None:
-        bench = new_durable_bench()
+        bench = new_durable_limited_bench()
         async with bench.store(limit_bytes=LIMIT_BYTES) as store:
             kept = await fill(store)
         async with bench.store(limit_bytes=LIMIT_BYTES) as store:

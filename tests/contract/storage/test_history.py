@@ -134,7 +134,7 @@ def test_a_storage_opens_with_a_range_at_its_floor_and_all_that_came_later(new_d
         storage.write([Write([put("d", 0)], 0, "mine"), Write([put("a", 0)], 0, "refused")])
         latest = await storage.catch_up(0)
         assert [(row.path, row.number) for row in delivered] == [("d", latest)]
-        assert settled == ["mine", "refused"]
+        assert set(settled) == {"mine", "refused"}
         await storage.close()
 
     asyncio.run(scenario())

@@ -15,23 +15,28 @@ def said(name: str, seconds: float | None, value: int = 0) -> Change:
     return Change(LIVING, name, None, body, seconds=seconds)
 
 
+async def gone(bench: Any, store: Any, name: str) -> None:
+    """Waits until an object has ended."""
+    async with asyncio.timeout(60):
+        while store.get(LIVING, name) is not None:
+            await bench.wait(store)
+
+
 def test_it_goes_when_its_time_is_up_and_no_sooner(new_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_bench()
         async with bench.store() as store:
-            (record,) = await store.commit([said("a", 10, value=7)])
+            began = bench.now()
+            (record,) = await store.commit([said("a", bench.span, value=7)])
             await store.commit([said("stays", None)])
-            bench.clock.now += 9
-            await store.catch_up()
-            assert store.get(LIVING, "a") is not None
-            bench.clock.now += 2
-            await store.catch_up()
+            await gone(bench, store, "a")
+            assert bench.now() - began >= bench.span
             assert set(store.collection(LIVING).records) == {"stays"}
             event = store.collection(LIVING).events_after(0)[-1]
             assert event.kind is EventKind.DELETED
             assert event.revision == store.revision > record.revision
             assert event.record.document()["value"] == 7
-            (again,) = await store.commit([said("a", 10)])
+            (again,) = await store.commit([said("a", bench.span)])
             assert again.revision > event.revision
 
     asyncio.run(scenario())
@@ -41,11 +46,39 @@ def test_written_again_it_stays(new_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_bench()
         async with bench.store() as store:
-            for _ in range(4):
-                await store.commit([said("a", 10)])
-                bench.clock.now += 6
-                await store.catch_up()
-                assert store.get(LIVING, "a") is not None
+            for _ in range(3):
+                latest = bench.now()
+                await store.commit([said("a", bench.span)])
+                for _ in range(6):
+                    await bench.wait(store)
+            await gone(bench, store, "a")
+            assert bench.now() - latest >= bench.span
+
+    asyncio.run(scenario())
+
+
+def test_written_again_and_changed_it_stays(new_bench: NewBench) -> None:
+    async def scenario() -> None:
+        bench = new_bench()
+        async with bench.store() as store:
+            for value in range(3):
+                latest = bench.now()
+                await store.commit([said("a", bench.span, value)])
+                for _ in range(6):
+                    await bench.wait(store)
+            await gone(bench, store, "a")
+            assert bench.now() - latest >= bench.span
+
+    asyncio.run(scenario())
+
+
+def test_said_once_more_it_is_no_new_revision(new_bench: NewBench) -> None:
+    async def scenario() -> None:
+        bench = new_bench()
+        async with bench.store() as store:
+            (first,) = await store.commit([said("a", bench.span)])
+            (second,) = await store.commit([said("a", bench.span)])
+            assert second.revision == first.revision == store.revision
 
     asyncio.run(scenario())
 
@@ -54,10 +87,10 @@ def test_written_without_an_end_it_has_none(new_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_bench()
         async with bench.store() as store:
-            await store.commit([said("a", 10)])
+            await store.commit([said("a", bench.span)])
             await store.commit([said("a", None)])
-            bench.clock.now += 100
-            await store.catch_up()
+            await store.commit([said("later", bench.span)])
+            await gone(bench, store, "later")
             assert store.get(LIVING, "a") is not None
 
     asyncio.run(scenario())
@@ -67,11 +100,11 @@ def test_deleted_in_time_it_is_deleted_once(new_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_bench()
         async with bench.store() as store:
-            await store.commit([said("a", 10)])
+            await store.commit([said("a", bench.span)])
             await store.commit([Change(LIVING, "a", None, None)])
             await store.commit([said("a", None)])
-            bench.clock.now += 100
-            await store.catch_up()
+            await store.commit([said("later", bench.span)])
+            await gone(bench, store, "later")
             assert store.get(LIVING, "a") is not None
 
     asyncio.run(scenario())
@@ -81,11 +114,12 @@ def test_it_outlives_the_server_that_wrote_it_and_the_others_see_it_go(new_durab
     async def scenario() -> None:
         bench = new_durable_bench()
         async with bench.store() as other:
+            began = bench.now()
             async with bench.store() as dying:
-                await dying.commit([said("a", 10)])
+                await dying.commit([said("a", bench.span)])
             await other.catch_up()
-            assert other.get(LIVING, "a") is not None
-            bench.clock.now += 11
+            assert other.get(LIVING, "a") is not None or bench.now() - began >= bench.span
+            await gone(bench, other, "a")
         async with bench.store() as one, bench.store() as two:
             await asyncio.gather(one.catch_up(), two.catch_up())
             await asyncio.gather(one.catch_up(), two.catch_up())
@@ -99,11 +133,13 @@ def test_another_server_may_take_the_end_away(new_durable_bench: NewBench) -> No
     async def scenario() -> None:
         bench = new_durable_bench()
         async with bench.store() as one, bench.store() as two:
-            await one.commit([said("a", 10)])
+            await one.commit([said("a", bench.span)])
             await two.commit([said("a", None)])
-            bench.clock.now += 100
+            await two.commit([said("later", bench.span)])
             await one.catch_up()
+            await gone(bench, one, "later")
             await two.catch_up()
             assert one.get(LIVING, "a") is not None
+            assert two.get(LIVING, "a") is not None
 
     asyncio.run(scenario())

@@ -120,9 +120,9 @@ def test_what_was_committed_can_be_read_by_whoever_waited_for_it(new_bench: NewB
     asyncio.run(scenario())
 
 
-def test_a_full_store_says_so_and_stays_whole(new_bench: NewBench) -> None:
+def test_a_full_store_says_so_and_stays_whole(new_limited_bench: NewBench) -> None:
     async def scenario() -> None:
-        async with new_bench().store(limit_bytes=256 * 1024) as store:
+        async with new_limited_bench().store(limit_bytes=256 * 1024) as store:
             stored = 0
 
             async def fill() -> None:

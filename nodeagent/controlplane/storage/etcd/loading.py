@@ -1,0 +1,130 @@
+"""What is read when a server starts: the releases of the members, where history begins, and all objects as they were then."""
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.controlplane.storage.etcd import messages
+from nodeagent.controlplane.storage.etcd.client import Client, EtcdFailed
+from nodeagent.controlplane.storage.etcd.layout import Layout, Unreadable
+from nodeagent.controlplane.storage.etcd.messages import KeyValue
+from nodeagent.controlplane.storage.etcd.outcomes import Outcome
+from nodeagent.controlplane.storage.etcd.versions import is_for_use, parse_version, tells_progress_in_step
+from nodeagent.controlplane.storage.records import Revision, StorageFailed, StorageUnreachable
+
+logger = logging.getLogger(__name__)
+COMPACT_KEY: Final = b"compact_rev_key"
+"""kube-apiserver's: the revision that was compacted last, and by its version whose turn it is."""
+_PAGE: Final = 2_000
+_MOST_HISTORY: Final = 50_000
+"""Revisions that are read again at most; older ones are not offered, though etcd may have them."""
+_TOLD: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The objects at a revision, and the version of the compaction's key."""
+
+    rows: list[Revision]
+    base: int
+    latest: int
+    cluster: int
+    compactions: int
+    unreadable: dict[bytes, str]
+
+
+async def examine(client: Client) -> bool:
+    """Logs which releases the members are; True when all can be believed how far a watch has come.
+
+    Raises StorageUnreachable when none answers, StorageFailed when one is too old.
+    """
+    versions = {}
+    reasons = []
+    for member in client.members:
+        try:
+            status = await client.status(member)
+        except EtcdFailed as failed:
+            reasons.append(f"{member.endpoint}: {failed}")
+            continue
+        versions[str(member.endpoint)] = parse_version(status.version)
+    if not versions:
+        raise StorageUnreachable(f"no member of etcd answers: {'; '.join(reasons)}")
+    for endpoint, version in versions.items():
+        logger.info("etcd member=%s version=%d.%d.%d", endpoint, *version)
+        if version < (3, 4, 0):
+            raise StorageFailed(
+                "{}: etcd {}.{}.{} is too old: 3.5.28 or 3.6.9 are the first for use".format(endpoint, *version)
+            )
+        if not is_for_use(version):
+            logger.warning(
+                "this release of etcd is for tests only: it is known to lose events or to read what is past;"
+                " 3.5.28 or 3.6.9 are the first for use member=%s version=%d.%d.%d",
+                endpoint,
+                *version,
+            )
+    return all(map(tells_progress_in_step, versions.values())) and len(versions) == len(client.members)
+
+
+async def load(client: Client, layout: Layout, at: int) -> Range:
+    """Raises EtcdFailed."""
+    while True:
+        marked = await client.read(messages.range_request(COMPACT_KEY))
+        latest = marked.header.revision
+        kept = marked.kvs[0] if marked.kvs else KeyValue()
+        base = max(_number(kept.value), latest - _MOST_HISTORY, 1)
+        try:
+            kvs = await _range(client, layout, base)
+        except EtcdFailed as failed:
+            if failed.outcome is not Outcome.COMPACTED:
+                raise
+            # Somebody else compacts, too: no history is offered then.
+            base = latest
+            try:
+                kvs = await _range(client, layout, base)
+            except EtcdFailed as again:
+                if again.outcome is not Outcome.COMPACTED:
+                    raise
+                continue
+        unreadable: dict[bytes, str] = {}
+        rows = _rows(layout, kvs, at, unreadable)
+        return Range(rows, base, latest, marked.header.cluster, kept.version, unreadable)
+
+
+async def _range(client: Client, layout: Layout, revision: int) -> list[KeyValue]:
+    kvs: list[KeyValue] = []
+    start = layout.start
+    while True:
+        page = await client.read(messages.range_request(start, layout.end, limit=_PAGE, revision=revision))
+        kvs += page.kvs
+        if not page.more:
+            return kvs
+        start = page.kvs[-1].key + b"\0"
+
+
+def _rows(layout: Layout, kvs: list[KeyValue], at: int, unreadable: dict[bytes, str]) -> list[Revision]:
+    rows = []
+    foreign: Counter[str] = Counter()
+    for kv in kvs:
+        found = layout.locate(kv.key)
+        if found is None:
+            foreign[layout.place_of(kv.key)] += 1
+            continue
+        try:
+            body = layout.body(*found, kv.value, kv.mod_revision)
+        except Unreadable as error:
+            unreadable[kv.key] = str(error)
+            continue
+        rows.append(Revision(kv.mod_revision, *found, body, deleted=False, at=at))
+    for place, count in sorted(foreign.items()):
+        logger.info("left alone, not served here place=%s keys=%d", place, count)
+    for key, why in list(unreadable.items())[:_TOLD]:
+        logger.warning("left alone, cannot be read key=%s reason=%s", key.decode(errors="replace"), why)
+    if len(unreadable) > _TOLD:
+        logger.warning("left alone, cannot be read further_keys=%d", len(unreadable) - _TOLD)
+    rows.sort(key=lambda row: row.number)
+    return rows
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() else 0

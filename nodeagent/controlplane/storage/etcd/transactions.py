@@ -1,0 +1,116 @@
+"""What etcd is asked for a write, and what became of it: also where the answer was lost. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nodeagent.controlplane.storage.etcd import messages
+from nodeagent.controlplane.storage.etcd.layout import Layout
+from nodeagent.controlplane.storage.etcd.messages import TxnReply, WatchEvent
+from nodeagent.controlplane.storage.records import Change, Precondition, Revision, assemble
+
+MOST_CHANGES = 128
+"""etcd's --max-txn-ops, unless it was told otherwise."""
+
+
+@dataclass(slots=True)
+class Transaction:
+    """The changes of one write as etcd sees them. `seen` are changes of its keys that were told since it began."""
+
+    changes: Sequence[Change]
+    keys: Sequence[bytes]
+    values: Sequence[bytes | None]
+    """None: the key is removed."""
+    seen: list[WatchEvent] = field(default_factory=list)
+
+    def request(self, lease: int = 0) -> bytes:
+        """If every key is at the revision expected of it then all changes, else the present revisions."""
+        compared = [
+            (key, change.expected)
+            for key, change in zip(self.keys, self.changes, strict=True)
+            if change.expected is not None
+        ]
+        success = [
+            messages.as_delete(messages.delete_request(key))
+            if value is None
+            else messages.as_put(messages.put_request(key, value, lease if change.seconds is not None else 0))
+            for key, value, change in zip(self.keys, self.values, self.changes, strict=True)
+        ]
+        failure = [messages.as_range(messages.range_request(key, keys_only=True)) for key, _ in compared]
+        compares = [messages.compare(key, messages.MODIFIED, expected) for key, expected in compared]
+        return messages.txn_request(compares, success, failure)
+
+    def refusal(self, reply: TxnReply) -> Precondition:
+        """Which change expected something else than what is there."""
+        compared = [change for change in self.changes if change.expected is not None]
+        for change, found in zip(compared, reply.ranges, strict=True):
+            actual = found.kvs[0].mod_revision if found.kvs else 0
+            if actual != change.expected:
+                return Precondition(change, actual)
+        return Precondition(compared[0], compared[0].expected or 0)
+
+    def done_at(self) -> int:
+        """The revision at which the changes told since it began show that it was carried out; 0: they do not.
+
+        All changes are made at one revision, or none, so one of them is looked for: the first change of a key beyond the
+        revision expected of it is this one, or another was faster.
+        """
+        watched = [index for index, value in enumerate(self.values) if value is not None] or range(len(self.keys))
+        index = max(watched, key=lambda index: (self.changes[index].expected is not None, index))
+        key, value, expected = self.keys[index], self.values[index], self.changes[index].expected
+        for event in self.seen:
+            if event.kv.key != key or (expected is not None and event.kv.mod_revision <= expected):
+                continue
+            if event.deleted == (value is None) and (value is None or event.kv.value == value):
+                return event.kv.mod_revision
+            if expected is not None:
+                return 0
+        return 0
+
+    def rows(self, layout: Layout, revision: int, at: int) -> list[Revision]:
+        """What it wrote, at that revision."""
+        return [
+            Revision(
+                revision,
+                change.collection,
+                change.path,
+                assemble(change.last, revision)
+                if value is None and change.last
+                else b""
+                if value is None
+                else layout.body(change.collection, change.path, value, revision),
+                deleted=value is None,
+                at=at,
+            )
+            for change, value in zip(self.changes, self.values, strict=True)
+        ]
+
+
+def transaction(layout: Layout, changes: Sequence[Change]) -> Transaction:
+    """The changes with their keys and values."""
+    return Transaction(
+        changes,
+        [layout.key(change.collection, change.path) for change in changes],
+        [None if change.body is None else layout.value(change.collection, change.body) for change in changes],
+    )
+
+
+def rows_of(
+    layout: Layout,
+    known: Mapping[tuple[str, str], Revision],
+    found: tuple[str, str],
+    event: WatchEvent,
+    at: int,
+) -> Revision | None:
+    """The row of a change; None: of an object that was not there, nothing has gone. Raises Unreadable."""
+    collection, path = found
+    revision = event.kv.mod_revision
+    if not event.deleted:
+        return Revision(revision, *found, layout.body(collection, path, event.kv.value, revision), deleted=False, at=at)
+    before = known.get(found)
+    return None if before is None else gone(before, revision, at)
+
+
+def gone(before: Revision, revision: int, at: int) -> Revision:
+    """An object's end, with its last state."""
+    body = assemble(before.body, revision)
+    return Revision(revision, before.collection, before.path, body, deleted=True, at=at)
