@@ -117,8 +117,8 @@ class SharedMemory:
 class Member:
     """A `Storage`. While `cut`, nothing is heard of the others and every write fails; while `stalled`, it does not end."""
 
-    shared = True
-    short = False
+    shared = reachable = True
+    remote = short = False
 
     def __init__(self, memory: SharedMemory) -> None:
         self._memory = memory
@@ -133,6 +133,9 @@ class Member:
 
     async def close(self) -> None:
         self._deliver = None
+
+    async def latest(self) -> int:
+        return self._read
 
     def read(self) -> None:
         """What the others wrote."""

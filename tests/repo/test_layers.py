@@ -49,7 +49,10 @@ PURE = (
     "netlink/netfilter.py",
     "netlink/uapi/*.py",
     "netlink/nf_tables/*.py",
-    *(f"controlplane/storage/etcd/{name}.py" for name in ("layout", "messages", "outcomes", "transactions", "versions")),
+    *(
+        f"controlplane/storage/etcd/{name}.py"
+        for name in ("layout", "messages", "outcomes", "transactions", "versions")
+    ),
     "kube/lines.py",
     "kube/watch.py",
     "kube/watch_events.py",

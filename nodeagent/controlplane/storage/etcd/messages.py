@@ -8,6 +8,9 @@ import msgspec
 
 _WORD: Final = 1 << 64
 _VARINT, _BYTES = 0, 2
+_MORE: Final = 128
+"""The bit of a byte that says that the number goes on."""
+_LONGEST_SHIFT: Final = 63
 _FIXED_BYTES: Final = {1: 8, 5: 4}
 EQUAL: Final = 0
 VERSION, MODIFIED = 0, 2
@@ -86,8 +89,8 @@ class StatusReply:
 def _varint(value: int) -> bytes:
     value %= _WORD
     out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
+    while value >= _MORE:
+        out.append(value & 127 | _MORE)
         value >>= 7
     out.append(value)
     return bytes(out)
@@ -208,10 +211,10 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
             byte = data[at]
             at += 1
             value |= (byte & 127) << shift
-            if byte < 128:
+            if byte < _MORE:
                 return value, at
             shift += 7
-            if shift > 63:
+            if shift > _LONGEST_SHIFT:
                 raise Malformed("a number is too long")
     except IndexError:
         raise Malformed("a number has no end") from None
@@ -234,6 +237,23 @@ def _bytes(value: int | bytes) -> bytes:
     return value
 
 
+def _all_fields(data: bytes) -> dict[int, list[int | bytes]]:
+    """All values of each field, in the order they came."""
+    found: dict[int, list[int | bytes]] = {}
+    for number, value in _fields(data):
+        found.setdefault(number, []).append(value)
+    return found
+
+
+def _last(found: dict[int, list[int | bytes]], number: int) -> int | bytes:
+    """A field of which the last value counts; 0 where it is missing."""
+    return found[number][-1] if number in found else 0
+
+
+def _header(found: dict[int, list[int | bytes]]) -> Header:
+    return read_header(_bytes(found[1][-1])) if 1 in found else Header()
+
+
 def read_header(data: bytes) -> Header:
     """A ResponseHeader."""
     found = dict(_fields(data))
@@ -242,7 +262,7 @@ def read_header(data: bytes) -> Header:
 
 def read_any_header(data: bytes) -> Header:
     """The header of an answer of which nothing else matters."""
-    return next((read_header(_bytes(value)) for number, value in _fields(data) if number == 1), Header())
+    return _header(_all_fields(data))
 
 
 def read_key_value(data: bytes) -> KeyValue:
@@ -259,45 +279,30 @@ def read_key_value(data: bytes) -> KeyValue:
 
 def read_range(data: bytes) -> RangeReply:
     """A RangeResponse."""
-    header, kvs, more = Header(), [], False
-    for number, value in _fields(data):
-        if number == 1:
-            header = read_header(_bytes(value))
-        elif number == 2:
-            kvs.append(read_key_value(_bytes(value)))
-        elif number == 3:
-            more = bool(value)
-    return RangeReply(header, kvs, more)
+    found = _all_fields(data)
+    kvs = [read_key_value(_bytes(one)) for one in found.get(2, ())]
+    return RangeReply(_header(found), kvs, bool(_last(found, 3)))
 
 
 def read_txn(data: bytes) -> TxnReply:
     """A TxnResponse."""
-    header, succeeded, ranges = Header(), False, []
-    for number, value in _fields(data):
-        if number == 1:
-            header = read_header(_bytes(value))
-        elif number == 2:
-            succeeded = bool(value)
-        elif number == 3:
-            ranges += [read_range(_bytes(one)) for kind, one in _fields(_bytes(value)) if kind == 1]
-    return TxnReply(header, succeeded, ranges)
+    found = _all_fields(data)
+    ranges = [read_range(_bytes(read)) for one in found.get(3, ()) for read in _all_fields(_bytes(one)).get(1, ())]
+    return TxnReply(_header(found), bool(_last(found, 2)), ranges)
 
 
 def read_watch(data: bytes) -> WatchReply:
     """A WatchResponse."""
-    header, events = Header(), []
-    numbers = {3: 0, 4: 0, 5: 0}
-    reason = ""
-    for number, value in _fields(data):
-        if number == 1:
-            header = read_header(_bytes(value))
-        elif number in numbers:
-            numbers[number] = _signed(value)
-        elif number == 6:
-            reason = _bytes(value).decode(errors="replace")
-        elif number == 11:
-            events.append(_read_event(_bytes(value)))
-    return WatchReply(header, bool(numbers[3]), bool(numbers[4]), numbers[5], reason, events)
+    found = _all_fields(data)
+    reason = b"".join(_bytes(one) for one in found.get(6, ())).decode(errors="replace")
+    return WatchReply(
+        _header(found),
+        bool(_last(found, 3)),
+        bool(_last(found, 4)),
+        _signed(_last(found, 5)),
+        reason,
+        [_read_event(_bytes(one)) for one in found.get(11, ())],
+    )
 
 
 def _read_event(data: bytes) -> WatchEvent:
@@ -320,4 +325,4 @@ def read_status(data: bytes) -> StatusReply:
 
 def read_alarms(data: bytes) -> list[int]:
     """The kinds of alarms that are up (1: no space, 2: damaged)."""
-    return [_int(dict(_fields(_bytes(value))).get(2, 0)) for number, value in _fields(data) if number == 2]
+    return [_int(_last(_all_fields(_bytes(one)), 2)) for one in _all_fields(data).get(2, ())]
