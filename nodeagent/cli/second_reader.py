@@ -39,6 +39,19 @@ class SecondReader:
         short = _FAMILIES[family]
         return [*self.listed(f"list sets table {short} {schema.TABLE}"), *self.listed(f"list maps {short}")]
 
+    def text(self, command: str) -> str:
+        """What a command of nft prints, with handles. Raises OSError as above."""
+        self._nftables.set_json_output(False)
+        self._nftables.set_handle_output(True)
+        try:
+            status, output, error = self._nftables.cmd(command)
+        finally:
+            self._nftables.set_handle_output(False)
+            self._nftables.set_json_output(True)
+        if status != 0:
+            raise OSError(f"nft {command}: {' '.join(error.split())}")
+        return str(output)
+
     def listed(self, command: str) -> list[dict[str, Any]]:
         """What a command of nft lists. Raises OSError as above."""
         status, output, error = self._nftables.cmd(command)

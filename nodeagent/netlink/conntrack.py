@@ -163,6 +163,17 @@ def read_flows(family: Family, datagram: memoryview) -> Iterator[Flow]:
         offset += length + 3 & ~3
 
 
+def client_of(family: Family, flow: Flow) -> tuple[bytes, int] | None:
+    """Who began a flow: packed address and port; None where the message does not say."""
+    original = dict(attributes(flow.message)).get(uapi.CTA_TUPLE_ORIG, memoryview(b""))
+    parts = dict(attributes(original))
+    addresses = dict(attributes(parts.get(uapi.CTA_TUPLE_IP, memoryview(b""))))
+    ports = dict(attributes(parts.get(uapi.CTA_TUPLE_PROTO, memoryview(b""))))
+    address = addresses.get(_LAYOUTS[family].source_attribute)
+    port = ports.get(uapi.CTA_PROTO_SRC_PORT)
+    return None if address is None or port is None else (bytes(address), int.from_bytes(port, "big"))
+
+
 def _ipv4_tuple(kind: int, source: tuple[bytes, int], destination: tuple[bytes, int]) -> bytes:
     addresses = nested(
         uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_SRC, source[0]), attribute(uapi.CTA_IP_V4_DST, destination[0])

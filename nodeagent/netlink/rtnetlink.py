@@ -225,6 +225,16 @@ def read_local_route(body: memoryview, index: int) -> str | None:
 
 
 @reader
+def read_host_route(body: memoryview) -> str | None:
+    """The one address that a route delivers to this host, whoever made it; None for any other route."""
+    family, length, _, _, _, _, _, kind, _ = _ROUTE.unpack_from(body)
+    if kind != uapi.RTN_LOCAL or family not in {socket.AF_INET, socket.AF_INET6}:
+        return None
+    packed = bytes(dict(attributes(body[_ROUTE.size :])).get(uapi.RTA_DST, b""))
+    return unpack_address(packed) if packed and len(packed) * 8 == length else None
+
+
+@reader
 def gateways_of(body: memoryview) -> tuple[bytes, ...]:
     """The packed addresses that an RTM_NEWROUTE message sends packets through: its own, via another family, or several."""
     _, _, _, _, _, _, _, kind, flags = _ROUTE.unpack_from(body)

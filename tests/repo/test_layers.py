@@ -17,12 +17,13 @@ ALLOWED = {
     "engine": frozenset({"model", "translate"}),
     "netlink": frozenset({"model"}),
     **{sibling: frozenset({"model", "netlink"}) for sibling in SIBLINGS},
+    "trace": frozenset({"model", "netlink", "dataplane"}),
     "config": frozenset({"model"}),
     "lab": frozenset({"model", "netlink"}),
     "part_options": frozenset({"model", "translate", "config", *SIBLINGS}),
     "agent": frozenset({"model", "translate", "engine", "config", "part_options", *SIBLINGS}),
     "daemon": frozenset({"model", "config", "agent", "dataplane", "observe"}),
-    "cli": frozenset({"model", "translate", "engine", "config", "part_options", "agent", "daemon", "lab", *SIBLINGS}),
+    "cli": frozenset({"model", "translate", "engine", "config", "part_options", "agent", "daemon", "lab", "trace", *SIBLINGS}),
     "__main__": frozenset({"cli"}),
     "__init__": frozenset[str](),
 }
@@ -52,6 +53,23 @@ PURE = (
     *(
         f"controlplane/storage/etcd/{name}.py"
         for name in ("layout", "messages", "outcomes", "transactions", "versions")
+    ),
+    "netlink/route_lookup.py",
+    *(
+        f"trace/{name}.py"
+        for name in (
+            "journey",
+            "matching",
+            "others",
+            "others_walk",
+            "own_table",
+            "question",
+            "reasons",
+            "report",
+            "routes",
+            "traveller",
+            "xtables",
+        )
     ),
     "kube/lines.py",
     "kube/watch.py",

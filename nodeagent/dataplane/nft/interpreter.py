@@ -8,9 +8,9 @@ expressions; here are hooks, chains and verdicts (net/netfilter/nf_tables_core.c
 
 from collections.abc import Collection, Iterator, Mapping
 
-from nodeagent.dataplane.nft.chain import Chain, ChainType, HookNumber, Program
+from nodeagent.dataplane.nft.chain import Chain, ChainType, Hook, HookNumber, Program
 from nodeagent.dataplane.nft.image import TableImage
-from nodeagent.dataplane.nft.machine import ChoiceNeeded, Machine, RuleEnds, Sets
+from nodeagent.dataplane.nft.machine import ChoiceNeeded, Machine, RuleEnds, RuleUnclear, Sets
 from nodeagent.dataplane.nft.packet import RST, TCP, Fate, Outcome, Packet
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.spelling import Step
@@ -20,7 +20,7 @@ from nodeagent.netlink.nf_tables.expressions import Code, Rule, Verdict
 MOST_JUMPS = 16
 """NFT_JUMP_STACK_SIZE."""
 
-_DESTINATION_HOOKS = frozenset({HookNumber.PREROUTING, HookNumber.OUTPUT})
+DESTINATION_HOOKS = frozenset({HookNumber.PREROUTING, HookNumber.OUTPUT})
 _NAT_PRIORITY = {True: -100, False: 100}
 """NF_IP_PRI_NAT_DST and NF_IP_PRI_NAT_SRC (include/uapi/linux/netfilter_ipv4.h)."""
 _Position = Iterator[tuple[int, Rule]]
@@ -56,9 +56,7 @@ class Interpreter:
         return tuple(found)
 
     def _outcome(self, packet: Packet, choices: tuple[int, ...]) -> Outcome:
-        machine = Machine(
-            self._sets, packet, choices, packet.destination, packet.destination_port, priority=packet.priority
-        )
+        machine = self.machine(packet, choices)
         trace: list[Step] = []
         sent_here = packet.iif is None
         accepted = self._hook(HookNumber.OUTPUT if sent_here else HookNumber.PREROUTING, machine, trace)
@@ -68,7 +66,7 @@ class Interpreter:
             last = HookNumber.INPUT if stays and not sent_here else HookNumber.POSTROUTING
             accepted = self._hook(last, machine, trace)
         return Outcome(
-            _fate(machine, accepted=accepted),
+            fate_of(machine, accepted=accepted),
             machine.probability,
             machine.destination,
             machine.port,
@@ -86,16 +84,26 @@ class Interpreter:
 
         A translation ends the nat chains (nf_nat_inet_fn), which the kernel enters at one place together.
         """
-        hooked = [chain for chain in self._chains.values() if chain.hook is not None and chain.hook.number == number]
-        for chain in sorted(hooked, key=_place):
-            done = machine.translated if number in _DESTINATION_HOOKS else machine.masqueraded
+        for chain in self.hooked(number):
+            done = machine.translated if number in DESTINATION_HOOKS else machine.masqueraded
             if _type_of(chain) is ChainType.NAT and done:
                 continue
-            if self._base_chain(chain, machine, trace) is not Code.ACCEPT:
+            if self.pass_chain(chain, machine, trace) is not Code.ACCEPT:
                 return False
         return True
 
-    def _base_chain(self, base: Chain, machine: Machine, trace: list[Step]) -> Code:
+    def hooked(self, number: int) -> list[Chain]:
+        """The base chains of a hook, in the order in which the kernel enters them."""
+        chains = (chain for chain in self._chains.values() if chain.hook is not None and chain.hook.number == number)
+        return sorted(chains, key=lambda chain: place_in_hook(hook_of(chain)))
+
+    def machine(self, packet: Packet, choices: tuple[int, ...] = ()) -> Machine:
+        """A packet before its first rule. choices: the random numbers it gets, in order."""
+        return Machine(
+            self._sets, packet, choices, packet.destination, packet.destination_port, priority=packet.priority
+        )
+
+    def pass_chain(self, base: Chain, machine: Machine, trace: list[Step]) -> Code:
         """ACCEPT or DROP, as nft_do_chain; the policy is to accept."""
         chain, position = base, _rules(base)
         returns: list[tuple[Chain, _Position]] = []
@@ -120,12 +128,17 @@ def _type_of(chain: Chain) -> ChainType | None:
     return None if chain.hook is None else chain.hook.type
 
 
-def _place(chain: Chain) -> tuple[int, int]:
-    """Where a base chain comes in its hook: of filter chains their priority, of nat chains that of all nat."""
+def hook_of(chain: Chain) -> Hook:
+    """Where a base chain is attached."""
     assert chain.hook is not None, "only base chains have a place"
-    if chain.hook.type is ChainType.NAT:
-        return _NAT_PRIORITY[chain.hook.number in _DESTINATION_HOOKS], chain.hook.priority
-    return chain.hook.priority, 0
+    return chain.hook
+
+
+def place_in_hook(hook: Hook) -> tuple[int, int]:
+    """Where a base chain comes in its hook: of filter chains their priority, of nat chains that of all nat."""
+    if hook.type is ChainType.NAT:
+        return _NAT_PRIORITY[hook.number in DESTINATION_HOOKS], hook.priority
+    return hook.priority, 0
 
 
 def _rules(chain: Chain) -> _Position:
@@ -138,8 +151,9 @@ def _next_verdict(chain: Chain, position: _Position, machine: Machine, trace: li
         machine.words = []
         try:
             verdict = next(filter(None, map(machine.execute, rule)), None)
-        except RuleEnds:
-            trace.append(Step(chain.name, number, ", ".join(machine.words), applied=False))
+        except RuleEnds as ended:
+            unclear = isinstance(ended, RuleUnclear)
+            trace.append(Step(chain.name, number, ", ".join(machine.words), applied=False, unclear=unclear))
             continue
         trace.append(Step(chain.name, number, ", ".join(machine.words)))
         if verdict is not None:
@@ -147,7 +161,8 @@ def _next_verdict(chain: Chain, position: _Position, machine: Machine, trace: li
     return None
 
 
-def _fate(machine: Machine, *, accepted: bool) -> Fate:
+def fate_of(machine: Machine, *, accepted: bool) -> Fate:
+    """What becomes of a packet that the last chain accepted, or one of them did not."""
     if accepted:
         return Fate.TRANSLATED if machine.translated else Fate.UNTOUCHED
     if machine.rejected is None:

@@ -4,7 +4,7 @@ It knows the expressions and nothing of our chains or sets. Sources: net/netfilt
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -34,6 +34,7 @@ from nodeagent.netlink.nf_tables.expressions import (
     PayloadBase,
     Random,
     Reject,
+    Unreadable,
     UpdateMap,
     Verdict,
     native_u32,
@@ -48,6 +49,10 @@ _IFNAMSIZ = 16
 
 class RuleEnds(Exception):
     """NFT_BREAK: an expression did not match or had nothing to load. The chain goes on with its next rule."""
+
+
+class RuleUnclear(RuleEnds):
+    """An expression that nothing here understands decides whether the rule applies."""
 
 
 class ChoiceNeeded(Exception):
@@ -65,7 +70,7 @@ class Sets:
     specs: Mapping[str, SetSpec]
     image: TableImage
     verdicts: Mapping[str, Mapping[bytes, str]]
-    local: frozenset[bytes]
+    local: Container[bytes]
 
 
 @dataclass(slots=True)
@@ -95,7 +100,7 @@ class Machine:
     _fields: dict[int, Field] = field(default_factory=dict)
 
     def execute(self, expression: Expression) -> Verdict | None:
-        """The verdict an expression ends the rule with; None to go on. Raises RuleEnds, ChoiceNeeded."""
+        """The verdict an expression ends the rule with; None to go on. Raises RuleEnds, RuleUnclear, ChoiceNeeded."""
         match expression:
             case Payload() | Meta() | Ct() | FibType() | Immediate() | Random():
                 self._load(expression)
@@ -106,6 +111,10 @@ class Machine:
                 self._write(expression)
             case Verdict() | LookupVerdict() | Dnat() | Masquerade() | Reject():
                 return self._end(expression)
+            case Unreadable(name):
+                self.words.append(name if expression.harmless else f"cannot be evaluated: {name}")
+                if not expression.harmless:
+                    raise RuleUnclear
         return None
 
     def is_local(self, address: str) -> bool:
@@ -151,6 +160,8 @@ class Machine:
                 return bytes((self.packet.protocol,))
             case MetaKey.IIF:
                 return native_u32(0 if self.packet.iif is None else _SOME_INTERFACE)
+            case MetaKey.NFTRACE:
+                return b"\0"
             case MetaKey.IIFNAME:
                 return (self.packet.iif or "").encode().ljust(_IFNAMSIZ, b"\0")
 
@@ -225,6 +236,8 @@ class Machine:
 
     def _write(self, expression: MetaSet | Mask | UpdateMap) -> None:
         match expression:
+            case MetaSet(_, MetaKey.NFTRACE):
+                self.words.append("meta nftrace set")
             case MetaSet(reg, _):
                 data = self._read(reg, 4)
                 self.priority = int.from_bytes(data, sys.byteorder)

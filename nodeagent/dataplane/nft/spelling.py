@@ -20,12 +20,14 @@ class Step:
     """A rule that a packet met. rule: its number in the chain, from 1; 0 for what concerns the chain itself.
 
     applied: whether all of the rule did; if not, `text` ends with what did not match.
+    unclear: the rule has an expression that cannot be evaluated; it was passed over.
     """
 
     chain: str
     rule: int
     text: str
     applied: bool = True
+    unclear: bool = False
 
     def __str__(self) -> str:
         mark = " " if self.applied else "✗"
@@ -63,6 +65,7 @@ _META = {
     MetaKey.PRIORITY: ("meta priority", Form.CLASS),
     MetaKey.IIF: ("iif", Form.NUMBER),
     MetaKey.IIFNAME: ("iifname", Form.NAME),
+    MetaKey.NFTRACE: ("meta nftrace", Form.NUMBER),
     MetaKey.L4PROTO: ("meta l4proto", Form.PROTOCOL),
 }
 _PAYLOAD = {

@@ -7,7 +7,7 @@ from nodeagent.netlink.netfilter import number
 from nodeagent.netlink.uapi import nf_tables as uapi
 
 _REGISTER_BYTES = 4
-_BROAD_REGISTERS = {
+BROAD_REGISTERS = {
     uapi.NFT_REG_1: uapi.NFT_REG32_00,
     uapi.NFT_REG_2: uapi.NFT_REG32_04,
     uapi.NFT_REG_3: uapi.NFT_REG32_08,
@@ -38,7 +38,7 @@ def _covers(held: bytes, wanted: bytes, *, top: bool) -> bool:
 
 def _same_register(ours: memoryview, theirs: memoryview) -> bool:
     reported = number(theirs)
-    return _BROAD_REGISTERS.get(reported, reported) == number(ours)
+    return BROAD_REGISTERS.get(reported, reported) == number(ours)
 
 
 def _is_nest(data: bytes) -> bool:

@@ -28,6 +28,7 @@ class MetaKey(IntEnum):
     PRIORITY = uapi.NFT_META_PRIORITY
     IIF = uapi.NFT_META_IIF
     IIFNAME = uapi.NFT_META_IIFNAME
+    NFTRACE = uapi.NFT_META_NFTRACE
     L4PROTO = uapi.NFT_META_L4PROTO
 
 
@@ -366,6 +367,24 @@ class UpdateMap:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An expression of the kernel's that is none of the above: its name there and its data."""
+
+    name: str
+    data: bytes
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it decides nothing about the packet."""
+        return self.name in _HARMLESS
+
+    def encode(self) -> bytes:
+        return self.data
+
+
+_HARMLESS = frozenset({"counter", "log", "last"})
+
 Expression = (
     Payload
     | Meta
@@ -384,6 +403,7 @@ Expression = (
     | Reject
     | FibType
     | UpdateMap
+    | Unreadable
 )
 Rule = tuple[Expression, ...]
 

@@ -1,0 +1,59 @@
+"""`nodeagent trace`: what becomes of a new connection, rule by rule, as the kernel has them now."""
+
+import json
+from contextlib import closing
+from functools import partial
+
+import click
+
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
+from nodeagent.cli.other_tables import read_others
+from nodeagent.cli.show import patiently
+from nodeagent.dataplane.errors import DataplaneError, NotPermitted
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.model.text import printable
+from nodeagent.trace.looking import look
+from nodeagent.trace.question import Question, parse_question
+from nodeagent.trace.report import Report
+
+EXAMPLES = """\b
+Examples:
+  nodeagent trace 10.244.1.5 -> 10.96.0.10:80
+  nodeagent trace 10.244.1.5 10.96.0.10:53/udp
+  nodeagent trace fd00:244:1::5 [fd00:10:96::10]:443 -o json
+  nodeagent trace 203.0.113.7 198.51.100.2:443 --from eth1
+(quote the arrow for the shell: '->', or leave it out)"""
+
+
+@click.command("trace", epilog=EXAMPLES, context_settings={"ignore_unknown_options": True})
+@click.argument("connection", nargs=-1, required=True, metavar="SRC [->] DST:PORT[/PROTOCOL]")
+@click.option("--from", "interface", default="", metavar="INTERFACE", help="The interface it comes in by.")
+@click.option("--all", "everything", is_flag=True, help="Show rules that did not apply as well.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def trace_command(connection: tuple[str, ...], interface: str, everything: bool, output: str) -> None:
+    """Say what becomes of a new connection from SRC: every decision in order, with the rule and the element that made it.
+
+    Rules and elements are read from the kernel, ours and those of others; nothing is changed. The first line is the
+    verdict. Exit codes: 0 it arrives, 1 it does not (or not always), 2 no such connection, 3 no permission.
+    """
+    try:
+        question = parse_question(connection)
+    except ValueError as error:
+        raise Failure(str(error), UNUSABLE) from error
+    report = _report(question, interface)
+    if output == "json":
+        click.echo(json.dumps(report.document(), indent=2))
+    else:
+        lines = [printable(line) for line in report.lines(everything=everything)]
+        click.echo("\n".join([click.style(lines[0], bold=True), *lines[1:]]))
+    click.get_current_context().exit(0 if report.arrives else FAILED)
+
+
+def _report(question: Question, interface: str) -> Report:
+    try:
+        with closing(Ruleset()) as ruleset:
+            return patiently(partial(look, ruleset, question, read_others, interface))
+    except NotPermitted as error:
+        raise Failure(str(error), CANNOT_PROGRAM) from error
+    except (DataplaneError, OSError) as error:
+        raise Failure(str(error), FAILED) from error

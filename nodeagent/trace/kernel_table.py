@@ -1,0 +1,60 @@
+"""Reads our table of one family whole: rules, elements, learned affinity."""
+
+from nodeagent.dataplane.errors import DataplaneError, KernelUnclear
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.belief import Contents
+from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.ruleset import Ruleset, typed
+from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.model.addresses import Family
+from nodeagent.netlink.netfilter import nfproto
+from nodeagent.netlink.nf_tables.elements import ElementForm, read_elements
+from nodeagent.netlink.nf_tables.objects import named_set
+from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETSETELEM
+from nodeagent.trace.own_table import OwnTable, own_table
+
+_OF_A_RULE = "__"
+
+
+def read_own_table(ruleset: Ruleset, family: Family) -> OwnTable | None:
+    """The table as it is now; None when there is none.
+
+    Raises KernelUnclear when others changed rules meanwhile, DataplaneError for a table that this version cannot read.
+    """
+    before = ruleset.generation()
+    found = read_contents(ruleset, family)
+    if found is None:
+        return None
+    contents, specs = found
+    if not contents.fits(specs, family):
+        raise DataplaneError(
+            f"table nodeagent ({family.value}) is not as this version makes it; an agent that starts replaces it"
+        )
+    anonymous = {
+        name: _keys(ruleset, family, name, header.key_length)
+        for name, header in contents.sets.items()
+        if name.startswith(_OF_A_RULE)
+    }
+    learned = KernelTable(ruleset, family, specs).affinity()
+    if ruleset.generation() != before:
+        raise KernelUnclear("the rules change all the time: they could not be read")
+    return own_table(family, contents, specs, {} if learned is None else learned.elements, anonymous)
+
+
+def read_contents(ruleset: Ruleset, family: Family) -> tuple[Contents, dict[str, SetSpec]] | None:
+    """The table and the shape it has, one with counters or one without; None when there is none."""
+    contents, specs = None, dict[str, SetSpec]()
+    for counters in (False, True):
+        specs = {spec.name: spec for spec in schema.set_specs(counters=counters)}
+        contents = KernelTable(ruleset, family, specs).read()
+        if contents is None:
+            return None
+        if contents.fits(specs, family):
+            break
+    return None if contents is None else (contents, specs)
+
+
+def _keys(ruleset: Ruleset, family: Family, name: str, key_length: int) -> tuple[bytes, ...]:
+    with typed():
+        dump = ruleset.dump(NFT_MSG_GETSETELEM, nfproto(family), named_set(schema.TABLE, name))
+        return tuple(read_elements(ElementForm(key_length), dump).elements)

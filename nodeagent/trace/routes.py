@@ -1,0 +1,61 @@
+"""What the kernel's routing says, as values, and who is asked for it."""
+
+from enum import Enum
+from typing import Protocol as Interface
+
+from msgspec import Struct
+
+from nodeagent.model.addresses import Protocol
+
+
+class Way(Enum):
+    """Where a route leads. REJECTED: the kernel does not believe the source (rp_filter, martians)."""
+
+    HERE = "this node"
+    OUT = "out"
+    NOWHERE = "nowhere"
+    BLACKHOLE = "blackhole"
+    PROHIBITED = "prohibited"
+    REJECTED = "rejected"
+
+
+class Route(Struct, frozen=True):
+    """An answer. source: which address of the node packets of its own get. reason, cure: why there is none, and
+    what helps."""
+
+    way: Way
+    interface: str = ""
+    gateway: str = ""
+    source: str = ""
+    reason: str = ""
+    cure: str = ""
+
+    def __str__(self) -> str:
+        if self.way is Way.HERE:
+            return "delivered here"
+        if self.way is not Way.OUT:
+            return f"{self.way.value} ({self.reason})" if self.reason else self.way.value
+        return f"out by {self.interface}" + (f" via {self.gateway}" if self.gateway else "")
+
+
+class Leg(Struct, frozen=True):
+    """A packet as the routing sees it. interface: by which it came in; empty when the node sends it."""
+
+    destination: str
+    source: str = ""
+    interface: str = ""
+    protocol: Protocol = Protocol.TCP
+    port: int = 0
+    mark: int = 0
+
+
+class Router(Interface):
+    """Who knows the routes of the node, and its sockets."""
+
+    def route(self, leg: Leg) -> Route:
+        """Where a packet goes."""
+        ...
+
+    def listens(self, address: str, port: int, protocol: Protocol) -> bool:
+        """Whether a program of the node waits for connections there."""
+        ...
