@@ -47,7 +47,8 @@ class KernelRoutes:
     def route(self, leg: Leg) -> Route:
         """Where a packet goes. Raises OSError for an interface that is not there, and where the kernel cannot be asked."""
         index = socket.if_nametoindex(leg.interface) if leg.interface else 0
-        protocol = int(leg.protocol) if leg.port else 0
+        # Of others than these the kernel takes no question (rtm_getroute_parse_ip_proto).
+        protocol = int(leg.protocol) if leg.port and leg.protocol in _SOCKET_TABLES else 0
         request = look_up_route(leg.destination, leg.source, index, protocol, leg.port, leg.mark)
         try:
             found = read_found_route(self._socket.ask(request))

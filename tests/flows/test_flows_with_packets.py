@@ -3,19 +3,29 @@
 Who sends is who was recorded to send: pods, hosts outside, the node itself, each with that very address. Scenarios in
 which addresses have the same places share a world; the agent runs once per scenario and finds the table of the one
 before.
+
+Before anybody sends, `nodeagent trace` is asked, and what it says must be what happens.
 """
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.lab.net.namespaces import inside
 from nodeagent.lab.net.requests import Answer, Failure
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
+from nodeagent.trace.journey import End, Journey, journeys
+from nodeagent.trace.kernel_routes import KernelRoutes
+from nodeagent.trace.looking import read_node
+from nodeagent.trace.question import Question
 from tests.harness.warm_start import AGENT, WarmLauncher
 
 pytestmark = pytest.mark.kernel
@@ -26,6 +36,7 @@ CANNOT_HOLD: dict[str, str] = {}
 NODE, ELSEWHERE = "test-node", "elsewhere"
 RUN_ONCE = (*AGENT, "run", "--once", "--allow-problems", "--node-name", NODE, "--conntrack-max-per-core", "0")
 VIA_NODE = 100
+FATES = {"ENDPOINTS": End.ARRIVED, "REJECT": End.REFUSED, "DROP": End.DROPPED, "NONE": End.ARRIVED}
 DROPPED_AFTER = 0.25
 REFUSED_WITHIN = 0.2
 CHANCE_TO_MISS = 1e-7
@@ -85,6 +96,16 @@ class Stage:
             self._served.add((flow.protocol, anywhere, flow.port))
             self._world[NODE].serve(flow.port, flow.protocol, addresses=(anywhere,))
 
+    def told(self, scenario: Any) -> list[tuple[Journey, ...]]:
+        """What `nodeagent trace` says of each flow, out of what the kernel of the node holds."""
+
+        def look() -> list[tuple[Journey, ...]]:
+            with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
+                node, _ = read_node(ruleset, scenario.family, lambda *_: ((), ()), routes)
+                return [journeys(question_of(flow), node, routes) for flow in scenario.flows]
+
+        return inside(self._world.namespace(NODE), look)
+
     def ask(self, flow: Any, *, count: int, timeout: float) -> list[Answer]:
         client = self._world[self.plan.roles[flow.source]]
         asked = client.ask(
@@ -95,6 +116,10 @@ class Stage:
     @property
     def node_addresses(self) -> set[str]:
         return {*self.plan.addresses(NODE), *self.plan.gateways}
+
+
+def question_of(flow: Any) -> Question:
+    return Question(flow.source, flow.destination, flow.port, flow.protocol)
 
 
 def documents(scenario: Any) -> Iterator[dict[str, Any]]:
@@ -143,24 +168,29 @@ def test_every_connection_ends_as_recorded(
         request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
     stage = stage_of(plan)
     stage.perform(scenario)
-    for flow in scenario.flows:
+    for flow, told in zip(scenario.flows, stage.told(scenario), strict=True):
         match flow.expect:
             case "ENDPOINTS":
-                reaches_its_endpoints(stage, flow)
+                reaches_its_endpoints(stage, flow, told)
             case "REJECT":
                 is_refused_at_once(stage, flow)
             case "DROP":
                 is_dropped(stage, flow)
             case "NONE":
                 reaches_whom_it_was_sent_to(stage, flow)
+        assert {one.end for one in told} == {FATES[flow.expect]}, (flow, told)
 
 
-def reaches_its_endpoints(stage: Stage, flow: Any) -> None:
+def reaches_its_endpoints(stage: Stage, flow: Any, told: tuple[Journey, ...]) -> None:
     answers = stage.ask(flow, count=connections_for(len(flow.endpoints)), timeout=2.0)
     assert [answer.detail for answer in answers if answer.failure] == [], flow
     assert {(answer.local, answer.local_port) for answer in answers} == flow.endpoints, flow
+    foretold = {one.endpoint: one for one in told}
+    assert foretold.keys() == flow.endpoints, (flow, told)
+    assert {one.probability for one in told} == {Fraction(1, len(flow.endpoints))}, (flow, told)
     for answer in answers:
         masqueraded = flow.masquerades(answer.local)
+        assert foretold[answer.local, answer.local_port].rewritten == masqueraded, (flow, answer, told)
         seen = stage.node_addresses if masqueraded else {flow.source}
         assert answer.peer in seen, (flow, answer)
         assert not masqueraded or answer.peer != flow.source or flow.source in stage.node_addresses, (flow, answer)
