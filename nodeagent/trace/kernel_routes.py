@@ -130,8 +130,9 @@ def _forwards(interface: str, family: Family) -> bool:
 
 
 def _no_forwarding(leg: Leg) -> Route:
+    """Without a word to the sender (ip_error, ip6_forward)."""
     name = "net.ipv4.ip_forward" if family_of(leg.destination) is Family.IPV4 else "net.ipv6.conf.all.forwarding"
-    return Route(Way.NOWHERE, reason=f"forwarding is off on {leg.interface}", cure=f"sysctl -w {name}=1")
+    return Route(Way.REJECTED, reason=f"forwarding is off on {leg.interface}", cure=f"sysctl -w {name}=1")
 
 
 def _rp_filter(interface: str) -> int:

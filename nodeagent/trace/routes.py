@@ -9,7 +9,7 @@ from nodeagent.model.addresses import Protocol
 
 
 class Way(Enum):
-    """Where a route leads. REJECTED: the kernel does not believe the source (rp_filter, martians)."""
+    """Where a route leads. REJECTED: the kernel drops the packet without a word (rp_filter, no forwarding)."""
 
     HERE = "this node"
     OUT = "out"

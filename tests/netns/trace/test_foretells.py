@@ -1,0 +1,221 @@
+"""What `nodeagent trace` says is what happens: random nodes with random rules of others, and real connections.
+
+Each world has services, chains of other programs, routes that lead nowhere, and clients of every kind. A trace is asked
+first, then the connection is opened.
+"""
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import pytest
+
+from nodeagent.lab.net.requests import Answer, Failure
+from nodeagent.lab.net.world import World
+from nodeagent.model.addresses import Family, Protocol, endpoint_text, family_of
+from nodeagent.model.objects import Service, ServiceSpec, SessionAffinityConfig
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.effort import examples
+from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
+from tests.harness.warm_start import AGENT
+
+pytestmark = pytest.mark.kernel
+
+PODS = ("web-0", "web-1", "web-2", "far-0")
+CLIENTS = ("caller", "web-0", NODE, "outside")
+CONNECTIONS = 5
+SILENCE_SECONDS = 0.4
+"""How long nobody answers a connection that was dropped."""
+HOSTED_PORT, PUBLISHED_PORT, SERVICE_PORT = 8090, 8181, 80
+RULES = sorted((Path(__file__).parent / "rules").iterdir())
+"""What other programs may have on a node: `*.nft` for nft, `*.iptables` for iptables-nft-restore."""
+
+RUINS = ("nothing", "nothing", "nothing", "a blackhole", "an unreachable route", "a prohibited route", "no forwarding")
+
+
+class Scene:
+    """One node of the world, made anew for each seed."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self.world: World = cluster.world
+        self.cluster = cluster
+        self.chance = random.Random(seed)
+        self.family = self.chance.choice(list(Family))
+        self.services = [self._service(number) for number in range(1, 4)]
+        self.pod = self.world[self.chance.choice(PODS)].address(self.family)
+        self.rules = self.chance.sample(RULES, self.chance.choice([0, 1, 1, 2]))
+        self.ruin = self.chance.choice(RUINS)
+
+    def _service(self, number: int) -> Service:
+        chance = self.chance
+        node_port = chance.choice([None, 30080 + number])
+        ports = [
+            service_port(SERVICE_PORT, name="http", node_port=node_port),
+            service_port(SERVICE_PORT, Protocol.UDP, name="dns"),
+        ]
+        balancer = (f"198.51.100.{number}", f"2001:db8:100::{number}") if chance.random() < 0.5 else ()
+        spec = ServiceSpec(
+            external_traffic_policy=chance.choice(["Cluster", "Local"]) if balancer or node_port else None,
+            internal_traffic_policy=chance.choice(["Cluster", "Cluster", "Local"]),
+            session_affinity=chance.choice(["None", "ClientIP"]),
+            session_affinity_config=SessionAffinityConfig(),
+            load_balancer_source_ranges=chance.choice([None, None, ("10.244.0.0/16", "fd00:244::/32")]),
+        )
+        return make_service(f"s{number}", *cluster_ips(number), ports=ports, load_balancer_ips=balancer, spec=spec)
+
+    def build(self) -> None:
+        """Program it all."""
+        for service in self.services:
+            chosen = self.chance.sample([*PODS, NODE], self.chance.choice([0, 1, 2, 3]))
+            self.cluster.manifests.put(service)
+            for family in Family:
+                endpoints = [self._endpoint(name, family) for name in chosen]
+                self.cluster.manifests.put(make_slice(service, endpoints, family, target_port=TARGET_PORT))
+        self.cluster.program_once(*WITH_POD_CIDRS, "--conntrack-max-per-core", "0")
+        for rules in self.rules:
+            self._install(rules)
+        self._ruin()
+
+    def _endpoint(self, name: str, family: Family) -> Any:
+        home = NODE if name != "far-0" else "node-b"
+        return make_endpoint(self.world[name].address(family), home, ready=self.chance.random() < 0.9)
+
+    def _install(self, rules: Path) -> None:
+        four = self.family is Family.IPV4
+        text = Template(rules.read_text()).substitute(
+            ip="ip" if four else "ip6",
+            address_type="ipv4_addr" if four else "ipv6_addr",
+            pod=self.pod,
+            pod_port=endpoint_text(self.pod, TARGET_PORT),
+            outside=self.world["outside"].address(self.family),
+        )
+        if rules.suffix == ".nft":
+            self.world.nft(NODE, text)
+        else:
+            program = "iptables-nft-restore" if four else "ip6tables-nft-restore"
+            self.world.run(NODE, [program, "--noflush"], stdin=text)
+
+    def _ruin(self) -> None:
+        kinds = {"a blackhole": "blackhole", "an unreachable route": "unreachable", "a prohibited route": "prohibit"}
+        if self.ruin in kinds:
+            self._route("add", kinds[self.ruin])
+        elif self.ruin == "no forwarding":
+            self._forward("0")
+
+    def _route(self, verb: str, kind: str) -> None:
+        option = "-4" if self.family is Family.IPV4 else "-6"
+        self.world.run(NODE, ["ip", option, "rule", verb, "pref", "10", "to", self.pod, kind])
+
+    def _forward(self, value: str) -> None:
+        name = "net/ipv4/ip_forward" if self.family is Family.IPV4 else "net/ipv6/conf/all/forwarding"
+        self.world.write_sysctls(NODE, {name: value})
+
+    def clear(self) -> None:
+        """Undo what the next scene does not write over."""
+        listed = self.world.run(NODE, ["nft", "list", "tables"]).stdout.split("\n")
+        names = [line.removeprefix("table ") for line in listed if line and not line.endswith(" nodeagent")]
+        self.world.nft(NODE, "".join(f"delete table {name}\n" for name in names))
+        kinds = {"a blackhole": "blackhole", "an unreachable route": "unreachable", "a prohibited route": "prohibit"}
+        if self.ruin in kinds:
+            self._route("del", kinds[self.ruin])
+        elif self.ruin == "no forwarding":
+            self._forward("1")
+        self.world.run(NODE, ["conntrack", "-F"])
+
+    def questions(self) -> Iterator[tuple[str, str, int, Protocol]]:
+        """(client, address, port, protocol), some of the many."""
+        places: list[tuple[str, int, Protocol]] = []
+        at_node = self.world[NODE].address(self.family)
+        for service in self.services:
+            status = service.status
+            found = [*(service.spec.cluster_ips or ())]
+            if status is not None and status.load_balancer is not None:
+                found += [entry.ip for entry in status.load_balancer.ingress or () if entry.ip]
+            for port in service.spec.ports or ():
+                protocol = Protocol[port.protocol or "TCP"]
+                places += [(one, port.port, protocol) for one in found if family_of(one) is self.family]
+                if port.node_port:
+                    places.append((at_node, port.node_port, protocol))
+        places += [(at_node, HOSTED_PORT, Protocol.TCP), (at_node, PUBLISHED_PORT, Protocol.TCP)]
+        places.append((cluster_ips(1)[self.family is Family.IPV6], 81, Protocol.TCP))
+        for _ in range(6):
+            yield (self.chance.choice(CLIENTS), *self.chance.choice(places))
+
+
+ENDS = {
+    Failure.REFUSED: {"refused", "unreachable"},
+    Failure.TIMEOUT: {"dropped", "unreachable"},
+    Failure.DENIED: {"dropped", "refused", "unreachable"},
+    Failure.UNREACHABLE: {"unreachable", "refused"},
+    Failure.OTHER: {"unreachable", "refused"},
+}
+"""What a client sees of each end. That there is no way is told by an ICMP error, which may find no way either."""
+
+
+def asked(
+    scene: Scene, client: str, address: str, port: int, protocol: Protocol
+) -> tuple[dict[str, Any], list[Answer]]:
+    """What a trace says, and then what happens."""
+    source = scene.world[client].address(scene.family)
+    place = f"{endpoint_text(address, port)}/{protocol.name}"
+    done = scene.world.run(NODE, [*AGENT, "trace", source, "->", place, "-o", "json"], check=False)
+    assert done.returncode in (0, 1), done.stderr
+    told = json.loads(done.stdout)
+    assert next(iter(told)) == "verdict"
+    assert done.returncode == (0 if told["arrives"] else 1)
+    certain = all(step["evaluated"] for outcome in told["outcomes"] for step in outcome["decisions"])
+    assert certain, told
+    survey = scene.world[client].ask(
+        address, port, protocol, count=CONNECTIONS, timeout=SILENCE_SECONDS, source_address=source, workers=CONNECTIONS
+    )
+    return told, list(survey)
+
+
+def check(scene: Scene, told: dict[str, Any], answers: list[Answer], source: str) -> None:
+    """Every connection ended in one of the ways that were foretold."""
+    outcomes = told["outcomes"]
+    ends = {outcome["end"] for outcome in outcomes}
+    arrived = {
+        outcome["destination"]: outcome["sourceRewritten"] for outcome in outcomes if outcome["end"] == "arrives"
+    }
+    for answer in answers:
+        if answer.failure:
+            assert ENDS[answer.failure] & ends, (answer, told)
+            continue
+        place = endpoint_text(answer.local, answer.local_port)
+        assert place in arrived, (answer, told)
+        assert arrived[place] or answer.peer == source, (answer, told)
+        rewritten = arrived[place] and source not in scene.world[NODE].addresses
+        assert not rewritten or answer.peer != source, (answer, told)
+
+
+@pytest.fixture(scope="module")
+def served(cluster: Cluster) -> Cluster:
+    """Pods that answer on 8080, a server of the node on 8080 and 8090, and a kernel that rations no ICMP error."""
+    for protocol in (Protocol.TCP, Protocol.UDP):
+        for name in (*PODS, NODE):
+            cluster.world[name].serve(TARGET_PORT, protocol)
+    cluster.world[NODE].serve(HOSTED_PORT)
+    unthrottled = {
+        "net/ipv4/icmp_ratelimit": "0",
+        "net/ipv4/icmp_msgs_per_sec": "100000",
+        "net/ipv6/icmp/ratelimit": "0",
+    }
+    for name in (NODE, *PODS):
+        cluster.world.write_sysctls(name, unthrottled)
+    return cluster
+
+
+@pytest.mark.parametrize("seed", range(examples(5)))
+def test_every_connection_ends_as_a_trace_had_said(served: Cluster, seed: int) -> None:
+    scene = Scene(served, seed)
+    scene.build()
+    try:
+        for client, address, port, protocol in scene.questions():
+            told, answers = asked(scene, client, address, port, protocol)
+            check(scene, told, answers, scene.world[client].address(scene.family))
+    finally:
+        scene.clear()
