@@ -7,34 +7,17 @@ from pathlib import Path
 from nodeagent.cli.second_reader import NoSecondReader, SecondReader
 from nodeagent.dataplane.errors import DataplaneError
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.ruleset import Ruleset, typed
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
-from nodeagent.netlink.nf_tables.objects import pack_rules, read_rule, table_of
-from nodeagent.netlink.nf_tables.rule_reading import Extension, read_extensions
-from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETRULE, NFT_MSG_GETTABLE
-from nodeagent.netlink.uapi.nfnetlink import (
-    NFPROTO_BRIDGE,
-    NFPROTO_INET,
-    NFPROTO_IPV4,
-    NFPROTO_IPV6,
-    NFPROTO_NETDEV,
-)
+from nodeagent.trace.kernel_rules import Place, extensions_in, table_names
 from nodeagent.trace.others import OtherTable, read_table
 
 OWN = schema.TABLE
-_NFPROTOS = {
-    "ip": NFPROTO_IPV4,
-    "ip6": NFPROTO_IPV6,
-    "inet": NFPROTO_INET,
-    "netdev": NFPROTO_NETDEV,
-    "bridge": NFPROTO_BRIDGE,
-}
 _FAMILIES = {Family.IPV4: ("ip", "inet"), Family.IPV6: ("ip6", "inet")}
 _LEGACY = {Family.IPV4: "ip_tables_names", Family.IPV6: "ip6_tables_names"}
 _NET = Path("/proc/thread-self/net")
 _CHAIN = re.compile(r"\s*chain (\S+) \{")
 _RULE = re.compile(r"\t\t(.*) # handle (\d+)$")
-Place = tuple[str, int]
 
 
 def read_others(ruleset: Ruleset, family: Family) -> tuple[tuple[OtherTable, ...], tuple[str, ...]]:
@@ -45,7 +28,7 @@ def read_others(ruleset: Ruleset, family: Family) -> tuple[tuple[OtherTable, ...
     except NoSecondReader as error:
         return (), (*notes, f"tables of others were not read: {error}")
     found = []
-    for kind, name in _names(ruleset):
+    for kind, name in table_names(ruleset):
         if kind in _FAMILIES[family] and not name.startswith(OWN):
             try:
                 found.append(_read(reader, ruleset, kind, name))
@@ -56,23 +39,11 @@ def read_others(ruleset: Ruleset, family: Family) -> tuple[tuple[OtherTable, ...
     return tuple(found), tuple(notes)
 
 
-def _names(ruleset: Ruleset) -> Iterator[tuple[str, str]]:
-    """Every table, its family first. Not through libnftables: 1.0.6 prints what is no JSON of a table that an owner left."""
-    for kind, number in _NFPROTOS.items():
-        with typed():
-            names = [table_of(data) for data in ruleset.dump(NFT_MSG_GETTABLE, number)]
-        yield from ((kind, name) for name in names)
-
-
 def _read(reader: SecondReader, ruleset: Ruleset, kind: str, name: str) -> OtherTable:
     listed = reader.listed(f"list table {kind} {name}")
     texts = dict(_texts(reader.text(f"list table {kind} {name}")))
-    calls: dict[Place, tuple[Extension, ...]] = {}
-    if any("xt" in part for item in listed if "rule" in item for part in item["rule"].get("expr", ())):
-        with typed():
-            for data in ruleset.dump(NFT_MSG_GETRULE, _NFPROTOS[kind], pack_rules(name)):
-                rule = read_rule(data)
-                calls[rule.chain, rule.handle] = read_extensions(rule)
+    extended = any("xt" in part for item in listed if "rule" in item for part in item["rule"].get("expr", ()))
+    calls = extensions_in(ruleset, kind, name) if extended else {}
     return read_table(f"{kind} {name}", listed, texts, calls)
 
 

@@ -23,7 +23,9 @@ ALLOWED = {
     "part_options": frozenset({"model", "translate", "config", *SIBLINGS}),
     "agent": frozenset({"model", "translate", "engine", "config", "part_options", *SIBLINGS}),
     "daemon": frozenset({"model", "config", "agent", "dataplane", "observe"}),
-    "cli": frozenset({"model", "translate", "engine", "config", "part_options", "agent", "daemon", "lab", "trace", *SIBLINGS}),
+    "cli": frozenset(
+        {"model", "translate", "engine", "config", "part_options", "agent", "daemon", "lab", "trace", *SIBLINGS}
+    ),
     "__main__": frozenset({"cli"}),
     "__init__": frozenset[str](),
 }

@@ -1,0 +1,58 @@
+"""A router of a few routes, and packets on their way."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from nodeagent.dataplane.nft.chain import Program
+from nodeagent.dataplane.nft.interpreter import Interpreter
+from nodeagent.dataplane.nft.packet import Packet
+from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.trace.routes import Leg, Route, Way
+from nodeagent.trace.traveller import Traveller
+
+NODE = {Family.IPV4: "192.168.0.2", Family.IPV6: "2001:db8::2"}
+
+
+@dataclass
+class Routes:
+    """Pods are behind `cni0`, everybody else behind `eth0`; `blocked` destinations have no route."""
+
+    blocked: frozenset[str] = frozenset()
+    listening: bool = True
+    asked: list[Leg] = field(default_factory=list)
+
+    def route(self, leg: Leg) -> Route:
+        self.asked.append(leg)
+        if leg.destination in self.blocked:
+            return Route(Way.NOWHERE, reason=f"no route to {leg.destination}", cure="add one")
+        if leg.destination == NODE[family_of(leg.destination)]:
+            return Route(Way.HERE, "lo")
+        pod = leg.destination.startswith(("10.244.", "fd00:244:"))
+        return Route(Way.OUT, "cni0") if pod else Route(Way.OUT, "eth0", "192.168.0.1")
+
+    def listens(self, address: str, port: int, protocol: Protocol) -> bool:
+        return self.listening
+
+
+@pytest.fixture
+def traveller() -> Callable[..., Traveller]:
+    """A packet that came in: traveller(source=…, destination=…, port=…, protocol=…, iif=…, oif=…, mark=…)."""
+
+    def make(
+        source: str = "10.244.1.5",
+        destination: str = "10.244.1.10",
+        port: int = 8080,
+        protocol: int = Protocol.TCP,
+        *,
+        iif: str = "cni0",
+        oif: str = "eth0",
+        mark: int = 0,
+        local: tuple[str, ...] = tuple(NODE.values()),
+    ) -> Traveller:
+        packet = Packet(source, destination, protocol, port, iif=iif)
+        machine = Interpreter(Program(packet.family, ()), {}, {}, local).machine(packet)
+        return Traveller(packet, machine, iif, oif, back=iif, mark=mark)
+
+    return make
