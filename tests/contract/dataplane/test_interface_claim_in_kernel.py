@@ -21,6 +21,10 @@ AS_AN_EARLIER_VERSION_DID = """
 """
 
 
+NO_LATE_ADDRESSES = "echo 1 >/proc/sys/net/ipv6/conf/default/addr_gen_mode;"
+"""New links get no link-local address, which the kernel would add and find free in its own time."""
+
+
 class Namespace(Protocol):
     """The fixture of conftest.py."""
 
@@ -101,7 +105,7 @@ FOREIGN = [
 def test_what_nothing_shows_to_be_ours_is_refused_and_left_as_it_is(
     namespace: Namespace, act: Callable[[Namespace, str], None], name: str, made: str, reason: str
 ) -> None:
-    namespace.shell(made)
+    namespace.shell(NO_LATE_ADDRESSES + made)
     before = everything_about(namespace, name)
 
     with pytest.raises(ForeignInterfaceError, match=reason) as refused:
