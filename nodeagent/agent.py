@@ -138,6 +138,7 @@ class Agent:
             clients=[str(cidr) for cidr in config.dns.clients],
             pod_ranges=lambda: pod_ranges(config, self._store.node),
             report=self._board.reporter("dns"),
+            changed=self._changes.node_changed,
         )
         access = None if config.source.manifests is not None else cluster_access(config, environment)
         self._client = None if access is None else ApiClient(access, listener=self._metrics.agent)
@@ -221,6 +222,7 @@ class Agent:
                 tasks.create_task(self._reporting.run(), name="reporting")
             self._sysctls.forward(self._families)
             dataplane = self._dataplane(ownership)
+            await self._names.adopt()
             tasks.create_task(self._node_addresses.run(), name="node addresses")
             tasks.create_task(self._cleaner.run(), name="conntrack cleaner")
             tasks.create_task(dataplane.look_after(self._changes.interface_changed), name="dataplane")
@@ -313,8 +315,10 @@ class Agent:
 
     def _engine(self, dataplane: NodeDataplane, ownership: Ownership) -> Engine:
         config = self._config
+        snapshot = WithConfiguredCidrs(self._store, config.traffic.service_cidrs)
+        ranges = [cidr for found in snapshot.service_cidrs for cidr in found.spec.cidrs or ()]
         return Engine(
-            snapshot=WithConfiguredCidrs(self._store, config.traffic.service_cidrs),
+            snapshot=snapshot,
             changes=self._changes,
             options=translation_options(config, self._families),
             tables=dataplane.tables,
@@ -324,7 +328,8 @@ class Agent:
             heartbeat=self._notifier,
             in_use=lambda: self._surroundings.in_use,
             protected=lambda: self._surroundings.protected,
-            own_addresses=dns_addresses(config),
+            own_addresses=dns_addresses(config, ranges, self._surroundings.in_use),
+            names=lambda: self._names.here,
             timing=Timing(
                 guard_period_seconds=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
                 min_period_seconds=config.dataplane.min_sync_period.seconds,

@@ -1,7 +1,8 @@
 """The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -22,9 +23,13 @@ from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
 from nodeagent.kube.proxy import DEFAULT_PORTS, environment_proxy, without_password
 from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.addresses import Family, family_of, parse_network
+from nodeagent.model.in_use import InUse, Network, why_not
 from nodeagent.model.objects import Node
 from nodeagent.model.protected import Place
 from nodeagent.translate.node import DetectLocal, TranslationOptions
+
+_UNIQUE_LOCAL = ip_network("fd00::/8")
+"""RFC 4193."""
 
 
 def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
@@ -45,7 +50,8 @@ def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
             detection, interface = PodDetection.INTERFACE, str(traffic.bridge_interface)
         case DetectLocalMode.INTERFACE_NAME_PREFIX:
             detection, interface = PodDetection.INTERFACE_PREFIX, str(traffic.interface_name_prefix)
-    return ProgramOptions(detection, interface, traffic.masquerade_all, config.dataplane.counters)
+    counters = config.dataplane.counters
+    return ProgramOptions(detection, interface, traffic.masquerade_all, counters, names=config.dns.enabled)
 
 
 def wanted_families(config: AgentConfig) -> tuple[Family, ...] | None:
@@ -115,11 +121,20 @@ def dns_places(config: AgentConfig) -> frozenset[Place]:
     return frozenset((place.host, place.port) for place in config.dns.listen if config.dns.enabled)
 
 
-def dns_addresses(config: AgentConfig) -> frozenset[str]:
-    """Addresses for names that the service interface carries: link-local IPv4 ones (169.254.20.10), which are nobody
-    else's; ClusterIPs are there anyway, and every other one must be the node's already."""
+def dns_addresses(config: AgentConfig, service_cidrs: Iterable[str], in_use: frozenset[InUse]) -> frozenset[str]:
+    """Addresses for names that the service interface carries: those of a service range, link-local IPv4 ones
+    (169.254.20.10), and unique local IPv6 ones that are not in use around here. Every other one must be the node's."""
     listening = config.dns.listen if config.dns.enabled else ()
-    return frozenset(place.host for place in listening if place.host.startswith("169.254."))
+    ranges = [ip_network(cidr) for cidr in service_cidrs if parse_network(cidr)]
+    return frozenset(place.host for place in listening if _is_for_names(ip_address(place.host), ranges, in_use))
+
+
+def _is_for_names(address: IPv4Address | IPv6Address, ranges: Iterable[Network], in_use: frozenset[InUse]) -> bool:
+    if any(address in service_range for service_range in ranges):
+        return True
+    if isinstance(address, IPv4Address):
+        return address.is_link_local
+    return address in _UNIQUE_LOCAL and not why_not(ip_network(address), in_use)
 
 
 def conntrack_options(config: AgentConfig) -> ConntrackOptions:

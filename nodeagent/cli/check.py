@@ -86,6 +86,8 @@ def kernel_findings(ruleset: Ruleset) -> Iterator[Finding]:
             yield Finding(check, Result.OK, "a table is in force, see below")
         elif refused := refused_by_kernel(ruleset, family):
             yield Finding(check, Result.FAILED, f"the kernel does not take {'; '.join(refused[:3])}")
+        elif lacking := refused_by_kernel(ruleset, family, names=True):
+            yield Finding(check, Result.NOTE, f"enough without dns.enabled, which needs {'; '.join(lacking[:3])}")
         else:
             yield Finding(check, Result.OK, "the kernel takes every set, chain and rule")
     if probe_ownership(ruleset) is Ownership.OWNED:

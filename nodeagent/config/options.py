@@ -224,8 +224,9 @@ class DnsConfig(Group):
     listen: DnsAddresses = option(
         (),
         "list of IP:port; port 53 when left out",
-        "Where queries are answered, by UDP and TCP: addresses of this node, and any in 169.254.0.0/16, which are put on "
-        "the service interface. No wildcards: an answer must come from the address that was asked.",
+        "Where queries are answered, by UDP and TCP: the ClusterIP of the DNS Service, addresses of the node, and others of "
+        "service ranges, 169.254.0.0/16 and fd00::/8, which are put on the service interface. No wildcards: an answer must "
+        "come from the address that was asked.",
     )
     zones: DnsZones = option(
         ("cluster.local",), "list of names", "The cluster's zones; the first one stands in PTR records."

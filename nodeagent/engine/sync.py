@@ -11,12 +11,14 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from nodeagent.engine.changes import ChangeQueue, ChangeSet
 from nodeagent.engine.ports import FlowCleaner, Heartbeat, Interface, Observer, Table
 from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.backoff import Backoff
-from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.frontend import NamesHere, NodeState, ServiceState
 from nodeagent.model.in_use import InUse
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
@@ -101,9 +103,12 @@ class Engine:
         in_use: Callable[[], frozenset[InUse]] = frozenset,
         protected: Callable[[], Protected] = Protected,
         own_addresses: frozenset[str] = frozenset(),
+        names: Callable[[], NamesHere] = NamesHere,
     ) -> None:
         """in_use: what service ranges must keep clear of; protected: what external addresses and node ports may not take.
-        Both as they are now. own_addresses: what the service interface carries beside the ClusterIPs."""
+        Both as they are now. own_addresses: what the service interface carries beside the ClusterIPs. names: where this
+        node answers names now."""
+        self._names = names
         self._in_use = in_use
         self._protected = protected
         self._snapshot = snapshot
@@ -221,6 +226,7 @@ class Engine:
             self._belief.node,
             in_use=self._in_use(),
         )
+        node = replace(node, names=self._names())
         self._belief.context, self._belief.node, self._belief.node_problems = context, node, node_problems
         changed = await self._translate(changes, context, everything=full)
         self._heartbeat.beat()

@@ -113,6 +113,14 @@ class ServiceState(Struct, frozen=True, gc=False):
     problems: tuple[Problem, ...] = ()
 
 
+class NamesHere(Struct, frozen=True, gc=False):
+    """Where this node answers names itself: addresses (canonical text) and ports. answering: whether a process reads
+    the queries now."""
+
+    places: tuple[tuple[str, int], ...] = ()
+    answering: bool = False
+
+
 class NodeState(Struct, frozen=True, gc=False):
     """What the dataplane needs to know besides services; all CIDRs canonical, both families in one tuple.
 
@@ -124,3 +132,4 @@ class NodeState(Struct, frozen=True, gc=False):
     service_cidrs: tuple[str, ...] = ()
     pod_cidrs: tuple[str, ...] = ()
     node_port_cidrs: tuple[str, ...] = ()
+    names: NamesHere = NamesHere()

@@ -132,6 +132,13 @@ def get_routes(family: Family) -> Request:
     return Request(uapi.RTM_GETROUTE, 0, _ROUTE.pack(family.socket_family, 0, 0, 0, 0, 0, 0, 0, 0))
 
 
+def get_route_to(address: str) -> Request:
+    """The route that a packet of this node to the address takes; the kernel answers with an error when there is none."""
+    packed = pack_address(address)
+    head = _ROUTE.pack(family_of(address).socket_family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0)
+    return Request(uapi.RTM_GETROUTE, 0, head + attribute(uapi.RTA_DST, packed))
+
+
 def get_local_routes(family: Family, index: int) -> Request:
     """A dump of the static local routes over one interface (filtered by the kernel from 4.20 on, else everything)."""
     body = _ROUTE.pack(family.socket_family, 0, 0, 0, 0, uapi.RTPROT_STATIC, 0, uapi.RTN_LOCAL, 0)
@@ -208,6 +215,12 @@ def reaches_others(body: memoryview) -> bool:
 def may_be_local_route(body: memoryview) -> bool:
     """Whether `read_local_route` is worth its time: said of nearly no route of a node that learns many."""
     return bool(body[5] == uapi.RTPROT_STATIC and body[7] == uapi.RTN_LOCAL)
+
+
+@reader
+def leads_here(body: memoryview) -> bool:
+    """Whether a route is one to this node itself."""
+    return bool(_ROUTE.unpack_from(body)[7] == uapi.RTN_LOCAL)
 
 
 @reader

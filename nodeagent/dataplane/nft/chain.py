@@ -18,12 +18,14 @@ class PodDetection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
-    """What the rules depend on. interface: the bridge's name, or the prefix of pod interfaces."""
+    """What the rules depend on. interface: the bridge's name, or the prefix of pod interfaces. names: whether this node
+    answers names."""
 
     pod_detection: PodDetection = PodDetection.NONE
     interface: str = ""
     masquerade_all: bool = False
     counters: bool = True
+    names: bool = False
 
 
 class HookNumber(IntEnum):

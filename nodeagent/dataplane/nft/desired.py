@@ -8,6 +8,7 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import AffinityIds
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
 from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image, interval_elements
+from nodeagent.dataplane.nft.names_here import names_elements
 from nodeagent.dataplane.nft.render import MemberList, Rendering, SlotList, render_service
 from nodeagent.dataplane.nft.slots import Held, hold
 from nodeagent.model.addresses import Family
@@ -110,13 +111,14 @@ class DesiredImage:
                 elements[key] = value
 
     def set_node(self, node: NodeState) -> None:
-        """Replace the node's own sets."""
-        for name, cidrs in (
-            (schema.SERVICE_CIDRS, node.service_cidrs),
-            (schema.POD_CIDRS, node.pod_cidrs),
-            (schema.NODEPORT_ADDRESSES, node.node_port_cidrs),
-        ):
-            elements = interval_elements(cidrs, self.family)
+        """Replace the node's own sets. Those about names depend on the Services: update these first."""
+        wanted = {
+            schema.SERVICE_CIDRS: interval_elements(node.service_cidrs, self.family),
+            schema.POD_CIDRS: interval_elements(node.pod_cidrs, self.family),
+            schema.NODEPORT_ADDRESSES: interval_elements(node.node_port_cidrs, self.family),
+            **names_elements(node.names, self.image[schema.FRONTENDS], self.family),
+        }
+        for name, elements in wanted.items():
             held = self.image[name]
             changed = {key for key in held.keys() | elements.keys() if held.get(key) != elements.get(key)}
             if changed:

@@ -27,6 +27,7 @@ from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.plan import Plan, Planner
 from nodeagent.dataplane.nft.render import too_many_backends
 from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
@@ -264,6 +265,8 @@ class TableDriver:
     async def _plan(self, big: bool) -> Plan:
         belief = self._belief
         assert belief is not None, "a pass reads back before it plans"
+        if belief.usable and not self._planner.base_chains() <= belief.chains:
+            self._claim(belief)
         dirty = self._desired.take_dirty()
         rebuild = self._failures >= REBUILD_AFTER_FAILURES
         if belief.exists and (rebuild or not belief.usable):
@@ -274,6 +277,15 @@ class TableDriver:
         else:
             plan = partial(self._planner.plan, belief, self._desired.image, None if self._compare_all else dirty)
         return await self._maybe_in_thread(big, plan)
+
+    def _claim(self, belief: Belief) -> None:
+        """Take over an owned table by itself: together with that, the kernel accepts no new base chain
+        (nf_tables_addchain)."""
+        if self._ownership is Ownership.OWNED and not belief.claimed:
+            transaction = Transaction(self.family, self._specs)
+            transaction.claim_table(owned=True)
+            self._socket.commit(transaction)
+            self._claimed = belief.claimed = True
 
     def _committed(self, plan: Plan) -> None:
         belief = self._belief

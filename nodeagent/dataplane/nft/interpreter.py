@@ -31,13 +31,21 @@ class Interpreter:
 
     image: elements by set; what dynamic maps have learned is given in it like any others.
     local_addresses: canonical text; what `fib … type local` matches, the service interface's addresses included.
+    sockets: bound on the node to an address, with protocol and port.
     """
 
     def __init__(
-        self, program: Program, specs: Mapping[str, SetSpec], image: TableImage, local_addresses: Collection[str]
+        self,
+        program: Program,
+        specs: Mapping[str, SetSpec],
+        image: TableImage,
+        local_addresses: Collection[str],
+        sockets: Collection[tuple[str, int, int]] = (),
     ) -> None:
         self._chains = {chain.name: chain for chain in program.chains}
-        self._sets = Sets(specs, image, program.verdicts, frozenset(map(pack_address, local_addresses)))
+        bound = frozenset((pack_address(address), protocol, port) for address, protocol, port in sockets)
+        local = frozenset(map(pack_address, local_addresses))
+        self._sets = Sets(specs, image, program.verdicts, local, bound)
 
     def outcomes(self, packet: Packet) -> tuple[Outcome, ...]:
         """Everything that can become of the packet; the probabilities add up to 1.
@@ -71,6 +79,7 @@ class Interpreter:
             machine.destination,
             machine.port,
             masqueraded=machine.masqueraded,
+            untracked=machine.untracked,
             reset=machine.rejected is not None and machine.rejected.tcp_reset,
             delivered_here=accepted and stays,
             priority=machine.priority,
@@ -82,11 +91,12 @@ class Interpreter:
     def _hook(self, number: int, machine: Machine, trace: list[Step]) -> bool:
         """Whether the packet gets past all chains of a hook, by priority.
 
-        A translation ends the nat chains (nf_nat_inet_fn), which the kernel enters at one place together.
+        A translation ends the nat chains (nf_nat_inet_fn), which the kernel enters at one place together, and never with
+        a packet that is not tracked.
         """
         for chain in self.hooked(number):
             done = machine.translated if number in DESTINATION_HOOKS else machine.masqueraded
-            if _type_of(chain) is ChainType.NAT and done:
+            if _type_of(chain) is ChainType.NAT and (done or machine.untracked):
                 continue
             if self.pass_chain(chain, machine, trace) is not Code.ACCEPT:
                 return False

@@ -1,5 +1,7 @@
 """Does this kernel take what the agent programs?"""
 
+from dataclasses import replace
+
 from nodeagent.dataplane.errors import CommitRejected
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
@@ -19,8 +21,9 @@ _SOME_TIMEOUT_SECONDS = 60
 _OPTIONS = ProgramOptions(PodDetection.CIDR, masquerade_all=False, counters=True)
 
 
-def refused_by_kernel(ruleset: Ruleset, family: Family) -> tuple[str, ...]:
+def refused_by_kernel(ruleset: Ruleset, family: Family, *, names: bool = False) -> tuple[str, ...]:
     """What of the table's sets, chains and rules the kernel does not take, one line each; empty when it takes all.
+    names: with what a node needs that answers names.
 
     There must be no table of ours. It is made with one chain of every kind and deleted in the same transaction, so no
     packet ever meets it. Raises NotPermitted.
@@ -28,7 +31,9 @@ def refused_by_kernel(ruleset: Ruleset, family: Family) -> tuple[str, ...]:
     transaction = Transaction(family, {spec.name: spec for spec in schema.set_specs(counters=_OPTIONS.counters)})
     transaction.claim_table(owned=False)
     transaction.create_sets()
-    transaction.write_program(build_program(family, _OPTIONS, _EVERY_KIND, (_SOME_TIMEOUT_SECONDS,)))
+    transaction.write_program(
+        build_program(family, replace(_OPTIONS, names=names), _EVERY_KIND, (_SOME_TIMEOUT_SECONDS,))
+    )
     transaction.delete_table()
     try:
         ruleset.commit(transaction)

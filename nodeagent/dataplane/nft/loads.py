@@ -68,6 +68,11 @@ class Loader:
         """daddr . l4proto . dport from register 0."""
         return (self.destination(0), Meta(self.words, MetaKey.L4PROTO), port(self.words + 1))
 
+    def sender(self) -> Rule:
+        """saddr . l4proto . sport from register 0."""
+        sport = Payload(self.words + 1, PayloadBase.TRANSPORT, 0, 2)
+        return (self.source(0), Meta(self.words, MetaKey.L4PROTO), sport)
+
     def original_frontend(self) -> Rule:
         """The same of the connection's original tuple, in a packet that is translated already."""
         return (

@@ -34,7 +34,9 @@ from nodeagent.netlink.nf_tables.expressions import (
     PayloadBase,
     Random,
     Reject,
+    SocketWildcard,
     Unreadable,
+    Untracked,
     UpdateMap,
     Verdict,
     native_u32,
@@ -65,12 +67,14 @@ class ChoiceNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sets:
-    """What lookups look in. verdicts: verdict map → key → chain. local: the node's addresses, packed."""
+    """What lookups look in. verdicts: verdict map → key → chain. local: the node's addresses, packed. sockets: bound to
+    an address (packed), with protocol and port."""
 
     specs: Mapping[str, SetSpec]
     image: TableImage
     verdicts: Mapping[str, Mapping[bytes, str]]
     local: Container[bytes]
+    sockets: frozenset[tuple[bytes, int, int]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -90,6 +94,7 @@ class Machine:
     status: int = 0
     translated: bool = False
     masqueraded: bool = False
+    untracked: bool = False
     rejected: Reject | None = None
     probability: Fraction = Fraction(1)
     learned: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
@@ -102,11 +107,14 @@ class Machine:
     def execute(self, expression: Expression) -> Verdict | None:
         """The verdict an expression ends the rule with; None to go on. Raises RuleEnds, RuleUnclear, ChoiceNeeded."""
         match expression:
-            case Payload() | Meta() | Ct() | FibType() | Immediate() | Random():
+            case Payload() | Meta() | Ct() | FibType() | SocketWildcard() | Immediate() | Random():
                 self._load(expression)
             case Cmp() | Lookup() | OneOf():
                 if not self._matches(expression):
                     raise RuleEnds
+            case Untracked():
+                self.untracked = True
+                self.words.append("notrack")
             case MetaSet() | Mask() | UpdateMap():
                 self._write(expression)
             case Verdict() | LookupVerdict() | Dnat() | Masquerade() | Reject():
@@ -121,7 +129,7 @@ class Machine:
         """Whether the node has the address."""
         return pack_address(address) in self.sets.local
 
-    def _load(self, expression: Payload | Meta | Ct | FibType | Immediate | Random) -> None:
+    def _load(self, expression: Payload | Meta | Ct | FibType | SocketWildcard | Immediate | Random) -> None:
         match expression:
             case Payload():
                 data = self._header_bytes(expression)
@@ -132,6 +140,8 @@ class Machine:
             case FibType(_, source):
                 address = self.packet.source if source else self.destination
                 data = native_u32(RTN_LOCAL if self.is_local(address) else RTN_UNICAST)
+            case SocketWildcard():
+                data = self._socket()
             case Immediate(_, data):
                 pass
             case Random(_, modulus, offset):
@@ -151,6 +161,15 @@ class Machine:
             self.words.append(f"has no {loaded_field(expression).name}")
             raise RuleEnds
         return data
+
+    def _socket(self) -> bytes:
+        """Only sockets bound to an address are known; a sender of this node has one that is not."""
+        if self.packet.iif is None:
+            return b"\1"
+        if (pack_address(self.destination), self.packet.protocol, self.port) not in self.sets.sockets:
+            self.words.append("no socket")
+            raise RuleEnds
+        return b"\0"
 
     def _metadata(self, key: MetaKey) -> bytes:
         match key:
@@ -292,10 +311,10 @@ class Machine:
         self.words.append(f"{spelled} in @{spec.name}: goto {target}")
         return Verdict(Code.GOTO, target)
 
-    def _translate(self, address_reg: int, port_reg: int) -> None:
+    def _translate(self, address_reg: int, port_reg: int | None) -> None:
         """The connection counts as translated (IPS_DST_NAT) only if its destination changes (nf_nat_setup_info)."""
         address = unpack_address(self._read(address_reg, self.packet.family.address_length))
-        port = int.from_bytes(self._read(port_reg, 2), "big")
+        port = self.port if port_reg is None else int.from_bytes(self._read(port_reg, 2), "big")
         if (address, port) != (self.destination, self.port):
             self.status |= IPS_DST_NAT
         self.destination, self.port, self.translated = address, port, True

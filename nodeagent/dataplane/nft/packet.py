@@ -80,7 +80,7 @@ class Outcome:
     """One thing that can become of a packet, and how likely it is.
 
     destination, port: where it goes; as sent unless `fate` is TRANSLATED.
-    masqueraded: whether its source is rewritten to the node's. reset: refused by a TCP reset, not by ICMP.
+    masqueraded: whether its source is rewritten to the node's. untracked: whether connection tracking passes it by. reset: refused by a TCP reset, not by ICMP.
     delivered_here: whether it ends at this node rather than going on to another interface.
     priority: skb->priority as it leaves the table. learned: elements of dynamic maps it added or refreshed, as map →
     key → value.
@@ -92,6 +92,7 @@ class Outcome:
     destination: str
     port: int
     masqueraded: bool = False
+    untracked: bool = False
     reset: bool = False
     delivered_here: bool = False
     priority: int = 0

@@ -62,6 +62,10 @@ class Planner:
         transaction.write_delta(delta)
         return Plan(transaction, delta, classes, timeouts)
 
+    def base_chains(self) -> set[str]:
+        """Where the kernel shall enter the table, whatever is in it."""
+        return {chain.name for chain in build_program(self._family, self._options, (), ()).chains if chain.hook}
+
     def plan_new_table(self, belief: Belief, wanted: TableImage) -> Plan:
         """Replace whatever is there by a new table, in one transaction: traffic sees the old one or the new one."""
         transaction = Transaction(self._family, self._specs)

@@ -15,6 +15,7 @@ from nodeagent.dataplane.nft.chain import Chain, ChainType, Hook, HookNumber, Pr
 from nodeagent.dataplane.nft.classes import END_CHAINS, REFUSE_CHAIN, SCOPE_CHAINS, SPECIAL_CHAINS, PickClass
 from nodeagent.dataplane.nft.learning import JUST_TRANSLATED, learn_chain, learn_chain_name, learning_chains
 from nodeagent.dataplane.nft.loads import Loader, follow
+from nodeagent.dataplane.nft.names_here import answered_in_connections, names_chains
 from nodeagent.dataplane.nft.picking import TO_NODE_CHAIN, pick_chain, special_chains
 from nodeagent.dataplane.nft.source import source_chains, source_rules
 from nodeagent.model.addresses import Family
@@ -47,7 +48,8 @@ def build_program(
         ),
         *learning_chains(family),
         *source_chains(family, options),
-        *_base_chains(family),
+        *(names_chains(family) if options.names else ()),
+        *_base_chains(family, options),
     )
     return Program(family, chains, verdict_elements(classes, timeouts))
 
@@ -73,16 +75,19 @@ def _keyed(chains: Mapping[int, str]) -> dict[bytes, str]:
     return {native_u32(number): chain for number, chain in chains.items()}
 
 
-def _base_chains(family: Family) -> tuple[Chain, ...]:
+def _base_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     """Where the kernel enters, in the order in which a connection's first packet passes."""
     services, unclaimed = _service_rules(family), _unclaimed_rules(family)
     learn = (JUST_TRANSLATED,)
     pre, out, post = HookNumber.PREROUTING, HookNumber.OUTPUT, HookNumber.POSTROUTING
+    arriving, leaving = (
+        ((answered_in_connections(family, arriving=way),) if options.names else ()) for way in (True, False)
+    )
     return (
-        Chain("prerouting", services, Hook(pre, BEFORE_DSTNAT)),
+        Chain("prerouting", (*arriving, *services), Hook(pre, BEFORE_DSTNAT)),
         Chain("prerouting-unclaimed", unclaimed, Hook(pre, AFTER_ALL_DSTNAT)),
         Chain("prerouting-translated", learn, Hook(pre, BEHIND_DSTNAT, ChainType.FILTER)),
-        Chain("output", services, Hook(out, BEFORE_DSTNAT)),
+        Chain("output", (*leaving, *services), Hook(out, BEFORE_DSTNAT)),
         Chain("output-unclaimed", unclaimed, Hook(out, AFTER_ALL_DSTNAT)),
         Chain("output-translated", learn, Hook(out, BEHIND_DSTNAT, ChainType.FILTER)),
         Chain("postrouting", source_rules(family), Hook(post, BEFORE_SRCNAT)),

@@ -13,7 +13,7 @@ from nodeagent.netlink.nf_tables.elements import ElementForm
 from nodeagent.netlink.uapi import nf_tables as uapi
 
 TABLE = "nodeagent"
-SCHEMA = 2
+SCHEMA = 3
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 
 
@@ -161,6 +161,9 @@ LOCAL_POLICY_NODEPORTS = "local-policy-nodeports"
 HAIRPIN = "hairpin"
 GUARDED_FRONTENDS = "guarded-frontends"
 ALLOWED_SOURCES = "allowed-sources"
+DNS_UNTRACKED = "dns-untracked"
+DNS_TRACKED = "dns-tracked"
+DNS_REPLIES = "dns-replies"
 
 AFFINITY_SIZE = 1 << 17
 AFFINITY_DEFAULT_TIMEOUT_SECONDS = DEFAULT_AFFINITY_SECONDS
@@ -176,6 +179,9 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
     counters: count connections per frontend (4-5 % of the load time, 44 bytes an element).
     """
     return (
+        SetSpec(DNS_UNTRACKED, _FRONTEND, comment="names are answered here, without connection tracking"),
+        SetSpec(DNS_TRACKED, _FRONTEND, comment="names are answered here, in connections"),
+        SetSpec(DNS_REPLIES, _FRONTEND, comment="from where answers leave without connection tracking"),
         SetSpec(
             FRONTENDS,
             _FRONTEND,

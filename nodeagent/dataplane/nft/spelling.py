@@ -8,7 +8,16 @@ from functools import partial
 
 from nodeagent.dataplane.nft.schema import Kind
 from nodeagent.model.addresses import Family, unpack_address
-from nodeagent.netlink.nf_tables.expressions import Ct, CtKey, FibType, Meta, MetaKey, Payload, PayloadBase
+from nodeagent.netlink.nf_tables.expressions import (
+    Ct,
+    CtKey,
+    FibType,
+    Meta,
+    MetaKey,
+    Payload,
+    PayloadBase,
+    SocketWildcard,
+)
 
 _PROTOCOLS = {1: "icmp", 6: "tcp", 17: "udp", 58: "ipv6-icmp", 132: "sctp"}
 _ROUTE_TYPES = {1: "unicast", 2: "local"}
@@ -94,7 +103,7 @@ class Field:
 UNKNOWN = Field("?")
 
 
-def loaded_field(expression: Payload | Meta | Ct | FibType) -> Field:
+def loaded_field(expression: Payload | Meta | Ct | FibType | SocketWildcard) -> Field:
     """What an expression loads, by nft's name for it."""
     match expression:
         case Payload(_, base, offset, length):
@@ -106,6 +115,8 @@ def loaded_field(expression: Payload | Meta | Ct | FibType) -> Field:
             return Field(_CT_NAMES[key], _CT_FORMS.get(key, Form.ADDRESS))
         case FibType(_, source):
             return Field(f"fib {'saddr' if source else 'daddr'} type", Form.ROUTE_TYPE)
+        case SocketWildcard():
+            return Field("socket wildcard")
 
 
 def spell(form: Form, data: bytes) -> str:

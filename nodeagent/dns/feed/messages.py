@@ -30,10 +30,16 @@ class Settings(Struct, frozen=True, tag=True):
 
 
 class Hello(Struct, frozen=True, tag=True):
-    """First word of the process on a connection, with its sockets attached. settings: None until it was given some."""
+    """First word of the process on a connection, with its sockets attached. settings: None until it was given some.
+    answering: whether it has been told everything, and reads queries."""
 
     pid: int
     settings: Settings | None
+    answering: bool = False
+
+
+class Answering(Struct, frozen=True, tag=True):
+    """The process has been told everything, and reads queries from now on."""
 
 
 class Begin(Struct, frozen=True, tag=True):
@@ -98,7 +104,7 @@ class Report(Struct, frozen=True, tag=True):
 
 
 ToProcess = Settings | Begin | End | Put | Remove | Namespaces | Pods | Served | Retire
-FromProcess = Hello | Replaced | Report
+FromProcess = Hello | Answering | Replaced | Report
 _encoder = msgspec.msgpack.Encoder()
 
 

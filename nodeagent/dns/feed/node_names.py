@@ -9,8 +9,9 @@ from pathlib import Path
 from nodeagent.dns.access import served_ranges
 from nodeagent.dns.feed.feeder import Feeder, RunningPods
 from nodeagent.dns.feed.messages import Report, Served, Settings
-from nodeagent.dns.feed.sockets import Place
+from nodeagent.dns.feed.sockets import Place, is_here
 from nodeagent.dns.feed.supervisor import Supervisor, retire
+from nodeagent.model.frontend import NamesHere
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport
@@ -44,11 +45,19 @@ class NodeNames:
         clients: Collection[str] = (),
         pod_ranges: Callable[[], Collection[str]] = tuple,
         report: Callable[[Iterable[Problem]], None],
+        changed: Callable[[], None] = lambda: None,
         path: Path | None = None,
     ) -> None:
+        """changed: called when `here` is another than before."""
         self._path = path or socket_path()
         self._is_dirty = is_dirty
         self._report = report
+        self._changed = changed
+        self._problems: tuple[Problem, ...] = ()
+        self._elsewhere: tuple[Problem, ...] = ()
+        self._programmed = asyncio.Event()
+        self.here = NamesHere(() if settings is None else settings.listening)
+        """Where queries shall come, and whether a process reads them."""
         self._feeder = Feeder(snapshot, wall=time.time, namespaces=namespaces, pods=pods)
         self._clients = tuple(clients)
         self._pod_ranges = pod_ranges
@@ -62,14 +71,23 @@ class NodeNames:
         if settings is not None:
             places = tuple(Place(*place) for place in settings.listening)
             self._supervisor = Supervisor(
-                self._path, places, settings, self._feeder, on_problems=report, on_report=self._heard
+                self._path,
+                places,
+                settings,
+                self._feeder,
+                on_problems=self._ails,
+                on_report=self._heard,
+                on_answering=self._answers,
             )
 
     def passed(self, report: PassReport) -> None:
         """Tell what the pass programmed; what it could not program waits for a later one."""
+        if report.ok:
+            self._programmed.set()
         if self._supervisor is None:
             return
         self._serve()
+        self._look_for_places()
         self._pending |= report.looked_at
         self._failed = 0 if report.ok else self._failed + 1
         if self._failed and (self._failed < FAILED_PASSES or not report.programmed):
@@ -100,12 +118,37 @@ class NodeNames:
         ranges = served_ranges(self._clients, self._pod_ranges())
         self._feeder.serve(Served(ranges, tuple(sorted(self._own_addresses))))
 
+    async def adopt(self) -> None:
+        """Learn whether a process of a former agent answers, so that the first pass leaves its queries to it."""
+        if self._supervisor is not None:
+            await self._supervisor.adopt()
+
     async def run(self) -> None:
         """Until cancelled, or a successor has the process."""
         if self._supervisor is not None:
             await self._supervisor.run()
-        elif await retire(self._path):
+            return
+        await self._programmed.wait()  # from here on queries go elsewhere
+        if await retire(self._path):
             logger.info("ended the DNS process that a former configuration had")
+
+    def _look_for_places(self) -> None:
+        """An address that is nowhere is a Problem: nobody could ask there."""
+        lost = sorted({address for address, _ in self.here.places if not is_here(address)})
+        self._elsewhere = tuple(
+            Problem("dns", "AddressNotHere", f"{address} is no address of this node: names are not answered there")
+            for address in lost
+        )
+        self._report((*self._problems, *self._elsewhere))
+
+    def _ails(self, problems: tuple[Problem, ...]) -> None:
+        self._problems = problems
+        self._report((*problems, *self._elsewhere))
+
+    def _answers(self, answering: bool) -> None:
+        if answering is not self.here.answering:
+            self.here = NamesHere(self.here.places, answering)
+            self._changed()
 
     def _heard(self, report: Report) -> None:
         self.process = report

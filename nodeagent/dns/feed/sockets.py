@@ -4,6 +4,9 @@ import socket
 from typing import NamedTuple
 
 from nodeagent.model.addresses import family_of
+from nodeagent.netlink.rtnetlink import get_route_to, leads_here
+from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.netlink.uapi.netlink import NETLINK_ROUTE
 
 BACKLOG = 256
 RECEIVE_BUFFER = 4 << 20
@@ -40,6 +43,16 @@ def open_sockets(place: Place) -> tuple[socket.socket, socket.socket]:
             sock.close()
         raise CannotListen(f"cannot answer names at {place}: {error.strerror}") from error
     return opened[0], opened[1]
+
+
+def is_here(address: str) -> bool:
+    """Whether this network namespace takes packets to the address for its own; IPv6 ClusterIPs are routes, so that
+    nobody can bind them without IPV6_FREEBIND."""
+    with NetlinkSocket(NETLINK_ROUTE) as routes:
+        try:
+            return leads_here(routes.ask(get_route_to(address)))
+        except OSError:
+            return False
 
 
 def _prepare(sock: socket.socket) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nodeagent.dns.feed.messages import (
+    Answering,
     BadFrame,
     Decoder,
     FromProcess,
@@ -64,6 +65,7 @@ class Supervisor:
     """Runs until cancelled, or another agent has taken the process over.
 
     path: of the unix socket; its directory must be root's. on_problems: what is wrong with the process, in one line.
+    on_answering: whether a process reads queries and knows everything.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Supervisor:
         *,
         on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
         on_report: Callable[[Report], None] = lambda report: None,  # noqa: ARG005
+        on_answering: Callable[[bool], None] = lambda answering: None,  # noqa: ARG005
     ) -> None:
         self._path = path
         self._places = places
@@ -82,10 +85,18 @@ class Supervisor:
         self._feed = feed
         self._on_problems = on_problems
         self._on_report = on_report
+        self._on_answering = on_answering
+        self._adopted: tuple[socket.socket, Hello] | None = None
+        self._predecessor: socket.socket | None = None
         self._sockets: dict[tuple[Place, int], socket.socket] = {}
         self._child = 0
         self.pid = 0
         """Of the process, 0 while there is none."""
+
+    async def adopt(self) -> None:
+        """Connect to the process that a former agent left, if there is one; `run` goes on with it."""
+        self._adopted = await self._connect()
+        self._on_answering(self._adopted is not None and self._adopted[1].answering)
 
     async def run(self) -> None:
         """An address that cannot be had is a Problem, and tried again."""
@@ -98,6 +109,7 @@ class Supervisor:
                     await self._look_after(connection, hello)
                 except Gone as gone:
                     self.pid = 0
+                    self._on_answering(False)
                     logger.warning("the DNS process is gone: %s; starting another", gone)
                     self._on_problems((Problem("dns", "ProcessGone", f"starting another: {gone}"),))
                     await asyncio.sleep(pause)
@@ -111,27 +123,33 @@ class Supervisor:
                     logger.info("another agent looks after the DNS process now")
                     return
         finally:
+            self._retire_predecessor()
             self._close()
 
     async def _process(self) -> tuple[socket.socket, Hello]:
         """A connection to a process of our settings: the one that is there, or a new one."""
-        found = await self._connect()
+        adopted, self._adopted = self._adopted, None
+        found = adopted or await self._connect()
         if found is not None:
             connection, hello = found
             if hello.settings in (None, self._settings) and self._has_places():
                 logger.info("adopted the DNS process pid=%d", hello.pid)
+                self._on_answering(hello.answering)
                 return found
-            await self._start()
-            successor = await self._connect()
-            with suppress(OSError):
-                connection.sendall(encode(Retire()))
-            connection.close()
-        else:
-            await self._start()
-            successor = await self._connect()
+            self._retire_predecessor()
+            self._predecessor = connection
+        await self._start()
+        successor = await self._connect()
         if successor is None:
             raise Gone("it does not answer")
         return successor
+
+    def _retire_predecessor(self) -> None:
+        """End the process of other settings, which answered until its successor did."""
+        connection, self._predecessor = self._predecessor, None
+        if connection is not None:
+            with connection, suppress(OSError):
+                connection.sendall(encode(Retire()))
 
     async def _connect(self) -> tuple[socket.socket, Hello] | None:
         """Connect to the process behind the path and take a share of its sockets; None when there is none."""
@@ -211,6 +229,9 @@ class Supervisor:
                 for message in decoder.feed(data):
                     if isinstance(message, Replaced):
                         raise TakenOver
+                    if isinstance(message, Answering):
+                        self._on_answering(True)
+                        self._retire_predecessor()
                     if isinstance(message, Report):
                         self._on_report(message)
             except BadFrame as error:
@@ -230,6 +251,8 @@ class Supervisor:
         return "it closed its socket"
 
     def _close(self) -> None:
+        if self._adopted is not None:
+            self._adopted[0].close()
         for sock in self._sockets.values():
             sock.close()
 

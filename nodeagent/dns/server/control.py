@@ -39,6 +39,7 @@ class Control:
         self._serving: asyncio.Task[None] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self.settings: Settings | None = None
+        self.answering = False
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -67,7 +68,7 @@ class Control:
     async def _serve(self, connection: socket.socket) -> None:
         descriptors = [sock.fileno() for sock in self._sockets]
         try:
-            socket.send_fds(connection, [encode(Hello(self._pid, self.settings))], descriptors)
+            socket.send_fds(connection, [encode(Hello(self._pid, self.settings, self.answering))], descriptors)
         except OSError:
             connection.close()
             return

@@ -11,7 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 
-from nodeagent.dns.feed.messages import Report, Retire, Served, Settings, ToProcess
+from nodeagent.dns.feed.messages import Answering, Report, Retire, Served, Settings, ToProcess
 from nodeagent.dns.server.clients import Clients, SearchPaths
 from nodeagent.dns.server.control import Control
 from nodeagent.dns.server.front import Front, Tasks, Upstream
@@ -86,6 +86,8 @@ class Process:
             gc.collect()
             gc.freeze()
             await self._serve()
+            self._control.answering = True
+            self._control.say(Answering())
 
     def _lost(self) -> None:
         if self._fed is not None:

@@ -1,6 +1,7 @@
 """Queries by UDP: the socket is drained, and most replies leave before the next query is read."""
 
 import asyncio
+import select
 import socket
 from contextlib import suppress
 from typing import Any
@@ -11,6 +12,8 @@ from nodeagent.dns.wire.codes import Rcode
 AT_ONCE = 64
 """Packets that are read before the loop looks at anything else; about 0.5 ms."""
 LARGEST_QUERY = 4096
+MOST_LEFT = 200
+"""Times that the socket is read when listening ends: queries come no more by then, or somebody else reads them too."""
 
 
 class UdpListener:
@@ -29,7 +32,11 @@ class UdpListener:
         asyncio.get_running_loop().add_reader(self._socket, self._read)
 
     def stop(self) -> None:
-        """Read no more."""
+        """Answer what has come, and read no more."""
+        for _ in range(MOST_LEFT):
+            if not select.select((self._socket,), (), (), 0)[0]:
+                break
+            self._read()
         asyncio.get_running_loop().remove_reader(self._socket)
 
     def _read(self) -> None:

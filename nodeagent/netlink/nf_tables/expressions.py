@@ -284,20 +284,21 @@ class Random:
 
 @dataclass(frozen=True, slots=True)
 class Dnat:
-    """Rewrite the destination to the address and port in registers; ends the evaluation of the hook."""
+    """Rewrite the destination to the address and port in registers (None: the port stays); ends the evaluation of the hook."""
 
     family: int
     address_reg: int
-    port_reg: int
+    port_reg: int | None
 
     name = "nat"
 
     def encode(self) -> bytes:
+        port = b"" if self.port_reg is None else u32(uapi.NFTA_NAT_REG_PROTO_MIN, register(self.port_reg))
         return (
             u32(uapi.NFTA_NAT_TYPE, uapi.NFT_NAT_DNAT)
             + u32(uapi.NFTA_NAT_FAMILY, self.family)
             + u32(uapi.NFTA_NAT_REG_ADDR_MIN, register(self.address_reg))
-            + u32(uapi.NFTA_NAT_REG_PROTO_MIN, register(self.port_reg))
+            + port
         )
 
 
@@ -341,6 +342,29 @@ class FibType:
             + u32(uapi.NFTA_FIB_RESULT, uapi.NFT_FIB_RESULT_ADDRTYPE)
             + u32(uapi.NFTA_FIB_FLAGS, uapi.NFTA_FIB_F_SADDR if self.source else uapi.NFTA_FIB_F_DADDR)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SocketWildcard:
+    """Load whether the socket that the packet would be given to is bound to no address; a packet for no socket ends the
+    rule (net/netfilter/nft_socket.c)."""
+
+    reg: int
+
+    name = "socket"
+
+    def encode(self) -> bytes:
+        return u32(uapi.NFTA_SOCKET_KEY, uapi.NFT_SOCKET_WILDCARD) + u32(uapi.NFTA_SOCKET_DREG, register(self.reg))
+
+
+@dataclass(frozen=True, slots=True)
+class Untracked:
+    """Keep connection tracking, and with it translation, from the packet (notrack)."""
+
+    name = "notrack"
+
+    def encode(self) -> bytes:
+        return b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,6 +426,8 @@ Expression = (
     | Masquerade
     | Reject
     | FibType
+    | SocketWildcard
+    | Untracked
     | UpdateMap
     | Unreadable
 )

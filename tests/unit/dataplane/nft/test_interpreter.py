@@ -33,7 +33,9 @@ from nodeagent.netlink.nf_tables.expressions import (
     Random,
     Reject,
     Rule,
+    SocketWildcard,
     Unreadable,
+    Untracked,
     UpdateMap,
     Verdict,
     native_u32,
@@ -436,4 +438,5 @@ def test_no_expression_is_unknown(table: BuildTable) -> None:
     kinds: Any = Expression
     used = [load.values[1] for load in LOADS]
     more = (Cmp, MetaSet, Mask, Lookup, LookupVerdict, OneOf, Verdict, Random, Dnat, Masquerade, Reject, UpdateMap)
-    assert {type(expression) for expression in used} | set(more) | {Unreadable} == set(kinds.__args__)
+    of_names = (SocketWildcard, Untracked)
+    assert {type(expression) for expression in used} | {*more, *of_names, Unreadable} == set(kinds.__args__)

@@ -32,6 +32,7 @@ DETECTIONS = [
     pytest.param(ProgramOptions(PodDetection.INTERFACE, "cni0"), id="pods by bridge"),
     pytest.param(ProgramOptions(PodDetection.INTERFACE_PREFIX, "veth"), id="pods by interface prefix"),
     pytest.param(ProgramOptions(PodDetection.CIDR, masquerade_all=True), id="masquerade all"),
+    pytest.param(ProgramOptions(names=True), id="with names"),
 ]
 EVERY_KIND = [PickClass(2, *flags) for flags in itertools.product((False, True), repeat=3)]
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
@@ -61,7 +62,8 @@ class TestEveryProgram:
             if isinstance(e, Lookup | LookupVerdict | UpdateMap)
         }
         pods = set() if options.pod_detection is PodDetection.CIDR else {schema.POD_CIDRS}
-        assert used == set(SPECS) - pods
+        names = set() if options.names else {schema.DNS_UNTRACKED, schema.DNS_TRACKED, schema.DNS_REPLIES}
+        assert used == set(SPECS) - pods - names
 
     def test_a_verdict_ends_its_rule(self, family: Family, options: ProgramOptions) -> None:
         for chain in program(family, options).chains:
@@ -149,11 +151,13 @@ def test_a_packet_for_nobody_keeps_the_priority_its_sender_gave_it(family: Famil
 
 
 @FAMILIES
-def test_base_chains_are_where_translation_belongs(family: Family) -> None:
+@pytest.mark.parametrize("names", [False, True])
+def test_base_chains_are_where_translation_belongs(family: Family, names: bool) -> None:
     """Before dstnat (-100) and srcnat (100), where others translate; in filter chains what others must not prevent."""
-    chains = program(family, ProgramOptions()).chains
+    chains = program(family, ProgramOptions(names=names)).chains
     hooks = {c.name: (c.hook.type.value, c.hook.number, c.hook.priority) for c in chains if c.hook}
-    assert hooks == {
+    before_tracking = {"prerouting-names": ("filter", 0, -300), "output-names": ("filter", 3, -300)}
+    assert hooks == (before_tracking if names else {}) | {
         "prerouting": ("nat", 0, -105),
         "prerouting-translated": ("filter", 0, -99),
         "prerouting-unclaimed": ("nat", 0, 1000),

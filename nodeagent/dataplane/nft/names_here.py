@@ -1,0 +1,91 @@
+"""Queries to the node's own DNS process: kept from translation, datagrams from connection tracking too (pure).
+
+The sets say where it answers now. What they lead to must be there: an address of the node, and a socket bound to it;
+else the rule ends, and the query goes where the DNS Service leads.
+"""
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.chain import Chain, ChainType, Hook, HookNumber
+from nodeagent.dataplane.nft.classes import pick_class
+from nodeagent.dataplane.nft.image import Elements, class_of, frontend_key
+from nodeagent.dataplane.nft.loads import Loader
+from nodeagent.dataplane.nft.packet import SYN
+from nodeagent.model.addresses import Family, Protocol, family_of
+from nodeagent.model.frontend import NamesHere
+from nodeagent.netlink.nf_tables.expressions import (
+    Cmp,
+    Code,
+    Dnat,
+    FibType,
+    Lookup,
+    Mask,
+    Meta,
+    MetaKey,
+    Payload,
+    PayloadBase,
+    Rule,
+    SocketWildcard,
+    Untracked,
+    Verdict,
+    native_u32,
+)
+from nodeagent.netlink.uapi.rtnetlink import RTN_LOCAL
+
+BEFORE_TRACKING = -300
+"""NF_IP_PRI_RAW: before connection tracking (-200), behind the reassembly of fragments (-400)."""
+SETS = (schema.DNS_UNTRACKED, schema.DNS_TRACKED, schema.DNS_REPLIES)
+
+_AT_THE_NODE: Rule = (FibType(0, source=False), Cmp(0, native_u32(RTN_LOCAL)))
+_FOR_A_SOCKET: Rule = (SocketWildcard(0), Cmp(0, b"\0"))
+"""Bound to this very address; in the output hook the socket that is found is the sender's."""
+_WITHIN_A_CONNECTION: Rule = (
+    Meta(0, MetaKey.L4PROTO),
+    Cmp(0, bytes((Protocol.TCP,))),
+    Payload(0, PayloadBase.TRANSPORT, 13, 1),
+    Mask(0, bytes((SYN,))),
+    Cmp(0, b"\0"),
+)
+"""The socket of a connection that is not accepted yet says nothing of its address."""
+_ARRIVING, _LEAVING = HookNumber.PREROUTING, HookNumber.OUTPUT
+
+
+def names_chains(family: Family) -> tuple[Chain, ...]:
+    """What connection tracking shall not see: queries that are answered here, and their answers."""
+    regs = Loader(family)
+    query: Rule = (*regs.frontend(), Lookup(schema.DNS_UNTRACKED, 0), *_AT_THE_NODE)
+    answer: Rule = (*regs.sender(), Lookup(schema.DNS_REPLIES, 0), Untracked())
+    arriving, leaving = (Hook(hook, BEFORE_TRACKING, ChainType.FILTER) for hook in (_ARRIVING, _LEAVING))
+    return (
+        Chain("names-here", ((*_FOR_A_SOCKET, Untracked()), (*_WITHIN_A_CONNECTION, Untracked()))),
+        Chain("prerouting-names", ((*query, Verdict(Code.GOTO, "names-here")),), arriving),
+        Chain("output-names", ((*query, Untracked()), answer), leaving),
+    )
+
+
+def answered_in_connections(family: Family, *, arriving: bool) -> Rule:
+    """Translated to where it goes anyway, so that no other program's rules for addresses of the node take it."""
+    regs = Loader(family)
+    there = _FOR_A_SOCKET if arriving else ()
+    query: Rule = (*regs.frontend(), Lookup(schema.DNS_TRACKED, 0), *_AT_THE_NODE, *there)
+    return (*query, regs.destination(0), Dnat(regs.nfproto, 0, None))
+
+
+def names_elements(names: NamesHere, frontends: Elements, family: Family) -> dict[str, Elements]:
+    """What the sets hold. frontends: those programmed, by which the DNS Service's endpoints are known.
+
+    A query waits in its socket for the process only where no endpoint could answer it meanwhile. Connections are
+    tracked where somebody else may have answered before, or may later: they stay with whom they began.
+    """
+    found: dict[str, Elements] = {name: {} for name in SETS}
+    for address, port in names.places:
+        if family_of(address) is not family:
+            continue
+        for protocol in (Protocol.UDP, Protocol.TCP):
+            key = frontend_key(address, protocol, port)
+            served = frontends.get(key)
+            tracked = protocol is Protocol.TCP and served is not None
+            if not tracked:
+                found[schema.DNS_REPLIES][key] = b""
+            if names.answering or served is None or pick_class(class_of(served)) is None:
+                found[schema.DNS_TRACKED if tracked else schema.DNS_UNTRACKED][key] = b""
+    return found
