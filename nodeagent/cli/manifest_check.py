@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from nodeagent.controlplane.manifest_check import ManifestCheck
-from nodeagent.kube.manifest_directory import ManifestDirectory, manifest_files
+from nodeagent.files.bounded import read_whole
+from nodeagent.kube.manifest_directory import LARGEST_BYTES, ManifestDirectory, manifest_files
 from nodeagent.kube.manifest_fields import FIELDS, misfits
 from nodeagent.kube.manifest_world import World
 from nodeagent.kube.manifests import Located, located_objects
@@ -35,7 +36,7 @@ def problems_in(root: Path, node_name: str) -> list[Problem]:
 def _read(path: Path) -> bytes:
     """The content; nothing when it cannot be read, which the agent's own reading has told."""
     try:
-        return path.read_bytes()
+        return read_whole(path, LARGEST_BYTES)
     except OSError:
         return b""
 

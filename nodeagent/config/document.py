@@ -1,14 +1,12 @@
 """YAML and JSON text with the line of every key."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import yaml
 
 from nodeagent.config.problems import ConfigError, ConfigProblem, Origin
-
-_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+from nodeagent.files.yaml_documents import UnreadableNode, YamlFault, YamlTree, scalar, trees
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,27 +39,17 @@ class Located:
         return self.value if isinstance(self.value, dict) else None
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 without timestamps, as in Go's YAML to JSON conversion: ``2024-01-01`` is text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 class _Lines:
-    """Turns PyYAML's marks into places. With `fixed`, all is at one line (text out of a quoted scalar)."""
+    """Turns lines of a text into places. With `fixed`, all is at one line (text out of a quoted scalar)."""
 
     def __init__(self, source: str, first_line: int, fixed: bool) -> None:
         self._source = source
         self._first_line = first_line
         self._fixed = fixed
 
-    def origin(self, mark: yaml.Mark | None) -> Origin:
-        offset = 0 if self._fixed or mark is None else mark.line
-        return Origin(self._source, self._first_line + offset)
+    def origin(self, line: int) -> Origin:
+        """line: from 1, within the text."""
+        return Origin(self._source, self._first_line + (0 if self._fixed else line - 1))
 
 
 def parse_document(text: str, source: str) -> Located:
@@ -84,51 +72,40 @@ def parse_inner_document(scalar: Located) -> Located:
 
 
 def _parse(text: str, lines: _Lines) -> Located:
-    try:
-        loader = _Loader(text)
-        try:
-            nodes = [node for node in _nodes(loader) if not _is_empty(node)]
-        finally:
-            loader.dispose()
-        if not nodes:
-            raise ConfigError([ConfigProblem(lines.origin(None), "", "is empty")])
-        if len(nodes) > 1:
-            reason = "a second document begins here; a configuration is one document"
-            raise ConfigError([ConfigProblem(lines.origin(nodes[1].start_mark), "", reason)])
-        reader = _Reader(loader, lines)
-        root = reader.read(nodes[0], lines.origin(nodes[0].start_mark), "")
-    except yaml.MarkedYAMLError as error:
-        detail = " ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError([ConfigProblem(lines.origin(error.problem_mark), "", f"not valid YAML: {detail}")]) from error
-    except yaml.YAMLError as error:
-        detail = str(error).partition("\n")[0]
-        raise ConfigError([ConfigProblem(lines.origin(None), "", f"not valid YAML: {detail}")]) from error
-    except RecursionError as error:
-        raise ConfigError([ConfigProblem(lines.origin(None), "", "not valid YAML: nested too deeply")]) from error
+    found: list[YamlTree] = []
+    for tree in trees(text):
+        if isinstance(tree, YamlFault):
+            raise ConfigError([ConfigProblem(lines.origin(tree.line), "", f"not valid YAML: {tree.reason}")])
+        if not _is_empty(tree.node):
+            found.append(tree)
+    if not found:
+        raise ConfigError([ConfigProblem(lines.origin(1), "", "is empty")])
+    if len(found) > 1:
+        reason = "a second document begins here; a configuration is one document"
+        raise ConfigError([ConfigProblem(lines.origin(found[1].line(found[1].node.start_mark)), "", reason)])
+    reader = _Reader(found[0], lines)
+    root = reader.read(found[0].node, reader.origin(found[0].node.start_mark), "")
     if reader.problems:
         raise ConfigError(reader.problems)
     return root
 
 
-def _nodes(loader: _Loader) -> Iterator[yaml.Node]:
-    while loader.check_node():
-        node = loader.get_node()
-        if node is not None:
-            yield node
-
-
 def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
+    return isinstance(node, yaml.ScalarNode) and not node.value and node.style in (None, "")
 
 
 class _Reader:
     """Walks the nodes of one document and collects what is wrong with them."""
 
-    def __init__(self, loader: _Loader, lines: _Lines) -> None:
-        self._loader = loader
+    def __init__(self, tree: YamlTree, lines: _Lines) -> None:
+        self._tree = tree
         self._lines = lines
         self._open: set[int] = set()
         self.problems: list[ConfigProblem] = []
+
+    def origin(self, mark: yaml.Mark) -> Origin:
+        """Where a mark of the tree is."""
+        return self._lines.origin(self._tree.line(mark))
 
     def read(self, node: yaml.Node, origin: Origin, path: str) -> Located:
         if id(node) in self._open:
@@ -142,7 +119,7 @@ class _Reader:
                 case yaml.SequenceNode():
                     items = enumerate(node.value)
                     return Located(
-                        [self.read(item, self._lines.origin(item.start_mark), f"{path}[{n}]") for n, item in items],
+                        [self.read(item, self.origin(item.start_mark), f"{path}[{n}]") for n, item in items],
                         origin,
                     )
                 case yaml.ScalarNode():
@@ -155,7 +132,7 @@ class _Reader:
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Located]:
         entries: dict[str, Located] = {}
         for key_node, value_node in node.value:
-            origin = self._lines.origin(key_node.start_mark)
+            origin = self.origin(key_node.start_mark)
             if not isinstance(key_node, yaml.ScalarNode):
                 self.problems.append(ConfigProblem(origin, path, "has a key that is not text"))
                 continue
@@ -169,10 +146,9 @@ class _Reader:
 
     def _scalar(self, node: yaml.ScalarNode, origin: Origin, path: str) -> Located:
         try:
-            value = self._loader.construct_object(node)
-        except (yaml.YAMLError, ValueError) as error:
-            detail = getattr(error, "problem", None) or str(error)
-            self.problems.append(ConfigProblem(origin, path, f"cannot be read: {detail}"))
+            value = scalar(node)
+        except UnreadableNode as error:
+            self.problems.append(ConfigProblem(origin, path, f"cannot be read: {error.reason}"))
             return Located(None, origin)
-        block = node.style == "|" and self._lines.origin(node.start_mark).line + 1
+        block = node.style == "|" and self.origin(node.start_mark).line + 1
         return Located(value, origin, block or 0)

@@ -9,6 +9,7 @@ from nodeagent.config.kube_proxy_fields import KUBE_PROXY_API_VERSION, KUBE_PROX
 from nodeagent.config.layer import Layer, Setting, unknown_key
 from nodeagent.config.options import API_VERSION, KIND
 from nodeagent.config.problems import ConfigError, ConfigProblem, Origin
+from nodeagent.files.bounded import read_whole
 
 CONFIG_MAP_KEY = "config.conf"  # where kubeadm puts the configuration in ConfigMap kube-system/kube-proxy
 
@@ -19,7 +20,7 @@ def read_file(path: Path) -> Layer:
     Raises ConfigError when it cannot be read as a configuration at all; single wrong keys are problems of the layer.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_whole(path).decode()
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}"
         raise ConfigError([ConfigProblem(Origin(str(path)), "", reason)]) from error

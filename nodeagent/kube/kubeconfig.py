@@ -20,10 +20,11 @@ import msgspec
 from msgspec import Struct, field
 from yarl import URL
 
+from nodeagent.files.bounded import read_whole
+from nodeagent.files.yaml_documents import YamlFault, documents
 from nodeagent.kube.credentials import ClientCertificate, CredentialSource, FixedCredential, TokenFile, fits_header
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.exec_plugin import ExecCommand, ExecPlugin
-from nodeagent.kube.manifest_yaml import YamlFault, documents
 from nodeagent.kube.proxy import is_usable_proxy, without_password
 from nodeagent.kube.tls import TlsTrust, check_authority, check_client_certificate
 from nodeagent.model.text import printable
@@ -178,7 +179,7 @@ class _File:
     def read(self) -> _Document:
         """As kubectl reads it: of a key that appears twice the last one counts, what is null is absent."""
         try:
-            text = self._path.read_bytes().decode("utf-8-sig")
+            text = read_whole(self._path).decode("utf-8-sig")
         except OSError as error:
             raise self.error("", error.strerror or "not readable") from error
         except UnicodeDecodeError as error:
@@ -202,7 +203,7 @@ class _File:
     def readable(self, where: str, text: str) -> Path:
         path = self.path_of(text)
         try:
-            path.read_bytes()
+            read_whole(path)
         except OSError as error:
             raise self.error(where, f"{path}: {error.strerror}") from error
         except ValueError as error:

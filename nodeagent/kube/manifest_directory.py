@@ -17,12 +17,15 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nodeagent.files.bounded import read_whole
 from nodeagent.kube.manifest_world import ManifestFile, World, merge, next_version
 from nodeagent.kube.manifests import Manifest, ManifestFault, parse_manifest
 from nodeagent.model.problem import Problem
 
 SUFFIXES = (".yaml", ".yml", ".json")
 SETTLING_NS = 1_000_000_000
+LARGEST_BYTES = 64 << 20
+"""Of one file; 10,000 Services with 10 endpoints each are 20 MB."""
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +99,7 @@ class ManifestDirectory:
                 return known
             if not stat.S_ISREG(status.st_mode):
                 return _rejected(name, known, "not a regular file")
-            data = path.read_bytes()
+            data = read_whole(path, LARGEST_BYTES)
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not path.is_symlink():
                 return None

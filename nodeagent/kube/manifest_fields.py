@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from msgspec import Raw, Struct
 
-from nodeagent.kube.manifest_yaml import Value
+from nodeagent.files.yaml_documents import Value
 from nodeagent.model.text import did_you_mean
 
 

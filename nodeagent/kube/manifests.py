@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Raw, Struct
 
+from nodeagent.files.yaml_documents import Value, YamlDocument, YamlFault, documents
 from nodeagent.kube.manifest_defaults import missing_allocations, with_defaults
 from nodeagent.kube.manifest_fields import FIELDS, fits, misfits, unknown_kind
-from nodeagent.kube.manifest_yaml import Value, YamlDocument, YamlFault, documents
 from nodeagent.model.objects import ApiObject, Endpoints, EndpointSlice, Node, Service, ServiceCIDR, key_of
 
 KINDS: Mapping[tuple[str, str], type[ApiObject]] = {

@@ -16,15 +16,19 @@ ALLOWED = {
     "translate": frozenset({"model"}),
     "engine": frozenset({"model", "translate"}),
     "netlink": frozenset({"model"}),
-    **{sibling: frozenset({"model", "netlink"}) for sibling in SIBLINGS},
+    "files": frozenset({"model"}),
+    **{sibling: frozenset({"model", "netlink", "files"}) for sibling in SIBLINGS},
     "trace": frozenset({"model", "netlink", "dataplane"}),
-    "config": frozenset({"model"}),
+    "config": frozenset({"model", "files"}),
     "lab": frozenset({"model", "netlink"}),
     "part_options": frozenset({"model", "translate", "config", *SIBLINGS}),
     "agent": frozenset({"model", "translate", "engine", "config", "part_options", *SIBLINGS}),
     "daemon": frozenset({"model", "config", "agent", "dataplane", "observe"}),
     "cli": frozenset(
-        {"model", "translate", "engine", "config", "part_options", "agent", "daemon", "lab", "trace", *SIBLINGS}
+        {
+            *("model", "files", "translate", "engine", "config", "part_options", "agent", "daemon", "lab", "trace"),
+            *SIBLINGS,
+        }
     ),
     "__main__": frozenset({"cli"}),
     "__init__": frozenset[str](),
@@ -142,7 +146,7 @@ FENCED = {
     "jwt": ("controlplane/api/",),
     "grpclib": ("controlplane/storage/etcd/rpc.py",),
     "watchfiles": ("kube/",),
-    "yaml": ("kube/", "config/", "controlplane/", "cli/", "lab/"),
+    "yaml": ("files/", "kube/", "config/", "controlplane/", "cli/", "lab/"),
 }
 """Library → the only places that may import it."""
 

@@ -8,26 +8,13 @@ import yaml
 
 from nodeagent.controlplane.api.body_bounds import DEEPEST, MOST_VALUES
 from nodeagent.controlplane.documents import Json
+from nodeagent.files.yaml_documents import is_long_number, plain_scalar, tagged_scalar
 
 MOST_EXPANDED_CHARACTERS: Final = 3 * 1024 * 1024
 _MOST_DIRECTIVES: Final = 8
-_LONGEST_NUMBER: Final = 64
-_STRING: Final = "tag:yaml.org,2002:str"
+_NO_JSON: Final = frozenset({".inf", ".nan"})
 _MERGE: Final = "tag:yaml.org,2002:merge"
-_SCALARS: Final = frozenset(
-    {_STRING, _MERGE, *(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))}
-)
 _CONTAINERS: Final = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
-
-
-class _Loader(yaml.CSafeLoader):
-    """YAML without timestamps: an API document has none, only strings that look like one."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 class YamlRefused(ValueError):
@@ -60,7 +47,7 @@ def read_yaml(body: bytes) -> Json:
         text = body.decode()
         if sum(line.startswith("%") for line in text.splitlines()) > _MOST_DIRECTIVES:
             raise YamlRefused("too many directives")
-        loader = _Loader(text)
+        loader = yaml.CSafeLoader(text)
         try:
             return _Document(loader).read()
         finally:
@@ -70,7 +57,7 @@ def read_yaml(body: bytes) -> Json:
 
 
 class _Document:
-    def __init__(self, loader: _Loader) -> None:
+    def __init__(self, loader: yaml.CSafeLoader) -> None:
         self._loader = loader
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Json, _Weight]] = {}
@@ -157,26 +144,26 @@ class _Document:
 
     def _scalar(self, event: yaml.ScalarEvent) -> tuple[Json, bool]:
         """(the value, it is the key `<<`)."""
-        tag = event.tag
-        if tag is None or tag == "!":
-            tag = str(self._loader.resolve(yaml.ScalarNode, event.value, event.implicit))  # type: ignore[no-untyped-call]
-        if tag == _STRING:
-            return event.value, False
-        if tag not in _SCALARS:
-            # `=`, the value of YAML 1.1, and what is tagged as anything else.
-            if event.tag is None:
-                return event.value, False
-            raise YamlRefused(f"{tag} is not a JSON value")
-        if tag == _MERGE:
-            return event.value, True
-        if len(event.value) > _LONGEST_NUMBER:
-            raise YamlRefused("a number is too long")
-        try:
-            value = self._loader.yaml_constructors[tag](self._loader, yaml.ScalarNode(tag, event.value))
-        except (ValueError, KeyError, IndexError):
-            raise YamlRefused(f"cannot decode {event.value!r} as {tag.rpartition(':')[2]}") from None
+        text = event.value
+        if event.tag in (None, "!"):
+            if event.tag is not None or not event.implicit[0]:
+                return text, False
+            if text == "<<":
+                return text, True
+            if text.lstrip("+-").lower() in _NO_JSON:
+                raise YamlRefused(f"{text} is not a JSON value")
+            if is_long_number(text):
+                raise YamlRefused("a number is too long")
+            value: Json = plain_scalar(text)
+        elif event.tag == _MERGE:
+            return text, True
+        else:
+            try:
+                value = tagged_scalar(event.tag, text)
+            except ValueError as error:
+                raise YamlRefused(f"{error}, which is not a JSON value") from None
         if isinstance(value, float) and not isfinite(value):
-            raise YamlRefused(f"{event.value} is not a JSON value")
+            raise YamlRefused(f"{text} is not a JSON value")
         return value, False
 
 

@@ -62,12 +62,12 @@ def test_all_problems_of_a_file_are_reported_at_their_lines(own: Load, refused: 
         pytest.param("[a]: b", "svc.yaml:3: has a key that is not text", id="key is a list"),
         pytest.param(
             "logging:\n  level: !!int x",
-            "svc.yaml:4: logging.level: cannot be read: invalid literal for int() with base 10: 'x'",
+            "svc.yaml:4: logging.level: cannot be read: 'x' is not what its tag tag:yaml.org,2002:int says",
             id="value contradicts its tag",
         ),
         pytest.param(
             "logging:\n  level: !mine x",
-            "svc.yaml:4: logging.level: cannot be read: could not determine a constructor for the tag '!mine'",
+            "svc.yaml:4: logging.level: cannot be read: the tag !mine means nothing here",
             id="unknown tag",
         ),
     ],
@@ -109,12 +109,12 @@ TYPES = (
         ),
         pytest.param(
             "a: 1\nb: [1,\nc: 2\n",
-            "svc.yaml:4: not valid YAML: while parsing a flow sequence expected ',' or ']', but got '<stream end>'",
+            "svc.yaml:3: not valid YAML: did not find expected ',' or ']'",
             id="unclosed list",
         ),
         pytest.param(
             "a: 1\n\tb: 2\n",
-            "svc.yaml:2: not valid YAML: while scanning for the next token found character '\\t' that cannot start any token",
+            "svc.yaml:2: not valid YAML: found a tab character that violates indentation",
             id="tab",
         ),
         pytest.param(
@@ -124,7 +124,7 @@ TYPES = (
         ),
         pytest.param(
             "a: \x01\n",
-            "svc.yaml:1: not valid YAML: unacceptable character #x0001: special characters are not allowed",
+            "svc.yaml:1: not valid YAML: control characters are not allowed (character 1)",
             id="control character",
         ),
         pytest.param("[" * 3000, "svc.yaml:1: not valid YAML: nested too deeply", id="deep"),
@@ -146,6 +146,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(file=tmp_path / "gone.yaml", flags={}, environment={}, hostname="h")
     assert str(caught.value) == f"{tmp_path}/gone.yaml: cannot be read: No such file or directory"
+
+
+def test_a_file_without_end() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(file=Path("/dev/zero"), flags={}, environment={}, hostname="h")
+    assert str(caught.value) == "/dev/zero: cannot be read: it has more than 4 MiB"
 
 
 def test_a_directory(tmp_path: Path) -> None:
@@ -190,7 +196,7 @@ def test_a_config_map_around_our_own_kind_has_the_lines_of_the_outer_file(load: 
         "svc.yaml:10: logging.levle: unknown key; did you mean logging.level?"
     ]
     assert refused(load, CONFIG_MAP.replace("debug", "[debug")) == [
-        "svc.yaml:11: not valid YAML: while parsing a flow sequence expected ',' or ']', but got '<stream end>'"
+        "svc.yaml:10: not valid YAML: did not find expected ',' or ']'"
     ]
 
 
@@ -226,3 +232,17 @@ def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
     except ConfigError as error:
         lines = str(error).splitlines()
     assert all(line.startswith("svc.yaml:") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("scalar", "read"),
+    [
+        pytest.param("1:30", "1:30", id="no number in base 60"),
+        pytest.param("2026-01-01", "2026-01-01", id="no date"),
+        pytest.param("0o17", 15, id="octal"),
+        pytest.param("Yes", True, id="a switch"),
+    ],
+)
+def test_scalars_mean_what_they_mean_in_manifests(scalar: str, read: object) -> None:
+    text = f"apiVersion: nodeagent.io/v1alpha1\nkind: NodeAgentConfiguration\nlogging:\n  level: {scalar}\n"
+    assert read_text(text, "svc.yaml").settings["logging.level"].value == read

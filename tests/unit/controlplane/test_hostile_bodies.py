@@ -104,6 +104,7 @@ def test_a_body_that_comes_to_much_is_refused(body: str, media_type: str, code: 
         ),
         pytest.param(b"a: {<<: [{p: 1}, {p: 2, q: 2}]}", YAML, {"a": {"p": 1, "q": 2}}, id="the first of several wins"),
         pytest.param(b"%YAML 1.1\n---\n1: yes\n=: =\n", YAML, {"1": True, "=": "="}, id="keys become texts"),
+        pytest.param(b"a: [22:22, 0o17, 1e3]", YAML, {"a": ["22:22", 15, 1000.0]}, id="numbers as in manifests"),
         pytest.param(b"", YAML, None, id="nothing"),
     ],
 )

@@ -246,6 +246,14 @@ def test_a_mistake_is_one_line_that_names_file_and_field(directory: Path, conten
     assert "\n" not in str(caught.value)
 
 
+def test_a_kubeconfig_without_end(directory: Path) -> None:
+    with pytest.raises(KubeconfigError, match=r"^kubeconfig /dev/zero: it has more than 4 MiB$"):
+        load_kubeconfig(Path("/dev/zero"))
+    named = document({"client-certificate": "/dev/zero", "client-key": "/dev/zero"})
+    with pytest.raises(KubeconfigError, match=r"client-certificate: /dev/zero: it has more than 4 MiB$"):
+        load(directory, named)
+
+
 def test_a_missing_kubeconfig(tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError, match=r"^kubeconfig .*/none: No such file or directory$"):
         load_kubeconfig(tmp_path / "none")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.kube.manifest_directory import ManifestDirectory, Reading
+from nodeagent.kube.manifest_directory import LARGEST_BYTES, ManifestDirectory, Reading
 
 SECOND_NS = 10**9
 
@@ -165,6 +165,20 @@ class TestLastGood:
         assert problems(reading) == [("file a.yaml", "UnreadableFile")]
         write(target, service("web"))
         assert problems(directory.read()) == []
+
+    def test_a_file_that_grows_without_end(self, tmp_path: Path) -> None:
+        target = tmp_path / "a.yaml"
+        write(target, service("web"))
+        directory = ManifestDirectory(tmp_path, "node-a")
+        assert services(directory.read()) == ["web"]
+        os.truncate(target, LARGEST_BYTES + 1)
+        reading = directory.read()
+        assert services(reading) == ["web"]
+        (problem,) = reading.world.problems
+        assert (problem.reason, problem.detail) == (
+            "UnreadableFile",
+            "it has more than 64 MiB; the previous version of the file stays in effect",
+        )
 
     def test_something_that_is_no_file(self, tmp_path: Path) -> None:
         write(tmp_path / "b.yaml", service("api"))

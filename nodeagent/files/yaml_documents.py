@@ -36,7 +36,7 @@ _FALSE = frozenset(spelled for word in ("false", "no", "off") for spelled in (wo
 _PLAIN = "plain"
 _TAG = "tag:yaml.org,2002:"
 _STR = _TAG + "str"
-_TYPED = frozenset((_PLAIN, *(_TAG + name for name in ("null", "bool", "int", "float"))))
+_TYPED = {_TAG + "null": (), _TAG + "bool": (bool,), _TAG + "int": (int,), _TAG + "float": (int, float)}
 
 
 class YamlFault(Struct, frozen=True):
@@ -44,6 +44,17 @@ class YamlFault(Struct, frozen=True):
 
     line: int
     reason: str
+
+
+class YamlTree(Struct, frozen=True):
+    """One document as nodes, not interpreted yet. `above`: lines of text before the tree's own."""
+
+    node: yaml.Node
+    above: int
+
+    def line(self, mark: yaml.Mark) -> int:
+        """Where a mark of the tree is, from 1."""
+        return int(self.above + mark.line + 1)
 
 
 class YamlDocument(Struct, frozen=True):
@@ -73,8 +84,26 @@ class YamlDocument(Struct, frozen=True):
 def documents(text: str, *, above: int = 0, last_wins: bool = False) -> Iterator[YamlDocument | YamlFault]:
     """The documents of a stream, in order. After a broken one, reading goes on at the next ``---``.
 
-    A line of a document's content can not begin with ``---`` (YAML 1.1, c-forbidden), so that is a safe place.
     above: lines of the file that come before `text`. last_wins: a key may appear twice, the last one counts.
+    """
+    for tree in trees(text, above=above):
+        yield tree if isinstance(tree, YamlFault) else _built(tree, last_wins=last_wins)
+
+
+def _built(tree: YamlTree, *, last_wins: bool) -> YamlDocument | YamlFault:
+    try:
+        return YamlDocument(_Builder(last_wins=last_wins).value(tree.node), tree.node, tree.above)
+    except UnreadableNode as error:
+        return YamlFault(tree.above + error.line + 1, error.reason)
+    except RecursionError:
+        return YamlFault(tree.line(tree.node.start_mark), "an alias contains itself")
+
+
+def trees(text: str, *, above: int = 0) -> Iterator[YamlTree | YamlFault]:
+    """The documents of a stream as nodes, in order. After a broken one, reading goes on at the next ``---``.
+
+    A line of a document's content can not begin with ``---`` (YAML 1.1, c-forbidden), so that is a safe place.
+    above: lines of the file that come before `text`.
     """
     start: int | None = 0
     broken = 0
@@ -83,12 +112,12 @@ def documents(text: str, *, above: int = 0, last_wins: bool = False) -> Iterator
         if broken > MAX_BROKEN:
             yield YamlFault(above + skipped + 1, "too many broken documents, the rest of the file is not read")
             return
-        broken_at = yield from _documents(text[start:], above + skipped, last_wins=last_wins)
+        broken_at = yield from _trees(text[start:], above + skipped)
         broken += 1
         start = None if broken_at is None else _separator_after(text, start, broken_at - above)
 
 
-def _documents(text: str, above: int, *, last_wins: bool) -> Generator[YamlDocument | YamlFault, None, int | None]:
+def _trees(text: str, above: int) -> Generator[YamlTree | YamlFault, None, int | None]:
     """The documents up to the end or to a syntax error, whose line (from 0) is returned then.
 
     above: lines of the file before `text`.
@@ -101,12 +130,7 @@ def _documents(text: str, above: int, *, last_wins: bool) -> Generator[YamlDocum
             node = loader.get_node()
             assert node is not None
             line = node.start_mark.line
-            try:
-                yield YamlDocument(_Builder(last_wins=last_wins).value(node), node, above)
-            except _UnreadableError as error:
-                yield YamlFault(above + error.line + 1, error.reason)
-            except RecursionError:
-                yield YamlFault(above + line + 1, "an alias contains itself")
+            yield YamlTree(node, above)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line if error.problem_mark is not None else line
         line = min(line, text.rstrip().count("\n"))
@@ -135,7 +159,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-class _UnreadableError(Exception):
+class UnreadableNode(Exception):
+    """A node that means nothing here. line: from 0, within its tree."""
+
     def __init__(self, node: yaml.Node, reason: str) -> None:
         super().__init__(reason)
         self.line: int = node.start_mark.line
@@ -177,9 +203,7 @@ class _Builder:
     def value(self, node: yaml.Node) -> Value:
         self._values += 1
         if isinstance(node, yaml.ScalarNode):
-            if node.tag == _PLAIN:
-                return plain_scalar(node.value)
-            return self._tagged(node)
+            return scalar(node)
         known = self._collections.get(node)
         if known is not None:
             return self._again(node, *known)
@@ -193,33 +217,26 @@ class _Builder:
         self._values += values
         self._repeated += values + 1
         if self._repeated > MAX_REPEATED:
-            raise _UnreadableError(node, f"aliases stand for more than {MAX_REPEATED} values")
+            raise UnreadableNode(node, f"aliases stand for more than {MAX_REPEATED} values")
         return built
-
-    def _tagged(self, node: yaml.ScalarNode) -> Value:
-        if node.tag == _STR:
-            return str(node.value)
-        if node.tag in _TYPED:
-            return plain_scalar(node.value)
-        raise _UnreadableError(node, f"the tag {node.tag} means nothing here")
 
     def _sequence(self, node: yaml.Node) -> Value:
         if node.tag != _TAG + "seq":
-            raise _UnreadableError(node, f"the tag {node.tag} means nothing here")
+            raise UnreadableNode(node, f"the tag {node.tag} means nothing here")
         return [self.value(entry) for entry in node.value]
 
     def _mapping(self, node: yaml.MappingNode) -> Value:
         if node.tag != _TAG + "map":
-            raise _UnreadableError(node, f"the tag {node.tag} means nothing here")
+            raise UnreadableNode(node, f"the tag {node.tag} means nothing here")
         entries: dict[str, Value] = {}
         merged: dict[str, Value] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise _UnreadableError(key, "a key must be text")
+                raise UnreadableNode(key, "a key must be text")
             if key.value == "<<" and key.tag == _PLAIN:
                 merged = {**self._merged(value), **merged}
             elif key.value in entries and not self._last_wins:
-                raise _UnreadableError(key, f"the key {key.value} appears twice")
+                raise UnreadableNode(key, f"the key {key.value} appears twice")
             else:
                 entries[key.value] = self.value(value)
         return {key: value for key, value in {**merged, **entries}.items() if value is not None}
@@ -231,23 +248,55 @@ class _Builder:
         merged: dict[str, Value] = {}
         for mapping in mappings:
             if not isinstance(mapping, dict):
-                raise _UnreadableError(node, "only mappings can be merged")
+                raise UnreadableNode(node, "only mappings can be merged")
             merged = {**mapping, **merged}
         return merged
 
 
-@lru_cache(maxsize=1 << 15)
+def scalar(node: yaml.ScalarNode) -> bool | int | float | str | None:
+    """What a scalar of a tree means. Raises UnreadableNode for a tag that is not known."""
+    if node.tag == _PLAIN:
+        return plain_scalar(node.value)
+    try:
+        return tagged_scalar(node.tag, node.value)
+    except ValueError as error:
+        raise UnreadableNode(node, str(error)) from None
+
+
+def tagged_scalar(tag: str, text: str) -> bool | int | float | str | None:
+    """What text with an explicit tag means. Raises ValueError for a tag that is not known, or contradicts the text."""
+    if tag == _STR:
+        return text
+    types = _TYPED.get(tag)
+    if types is None:
+        raise ValueError(f"the tag {tag} means nothing here")
+    value = plain_scalar(text)
+    if value is not None and type(value) not in types:
+        raise ValueError(f"{text!r} is not what its tag {tag} says")
+    return value
+
+
 def plain_scalar(text: str) -> bool | int | float | str | None:
     """What an unquoted scalar means."""
+    return text if len(text) > _LONGEST_NUMBER else _short_scalar(text)
+
+
+@lru_cache(maxsize=1 << 15)
+def _short_scalar(text: str) -> bool | int | float | str | None:
     if text in _NULL:
         return None
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
-    if text[0] not in "+-.0123456789" or len(text) > _LONGEST_NUMBER:
+    if text[0] not in "+-.0123456789":
         return text
     if _INT.fullmatch(text):
         return _integer(text)
     return float(text.replace("_", "")) if _FLOAT.fullmatch(text) else text
+
+
+def is_long_number(text: str) -> bool:
+    """Whether unquoted text is taken for text only because no number of so many digits is read."""
+    return len(text) > _LONGEST_NUMBER and bool(_INT.fullmatch(text) or _FLOAT.fullmatch(text))
 
 
 def _integer(text: str) -> int | str:

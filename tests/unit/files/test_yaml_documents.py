@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.kube.manifest_yaml import MAX_DEPTH, YamlDocument, YamlFault, documents
+from nodeagent.files.yaml_documents import MAX_DEPTH, YamlDocument, YamlFault, documents
 
 
 def values(text: str) -> list[object]:
