@@ -59,7 +59,7 @@ from nodeagent.part_options import (
     dns_places,
     dns_settings,
     followed_pods,
-    named_host,
+    named_hosts,
     pod_ranges,
     program_options,
     translation_options,
@@ -159,7 +159,7 @@ class Agent:
         self._beside = DataplaneListeners(DataplaneLog(), self._metrics.kube_proxy, self._metrics.agent)
         self._cleaner = ConntrackCleaner(self._beside)
         self._sysctls = NodeSysctls(conntrack_options(config), manage=config.process.manage_sysctls)
-        api_address = ApiServerAddress(named_host(config, access), self._store)
+        api_address = ApiServerAddress(named_hosts(config, access), self._store)
         interface_name = config.dataplane.interface_name
         self._surroundings = Surroundings(
             self._changes.node_changed,

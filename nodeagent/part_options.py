@@ -21,6 +21,7 @@ from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
 from nodeagent.kube.proxy import DEFAULT_PORTS, environment_proxy, without_password
+from nodeagent.kube.servers import Server
 from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.addresses import Family, family_of, parse_network
 from nodeagent.model.in_use import InUse, Network, why_not
@@ -157,37 +158,38 @@ def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> Clust
     source = config.source
     if source.kubeconfig is not None:
         access = load_kubeconfig(source.kubeconfig, source.context)
-        if source.master is not None:
-            access = replace(access, server=str(source.master))
-    elif source.master is not None:
-        access = ClusterAccess(str(source.master), TlsTrust(), FixedCredential())
+        if source.master:
+            access = replace(access, server=source.master[0])
+    elif source.master:
+        access = ClusterAccess(source.master[0], TlsTrust(), FixedCredential())
     elif environment.get("KUBERNETES_SERVICE_HOST"):
         access = in_cluster(environment)
     else:
         raise KubeconfigError(
             "no source: give --kubeconfig FILE or --manifests DIRECTORY (this is not a pod, whose own is used)"
         )
-    if access.proxy is None:
-        return replace(access, proxy=environment_proxy(access.server, environment))
-    return access
+    servers = [
+        Server(url, access.proxy or environment_proxy(url, environment)) for url in (access.server, *source.master[1:])
+    ]
+    return replace(access, proxy=servers[0].proxy, others=tuple(servers[1:]))
 
 
-def named_host(config: AgentConfig, access: ClusterAccess | None) -> str:
-    """The host that the configuration names as the API server; empty for a pod's own way to it, a ClusterIP."""
+def named_hosts(config: AgentConfig, access: ClusterAccess | None) -> tuple[str, ...]:
+    """The hosts that the configuration names as API servers; none for a pod's own way to it, a ClusterIP."""
     named = access is not None and (config.source.kubeconfig or config.source.master)
-    return urlsplit(access.server).hostname or "" if access is not None and named else ""
+    hosts = [urlsplit(server.url).hostname for server in access.servers] if access is not None and named else []
+    return tuple(dict.fromkeys(filter(None, hosts)))
 
 
 def ways(access: ClusterAccess | None) -> tuple[Way, ...]:
-    """Whom the agent connects to: the API server, and a proxy before it."""
-    if access is None:
-        return ()
+    """Whom the agent connects to: each API server, and a proxy before it."""
     found = []
-    for url, is_server in ((access.server, True), (access.proxy, False)):
-        parts = urlsplit(url or "")
-        if parts.hostname:
-            found.append(Way(parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme, 443), is_server))
-    return tuple(found)
+    for server in access.servers if access is not None else ():
+        for url, is_server in ((server.url, True), (server.proxy, False)):
+            parts = urlsplit(url or "")
+            if parts.hostname:
+                found.append(Way(parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme, 443), is_server))
+    return tuple(dict.fromkeys(found))
 
 
 def describe_way(config: AgentConfig, environment: Mapping[str, str]) -> str | None:
@@ -198,9 +200,12 @@ def describe_way(config: AgentConfig, environment: Mapping[str, str]) -> str | N
         access = cluster_access(config, environment)
     except KubeconfigError:
         return None
-    if access.proxy is None:
-        return None
-    return f"the API server {access.server} is reached through the proxy {without_password(access.proxy)}"
+    through = [
+        f"the API server {server.url} is reached through the proxy {without_password(server.proxy)}"
+        for server in access.servers
+        if server.proxy is not None
+    ]
+    return ", ".join(through) or None
 
 
 def describe_source(config: AgentConfig) -> str:
@@ -208,7 +213,7 @@ def describe_source(config: AgentConfig) -> str:
     source = config.source
     if source.manifests is not None:
         return f"manifests {source.manifests}"
-    return f"kubeconfig {source.kubeconfig}" if source.kubeconfig else str(source.master or "in-cluster")
+    return f"kubeconfig {source.kubeconfig}" if source.kubeconfig else ",".join(source.master) or "in-cluster"
 
 
 def configz(config: AgentConfig) -> bytes:

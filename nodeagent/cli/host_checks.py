@@ -54,11 +54,10 @@ def cautions(loaded: LoadedConfig) -> Iterator[str]:
             "traffic.clusterCIDRs is empty: no source counts as a pod, so no connection to a ClusterIP has its source "
             "rewritten, and externalTrafficPolicy Local applies to pods too; set it, or traffic.detectLocalMode"
         )
-    server = source.master or (load_kubeconfig(source.kubeconfig, source.context).server if source.kubeconfig else "")
-    address = parse_address(urlsplit(server).hostname or "")
-    if address is not None:
-        api_server = frozenset({host(address, "the API server")})
-        yield from (f"{_SERVICE_RANGES}: {text}" for text in _overlaps(traffic.service_cidrs, api_server))
+    named = (load_kubeconfig(source.kubeconfig, source.context).server,) if source.kubeconfig else ()
+    addresses = (parse_address(urlsplit(server).hostname or "") for server in source.master or named)
+    api_servers = frozenset(host(address, "the API server") for address in addresses if address is not None)
+    yield from (f"{_SERVICE_RANGES}: {text}" for text in _overlaps(traffic.service_cidrs, api_servers))
 
 
 def _overlaps(ranges: tuple[str, ...], in_use: frozenset[InUse]) -> Iterator[str]:

@@ -76,7 +76,7 @@ def _source(config: Options) -> Iterator[Contradiction]:
         for key, value in (
             ("source.kubeconfig", source.kubeconfig),
             ("source.context", source.context),
-            ("source.master", source.master),
+            ("source.master", source.master or None),
         ):
             if value is not None:
                 reason = f"cannot be combined with {key}: objects come either from a directory or from an API server"

@@ -18,7 +18,6 @@ from nodeagent.config.values import (
     AnyLogLevel,
     AnyPath,
     AnyText,
-    AnyUrl,
     BindAddress,
     Cidrs,
     Count,
@@ -42,6 +41,7 @@ from nodeagent.config.values import (
     Ports,
     Switch,
     TableOwnership,
+    Urls,
 )
 
 API_VERSION = "nodeagent.io/v1alpha1"
@@ -79,7 +79,11 @@ class SourceConfig(Group):
 
     kubeconfig: AnyPath = option(None, "path", "Kubeconfig file with the API server's address and credentials.")
     context: AnyText = option(None, "name", "Context of the kubeconfig file; unset: its current-context.")
-    master: AnyUrl = option(None, "URL", "Address of the API server; overrides the one in the kubeconfig file.")
+    master: Urls = option(
+        (),
+        "list of URLs",
+        "Address of the API server, or of several of one cluster; overrides the one in the kubeconfig file.",
+    )
     manifests: AnyPath = option(
         None,
         "path",

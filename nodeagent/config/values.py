@@ -261,6 +261,11 @@ def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
+def _split_at_commas(value: object) -> object:
+    """A text is a list, too: several were one text before, and one is usual."""
+    return [item.strip() for item in value.split(",") if item.strip()] if isinstance(value, str) else value
+
+
 def _empty_is_none(value: object) -> object:
     return None if value == "" else value
 
@@ -297,7 +302,8 @@ AnyInterfacePrefix = Annotated[
     Annotated[str, Strict(), AfterValidator(_interface_name_prefix)] | None, BeforeValidator(_empty_is_none)
 ]
 AnyText = Annotated[Annotated[str, Strict()] | None, BeforeValidator(_empty_is_none)]
-AnyUrl = Annotated[Annotated[str, Strict(), AfterValidator(_url)] | None, BeforeValidator(_empty_is_none)]
+Url = Annotated[str, Strict(), AfterValidator(_url)]
+Urls = Annotated[tuple[Url, ...], BeforeValidator(_split_at_commas), AfterValidator(_distinct)]
 AnyPath = Annotated[Path | None, PlainValidator(_path)]
 HealthzAddress = Annotated[BindAddress | None, PlainValidator(bind_address(10256))]
 MetricsAddress = Annotated[BindAddress | None, PlainValidator(bind_address(10249))]

@@ -1,6 +1,6 @@
 """Where the API server is, for those who must keep clear of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from nodeagent.model.names import ObjectKey
@@ -17,15 +17,15 @@ class ServiceStore(Protocol):
 
 
 class ApiServerAddress:
-    """host: the address or name by which the API server is reached; empty for one that is reached as a pod does, and
-    where there is none."""
+    """hosts: the addresses or names by which the API servers are reached; none for one that is reached as a pod does,
+    and where there is none."""
 
-    def __init__(self, host: str, store: ServiceStore) -> None:
-        self._host = host
+    def __init__(self, hosts: Sequence[str], store: ServiceStore) -> None:
+        self._hosts = hosts
         self._store = store
 
     def in_use(self) -> tuple[tuple[str, str], ...]:
-        """The host and what has it, unless it is the ClusterIP of the API server's own Service."""
+        """Each host and what has it, unless it is the ClusterIP of the API server's own Service."""
         kubernetes = self._store.services.get(OWN_SERVICE)
         own = kubernetes.spec.cluster_ips or () if kubernetes is not None else ()
-        return ((self._host, "the API server"),) if self._host and self._host not in own else ()
+        return tuple((host, "the API server") for host in self._hosts if host not in own)

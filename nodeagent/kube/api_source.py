@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Collection, Iterable
-from typing import Generic, Literal, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar
 
 from nodeagent.kube.decode import O
 from nodeagent.kube.errors import ForbiddenError, KubeError, NotServedError, RejectedError
@@ -20,7 +20,7 @@ from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.kube.node_names import MissingNode
 from nodeagent.kube.pace import Pace, Retries
 from nodeagent.kube.pod_addresses import ENDED, PodAddresses
-from nodeagent.kube.pulse import Pulse
+from nodeagent.kube.pulse import Prober, Pulse
 from nodeagent.kube.recovery import Recovery
 from nodeagent.kube.store import ClusterStore, Listing
 from nodeagent.model.names import ObjectKey
@@ -50,6 +50,10 @@ or a front in its place, says so too."""
 S = TypeVar("S", bound=StoredObject)
 
 
+class ServerClient(CollectionClient, Prober, Protocol):
+    """The parts of `ApiClient` that those who follow a server use."""
+
+
 class ApiServerSource:
     """Keeps `store` equal to what the API server says.
 
@@ -60,7 +64,7 @@ class ApiServerSource:
 
     def __init__(
         self,
-        client: CollectionClient,
+        client: ServerClient,
         store: ClusterStore,
         *,
         node_name: str,

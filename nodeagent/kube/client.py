@@ -1,13 +1,13 @@
-"""HTTP to one API server. Every failure leaves this file as a class of `errors`.
+"""HTTP to an API server, or to one of several. Every failure leaves this file as a class of `errors`.
 
 Bodies are read with `iter_any` and `read` only: aiohttp's line reader fails on lines longer than its buffer.
 """
 
 import asyncio
-import os
-import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
-from contextlib import aclosing, asynccontextmanager, contextmanager
+import logging
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
 from types import TracebackType
 from typing import Protocol, Self
@@ -19,26 +19,30 @@ from yarl import URL
 from nodeagent.kube.credentials import fits_header
 from nodeagent.kube.errors import (
     CredentialsError,
-    MalformedAnswerError,
+    ForbiddenError,
+    KubeError,
+    NotServedError,
+    NotYetReachedError,
     OversizedError,
+    ServerFailedError,
     ServerUnreachableError,
+    StatusError,
     UnauthorizedError,
     status_error,
 )
+from nodeagent.kube.exchange import as_asked, detect_a_dead_peer, failures_named, shown, start_of_body, url_of
 from nodeagent.kube.kubeconfig import ClusterAccess
-from nodeagent.kube.proxy import without_password
+from nodeagent.kube.servers import Failover, Server, Servers
 from nodeagent.kube.tls import TlsContexts
 
+logger = logging.getLogger(__name__)
 JSON = "application/json"
-
-KEEPALIVE = {socket.TCP_KEEPIDLE: 15, socket.TCP_KEEPINTVL: 5, socket.TCP_KEEPCNT: 3}
-"""Seconds, seconds, probes: a peer that vanished without a word is noticed after half a minute, not at a watch's end."""
-
+READY_PATH = "/readyz"
+UNTOUCHED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.SERVICE_UNAVAILABLE})
+"""After these a write has not been carried out."""
 
 BODY_LIMIT_BYTES = 128 << 20
 """Of one answer; 10,000 EndpointSlices of 10 endpoints are 30 MB."""
-REFUSAL_LIMIT_BYTES = 64 << 10
-"""Of an answer with an error status; more is cut off."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -63,6 +67,10 @@ class ApiClient:
     Paths start with ``/api`` or ``/apis``; a path in the server's URL is put before them. Every request raises
     ServerUnreachableError, CredentialsError, MalformedAnswerError (also for more than `body_limit` bytes) or a
     StatusError; a 401 is tried once more with a fresh credential.
+
+    Of several servers one is in use. A request that it does not answer, or refuses where another may not (401, 403, 5xx),
+    goes to the next one at once, unless it is a write that may have been carried out; only when all have failed it
+    fails. When another server takes the place of the one in use, streams from elsewhere break off.
     """
 
     def __init__(
@@ -73,9 +81,18 @@ class ApiClient:
         timeouts: Timeouts | None = None,
         body_limit: int = BODY_LIMIT_BYTES,
         listener: RequestListener | None = None,
+        failover: Failover | None = None,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._body_limit = body_limit
         self._listener = listener
+        self._servers = Servers(access.servers, chance)
+        self._failover = failover or Failover()
+        self._chance = chance
+        self._unanswered = 0
+        self._streams: dict[aiohttp.ClientResponse, Server] = {}
+        self._away = asyncio.Event()
+        self._homing: asyncio.Task[None] | None = None
         self._access = access
         self._tls = TlsContexts(access.trust)
         self._user_agent = user_agent
@@ -84,9 +101,12 @@ class ApiClient:
 
     @property
     def server(self) -> str:
-        """The server's URL, for messages, and what is between us and it."""
-        proxy = self._access.proxy
-        return f"{self._access.server} through {without_password(proxy)}" if proxy else self._access.server
+        """The URLs of all servers, for messages, and what is between us and them."""
+        return ", ".join(shown(server) for server in self._access.servers)
+
+    @property
+    def has_several_servers(self) -> bool:
+        return self._servers.are_several
 
     async def __aenter__(self) -> Self:
         # Compressing costs the API server more time than a cluster network saves.
@@ -95,19 +115,40 @@ class ApiClient:
         self._session = aiohttp.ClientSession(
             headers=headers, connector=connector, cookie_jar=aiohttp.DummyCookieJar(), auto_decompress=False
         )
+        if self._servers.are_several:
+            self._homing = asyncio.create_task(self._go_home(), name="way back to the API server of choice")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._homing is not None:
+            self._homing.cancel()
+            await asyncio.wait([self._homing])
+            self._homing = None
         if self._session is not None:
             await self._session.close()
             self._session = None
 
     async def get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> bytes:
         """The body of a 2xx answer."""
-        async with await self._open("GET", self._url(path, parameters)) as response:
-            return await self._body(response)
+        response, server = await self._open("GET", path, parameters)
+        async with response:
+            return await self._body(response, server)
+
+    async def lives(self, path: str, seconds: float) -> bool:
+        """Whether the server in use answers within so many seconds, whatever it says. When it does not and there are
+        others, the next one is in use from now on."""
+        server = self._servers.current
+        try:
+            async with asyncio.timeout(seconds):
+                await self._glance(server, path)
+        except (ServerUnreachableError, TimeoutError) as error:
+            self._leave(server, error)
+            return self._servers.are_several
+        except KubeError as error:
+            logger.debug("a sign of life: %s", error)
+        return True
 
     async def request_json(
         self,
@@ -123,8 +164,9 @@ class ApiClient:
         content_type: ``application/merge-patch+json`` and its like for a PATCH.
         """
         content = (content_type, msgspec.json.encode(body))
-        async with await self._open(method, self._url(path, parameters), content) as response:
-            return await self._body(response)
+        response, server = await self._open(method, path, parameters, content)
+        async with response:
+            return await self._body(response, server)
 
     @asynccontextmanager
     async def stream(self, path: str, parameters: Iterable[tuple[str, str]]) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -132,22 +174,111 @@ class ApiClient:
 
         An orderly end ends the iterator, a broken connection raises ServerUnreachableError from it.
         """
-        async with await self._open("GET", self._url(path, parameters)) as response:
-            _detect_a_dead_peer(response)
-            async with aclosing(self._pieces(response)) as pieces:
-                yield pieces
-
-    def _url(self, path: str, parameters: Iterable[tuple[str, str]]) -> URL:
-        return URL(self._access.server + path).with_query(list(parameters))
-
-    async def _open(self, method: str, url: URL, content: tuple[str, bytes] | None = None) -> aiohttp.ClientResponse:
+        response, server = await self._open("GET", path, parameters)
+        self._streams[response] = server
         try:
-            return await self._send(method, url, content)
+            async with response:
+                detect_a_dead_peer(response)
+                async with aclosing(self._pieces(response, server)) as pieces:
+                    yield pieces
+        finally:
+            del self._streams[response]
+
+    async def _open(
+        self,
+        method: str,
+        path: str,
+        parameters: Iterable[tuple[str, str]] = (),
+        content: tuple[str, bytes] | None = None,
+    ) -> tuple[aiohttp.ClientResponse, Server]:
+        """The answer, its body not read yet, and who gave it: the server in use, or another that is in use from now on."""
+        asked: dict[Server, KubeError] = {}
+        parameters = tuple(parameters)
+        while (server := self._servers.to_ask(asked)) is not None:
+            try:
+                response = await self._authorized(method, server, path, parameters, content)
+            except ServerUnreachableError as error:
+                asked[server] = error
+                self._leave(server, error)
+                if method != "GET" and error.sent:
+                    break
+            except (UnauthorizedError, ForbiddenError, NotYetReachedError, ServerFailedError) as error:
+                asked[server] = error
+                if method != "GET" and error.code not in UNTOUCHED:
+                    break
+            else:
+                self._unanswered = 0
+                if self._servers.current in asked:
+                    self._use(server, asked[self._servers.current])
+                return response, server
+        self._unanswered += all(isinstance(error, ServerUnreachableError) for error in asked.values())
+        # What a server says tells more than that others say nothing.
+        raise next((error for error in asked.values() if isinstance(error, StatusError)), next(iter(asked.values())))
+
+    def _leave(self, server: Server, error: Exception) -> None:
+        if self._servers.leave(server):
+            self._moved(error)
+
+    def _use(self, server: Server, why: Exception | str) -> None:
+        if self._servers.use(server):
+            self._moved(why)
+
+    def _moved(self, why: Exception | str) -> None:
+        logger.info("API server now: %s (%s)", shown(self._servers.current), why or "no answer in time")
+        if self._servers.current != self._servers.home:
+            self._away.set()
+        for response, server in self._streams.items():
+            if server != self._servers.current:
+                response.close()
+
+    async def _go_home(self) -> None:
+        """Ends only by cancellation."""
+        while True:
+            await self._away.wait()
+            await asyncio.sleep(self._failover.home * (0.5 + self._chance()))
+            home = self._servers.home
+            if home != self._servers.current and await self._is_well(home):
+                self._use(home, "back where this agent belongs")
+            if home == self._servers.current:
+                self._away.clear()
+
+    async def _is_well(self, server: Server) -> bool:
+        """Whether it takes requests. Where nobody may ask for that, an answer will do."""
+        try:
+            async with asyncio.timeout(self._failover.answer):
+                await self._glance(server, READY_PATH)
+        except (NotServedError, ForbiddenError):
+            return True
+        except (KubeError, TimeoutError) as error:
+            logger.debug("not back to %s: %s", shown(server), error)
+            return False
+        return True
+
+    async def _glance(self, server: Server, path: str) -> None:
+        """An answer of this one, read so that the connection can be used again."""
+        response = await self._authorized("GET", server, path)
+        with failures_named(server):
+            async with response:
+                await start_of_body(response)
+
+    async def _authorized(
+        self,
+        method: str,
+        server: Server,
+        path: str,
+        parameters: Iterable[tuple[str, str]] = (),
+        content: tuple[str, bytes] | None = None,
+    ) -> aiohttp.ClientResponse:
+        url = url_of(server, path, parameters)
+        try:
+            return await self._send(method, server, url, content)
         except UnauthorizedError:
             self._access.credentials.refused()
-            return await self._send(method, url, content)
+            return await self._send(method, server, url, content)
 
-    async def _send(self, method: str, url: URL, content: tuple[str, bytes] | None) -> aiohttp.ClientResponse:
+    async def _send(
+        self, method: str, server: Server, url: URL, content: tuple[str, bytes] | None
+    ) -> aiohttp.ClientResponse:
         """The answer, its body not read yet. Raises a StatusError when it is not 2xx."""
         assert self._session is not None, "ApiClient is used as an async context manager"
         credential = await self._access.credentials.current()
@@ -157,8 +288,9 @@ class ApiClient:
         if content is not None:
             headers["Content-Type"] = content[0]
         encrypted = url.scheme == "https"
-        with self._failures_named():
-            async with self._counted(method, url) as counted, asyncio.timeout(self._timeouts.headers):
+        connect, headers_within = self._patience()
+        with failures_named(server):
+            async with self._counted(method, url) as counted, asyncio.timeout(headers_within):
                 response = await self._session.request(
                     method,
                     url,
@@ -166,15 +298,15 @@ class ApiClient:
                     data=content[1] if content is not None else None,
                     ssl=self._tls.context(credential.client_certificate) if encrypted else True,
                     server_hostname=self._access.trust.server_name if encrypted else None,
-                    proxy=self._access.proxy,
-                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._timeouts.connect),
+                    proxy=server.proxy,
+                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect),
                     allow_redirects=False,
                 )
                 counted.code = str(response.status)
             if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
-                return _as_asked(response)
+                return as_asked(response)
             async with response, asyncio.timeout(self._timeouts.body):
-                refusal = await _start_of_body(response)
+                refusal = await start_of_body(response)
         raise status_error(response.status, refusal, response.headers.get("Retry-After"))
 
     @asynccontextmanager
@@ -188,73 +320,46 @@ class ApiClient:
             if self._listener is not None:
                 self._listener.requested(method, url.authority, outcome.code, clock() - started)
 
-    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
-        with self._failures_named():
-            async with asyncio.timeout(self._timeouts.body):
-                return b"".join([piece async for piece in self._bounded(response)])
+    def _patience(self) -> tuple[float, float]:
+        """Seconds until a connection and until an answer. Of several servers none is waited for long, but longer each
+        time that none of them has answered: they may all be slow."""
+        if not self._servers.are_several:
+            return self._timeouts.connect, self._timeouts.headers
+        answer = self._failover.answer * 2 ** min(self._unanswered, 8)
+        return min(self._timeouts.connect, self._failover.connect), min(self._timeouts.headers, answer)
 
-    async def _bounded(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    async def _body(self, response: aiohttp.ClientResponse, server: Server) -> bytes:
+        loop = asyncio.get_running_loop()
+        pause = self._patience()[1] if self._servers.are_several else self._timeouts.body
+        end = loop.time() + self._timeouts.body
+        pieces = []
+        try:
+            with failures_named(server):
+                async with asyncio.timeout_at(min(end, loop.time() + pause)) as limit:
+                    async for piece in self._bounded(response, server):
+                        pieces.append(piece)
+                        limit.reschedule(min(end, loop.time() + pause))
+        except ServerUnreachableError as error:
+            self._leave(server, error)
+            raise
+        return b"".join(pieces)
+
+    async def _bounded(self, response: aiohttp.ClientResponse, server: Server) -> AsyncGenerator[bytes, None]:
         left = self._body_limit
         async for piece in response.content.iter_any():
             left -= len(piece)
             if left < 0:
                 response.close()
-                raise OversizedError(f"{self.server}: an answer of more than {self._body_limit} bytes")
+                raise OversizedError(f"{shown(server)}: an answer of more than {self._body_limit} bytes")
             yield piece
 
-    async def _pieces(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
-        with self._failures_named():
+    async def _pieces(self, response: aiohttp.ClientResponse, server: Server) -> AsyncGenerator[bytes, None]:
+        with failures_named(server):
             async for piece in response.content.iter_any():
                 yield piece
-
-    @contextmanager
-    def _failures_named(self) -> Iterator[None]:
-        try:
-            yield
-        except TimeoutError as error:
-            raise ServerUnreachableError(f"{self.server}: no answer in time") from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:  # ValueError: a name that no host can have
-            raise ServerUnreachableError(f"{self.server}: {_reason(error)}") from error
 
 
 class _Outcome:
     """How a request ended, as client-go counts it."""
 
     code = "<error>"
-
-
-async def _start_of_body(response: aiohttp.ClientResponse) -> bytes:
-    start = b""
-    async for piece in response.content.iter_any():
-        start += piece
-        if len(start) > REFUSAL_LIMIT_BYTES:
-            response.close()
-            return start[:REFUSAL_LIMIT_BYTES]
-    return start
-
-
-def _as_asked(response: aiohttp.ClientResponse) -> aiohttp.ClientResponse:
-    """The answer itself. A compressed one, which nobody asked for, may be a thousand times what it seems."""
-    coding = response.headers.get("Content-Encoding", "identity")
-    if coding.lower() == "identity":
-        return response
-    response.close()
-    raise MalformedAnswerError(f"an answer compressed with {coding!r:.40}, which was not asked for")
-
-
-def _reason(error: Exception) -> str:
-    """What the system says, in the same words each time: aiohttp's text has the address of an object in it."""
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    if isinstance(cause, ConnectionError) and cause.errno is not None:
-        return os.strerror(cause.errno)
-    return str(cause) or type(cause).__name__
-
-
-def _detect_a_dead_peer(response: aiohttp.ClientResponse) -> None:
-    transport = response.connection.transport if response.connection is not None else None
-    connection = transport.get_extra_info("socket") if transport is not None else None
-    if connection is None:
-        return
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in KEEPALIVE.items():
-        connection.setsockopt(socket.IPPROTO_TCP, option, value)

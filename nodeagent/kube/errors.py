@@ -46,7 +46,11 @@ class CredentialsError(OperatorError):
 
 
 class ServerUnreachableError(KubeError):
-    pass
+    """sent: whether the server may have got the request."""
+
+    def __init__(self, message: str, *, sent: bool = True) -> None:
+        super().__init__(message)
+        self.sent = sent
 
 
 class MalformedAnswerError(KubeError):

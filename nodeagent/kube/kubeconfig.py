@@ -26,6 +26,7 @@ from nodeagent.kube.credentials import ClientCertificate, CredentialSource, Fixe
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.exec_plugin import ExecCommand, ExecPlugin
 from nodeagent.kube.proxy import is_usable_proxy, without_password
+from nodeagent.kube.servers import Server
 from nodeagent.kube.tls import TlsTrust, check_authority, check_client_certificate
 from nodeagent.model.text import printable
 
@@ -37,12 +38,17 @@ N = TypeVar("N", "_NamedCluster", "_NamedUser", "_NamedContext")
 
 class ClusterAccess(Struct, frozen=True):
     """server: URL without a trailing slash, possibly with a path. proxy: URL of an HTTP proxy, None for a direct
-    connection unless the environment names one (`nodeagent.kube.proxy`)."""
+    connection unless the environment names one (`nodeagent.kube.proxy`). others: further servers of the same cluster."""
 
     server: str
     trust: TlsTrust
     credentials: CredentialSource
     proxy: str | None = None
+    others: tuple[Server, ...] = ()
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        return (Server(self.server, self.proxy), *self.others)
 
 
 class _Cluster(Struct, rename="kebab"):

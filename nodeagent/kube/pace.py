@@ -33,6 +33,10 @@ class Timing:
     bookmark_silence: tuple[float, float] = (30.0, 180.0)
 
 
+AMONG_SEVERAL = Timing(silence=8.0, answer=4.0)
+"""Where there is another server to go to, one that stands still costs changes no more than 15 s."""
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
     """`random` gives numbers in [0, 1); `sleep` waits for seconds."""

@@ -6,24 +6,20 @@ that it used to get stay away. Together they stand for the pings of HTTP/2 in cl
 """
 
 import asyncio
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from nodeagent.kube.errors import KubeError, ServerUnreachableError
 from nodeagent.kube.pace import Pace, Timing
 
 PROBE_PATH = "/version"
 """Costs a server next to nothing, and every authenticated user may ask for it."""
 
-logger = logging.getLogger(__name__)
-
 
 class Prober(Protocol):
     """The part of `ApiClient` that asks."""
 
-    async def get(self, path: str) -> bytes: ...
+    async def lives(self, path: str, seconds: float) -> bool: ...
 
 
 class Pulse:
@@ -56,21 +52,10 @@ class Pulse:
             patience = self._timing.silence * (1 - self._random() / 6)
             if not self._listening or quiet < patience:
                 await asyncio.sleep(max(patience - quiet, patience / 10))
-            elif await self._answers(prober):
+            elif await prober.lives(PROBE_PATH, self._timing.answer):
                 self.heard()
             else:
                 self._lose()
-
-    async def _answers(self, prober: Prober) -> bool:
-        """Whether the server says anything at all; an answer of any status is one."""
-        try:
-            async with asyncio.timeout(self._timing.answer):
-                await prober.get(PROBE_PATH)
-        except (ServerUnreachableError, TimeoutError):
-            return False
-        except KubeError as error:
-            logger.debug("a sign of life: %s", error)
-        return True
 
     def _lose(self) -> None:
         self.losses += 1

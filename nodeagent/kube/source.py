@@ -1,5 +1,7 @@
 """Where the cluster's objects come from: an API server or a directory of manifests."""
 
+import asyncio
+import random
 from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
@@ -9,6 +11,7 @@ from nodeagent.kube.client import ApiClient
 from nodeagent.kube.following import Following
 from nodeagent.kube.manifest_source import ManifestSource
 from nodeagent.kube.namespaces import NamespaceNames
+from nodeagent.kube.pace import AMONG_SEVERAL, Pace
 from nodeagent.kube.pod_addresses import PodAddresses
 from nodeagent.kube.store import ClusterStore
 
@@ -48,6 +51,7 @@ def source_of(
             keep_headless=keep_headless,
             namespaces=namespaces,
             pods=pods,
+            pace=Pace(random.random, asyncio.sleep, AMONG_SEVERAL) if client.has_several_servers else None,
         )
     assert manifests is not None, "a source is one of the two"
     return ManifestSource(manifests, store, node_name=node_name)

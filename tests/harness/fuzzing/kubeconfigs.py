@@ -6,8 +6,8 @@ from base64 import b64encode
 from contextlib import suppress
 from pathlib import Path
 
-from nodeagent.kube.client import ApiClient
 from nodeagent.kube.errors import CredentialsError, KubeconfigError
+from nodeagent.kube.exchange import url_of
 from nodeagent.kube.exec_plugin import ExecPlugin
 from nodeagent.kube.kubeconfig import ClusterAccess, load_kubeconfig
 from nodeagent.kube.proxy import environment_proxy
@@ -70,7 +70,8 @@ def _use(access: ClusterAccess) -> None:
         environment_proxy(
             access.server, {"HTTPS_PROXY": "proxy:1", "HTTP_PROXY": "proxy:1", "NO_PROXY": "a,10.0.0.0/8"}
         )
-    ApiClient(access)._url("/api/v1/services", [("watch", "true")])
+    for server in access.servers:
+        url_of(server, "/api/v1/services", [("watch", "true")])
     with suppress(CredentialsError):
         TlsContexts(access.trust).context(None)
     if not isinstance(access.credentials, ExecPlugin):

@@ -1,12 +1,24 @@
 """Whom the agent connects to, as the configuration has it."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
+from nodeagent.config import AgentConfig
 from nodeagent.dataplane.surroundings import Way
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.kubeconfig import ClusterAccess
+from nodeagent.kube.servers import Server
 from nodeagent.kube.tls import TlsTrust
-from nodeagent.part_options import ways
+from nodeagent.part_options import cluster_access, named_hosts, ways
+
+KUBECONFIG = """
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://elsewhere:6443"}}]
+users: [{name: u, user: {token: secret}}]
+"""
 
 
 @pytest.mark.parametrize(
@@ -29,3 +41,38 @@ def test_the_ways_are_the_server_and_the_proxy(server: str, proxy: str | None, e
 
 def test_manifests_need_no_way() -> None:
     assert ways(None) == ()
+
+
+def test_every_server_and_its_proxy_is_a_way() -> None:
+    others = (
+        Server("https://192.0.2.2:6443", "http://proxy:3128"),
+        Server("https://[2001:db8::3]", "http://proxy:3128"),
+    )
+    assert ways(ClusterAccess("https://192.0.2.1:6443", TlsTrust(), FixedCredential(), None, others)) == (
+        Way("192.0.2.1", 6443),
+        Way("192.0.2.2", 6443),
+        Way("proxy", 3128, is_server=False),
+        Way("2001:db8::3", 443),
+    )
+
+
+@pytest.mark.parametrize("with_kubeconfig", [False, True])
+def test_several_servers_of_one_configuration(tmp_path: Path, with_kubeconfig: bool) -> None:
+    """Each has a proxy of its own, or none; all of them are kept clear of."""
+    urls = ("https://192.0.2.1:6443", "https://api.test", "https://[2001:db8::1]:6443")
+    source: dict[str, object] = {"master": ",".join(urls)}
+    token = None
+    if with_kubeconfig:
+        file = tmp_path / "kubeconfig"
+        file.write_text(KUBECONFIG)
+        source["kubeconfig"] = str(file)
+        token = "Bearer secret"
+    config = AgentConfig.model_validate({"source": source, "node": {"name": "n"}})
+    access = cluster_access(config, {"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "192.0.2.0/24"})
+    assert access.servers == (
+        Server(urls[0]),
+        Server(urls[1], "http://proxy:3128"),
+        Server(urls[2], "http://proxy:3128"),
+    )
+    assert named_hosts(config, access) == ("192.0.2.1", "api.test", "2001:db8::1")
+    assert asyncio.run(access.credentials.current()).authorization == token

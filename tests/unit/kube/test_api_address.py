@@ -13,13 +13,21 @@ KUBERNETES = Service(
 
 
 @pytest.mark.parametrize(
-    ("host", "services", "expected"),
+    ("hosts", "services", "expected"),
     [
-        pytest.param("192.0.2.1", {}, (("192.0.2.1", "the API server"),), id="nothing known yet"),
-        pytest.param("192.0.2.1", {OWN_SERVICE: KUBERNETES}, (("192.0.2.1", "the API server"),), id="another address"),
-        pytest.param("fd00::1", {OWN_SERVICE: KUBERNETES}, (), id="its own Service"),
-        pytest.param("", {OWN_SERVICE: KUBERNETES}, (), id="none, or a pod's way to it"),
+        pytest.param(("192.0.2.1",), {}, (("192.0.2.1", "the API server"),), id="nothing known yet"),
+        pytest.param(
+            ("192.0.2.1",), {OWN_SERVICE: KUBERNETES}, (("192.0.2.1", "the API server"),), id="another address"
+        ),
+        pytest.param(("fd00::1",), {OWN_SERVICE: KUBERNETES}, (), id="its own Service"),
+        pytest.param((), {OWN_SERVICE: KUBERNETES}, (), id="none, or a pod's way to it"),
+        pytest.param(
+            ("192.0.2.1", "fd00::1", "192.0.2.2"),
+            {OWN_SERVICE: KUBERNETES},
+            (("192.0.2.1", "the API server"), ("192.0.2.2", "the API server")),
+            id="several",
+        ),
     ],
 )
-def test_in_use(host: str, services: dict[object, Service], expected: tuple[tuple[str, str], ...]) -> None:
-    assert ApiServerAddress(host, SimpleNamespace(services=services)).in_use() == expected
+def test_in_use(hosts: tuple[str, ...], services: dict[object, Service], expected: tuple[tuple[str, str], ...]) -> None:
+    assert ApiServerAddress(hosts, SimpleNamespace(services=services)).in_use() == expected

@@ -1,0 +1,55 @@
+"""Which of several API servers is asked. Pure: no I/O, and chance is given.
+
+A client keeps to one server, so that it has one place to watch for signs of life. At first that is its home, drawn by lot, so
+that the clients of a cluster spread over the servers; when a server fails, the next one in the client's own order takes its
+place. Whoever is away from home looks now and then whether it is well again, and goes back: that restores the balance.
+"""
+
+from collections.abc import Callable, Container, Sequence
+
+from msgspec import Struct
+
+
+class Server(Struct, frozen=True):
+    """url: without a trailing slash, possibly with a path. proxy: URL of an HTTP proxy, None for a direct connection."""
+
+    url: str
+    proxy: str | None = None
+
+
+class Failover(Struct, frozen=True):
+    """Seconds, where there is another server. connect: TCP and TLS. answer: until an answer starts, and between its
+    pieces. home: about how long between looks whether the home is well again."""
+
+    connect: float = 3.0
+    answer: float = 10.0
+    home: float = 300.0
+
+
+class Servers:
+    """The servers of one client, in an order of its own. `random` gives numbers in [0, 1)."""
+
+    def __init__(self, servers: Sequence[Server], random: Callable[[], float]) -> None:
+        self._order = sorted(dict.fromkeys(servers), key=lambda _: random())
+        self.home = self.current = self._order[0]
+
+    @property
+    def are_several(self) -> bool:
+        return len(self._order) > 1
+
+    def to_ask(self, asked: Container[Server]) -> Server | None:
+        """The one in use, or else the next one, that has not been asked yet; None when all have been."""
+        start = self._order.index(self.current)
+        return next((server for server in self._order[start:] + self._order[:start] if server not in asked), None)
+
+    def use(self, server: Server) -> bool:
+        """Keep to this one; whether that is another than before."""
+        changes, self.current = server != self.current, server
+        return changes
+
+    def leave(self, server: Server) -> bool:
+        """Keep to the next one if this is the one in use; whether another is in use now."""
+        if server != self.current:
+            return False
+        following = (self._order.index(server) + 1) % len(self._order)
+        return self.use(self._order[following])
