@@ -9,8 +9,10 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 
 from nodeagent import __version__
+from nodeagent.agent_view import AgentView
 from nodeagent.config import AgentConfig
 from nodeagent.dataplane.conntrack import ConntrackCleaner
 from nodeagent.dataplane.families import choose_families
@@ -38,6 +40,8 @@ from nodeagent.kube.source import source_of
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.problem import Problem
+from nodeagent.observe.admin.journal import Journal
+from nodeagent.observe.admin.server import AdminServer
 from nodeagent.observe.dataplane_listeners import DataplaneListeners
 from nodeagent.observe.dataplane_log import DataplaneLog
 from nodeagent.observe.health_monitor import HealthMonitor
@@ -59,6 +63,7 @@ from nodeagent.part_options import (
     dns_places,
     dns_settings,
     followed_pods,
+    group_number,
     named_hosts,
     pod_ranges,
     program_options,
@@ -107,7 +112,8 @@ class Agent:
 
         # What there is: a source feeds the store, and the queue learns what changed.
         self._changes = ChangeQueue(loop.time)
-        self._board = ProblemBoard([ProblemLog()])
+        journal = Journal(lambda: datetime.now(UTC))
+        self._board = ProblemBoard([ProblemLog(), journal])
         timeout_seconds = 2 * config.dataplane.sync_period.seconds
         health = self._health = HealthMonitor(
             self._changes, self._families, timeout_seconds=timeout_seconds, clock=loop.time
@@ -171,6 +177,7 @@ class Agent:
         )
 
         # What others learn.
+        self._view = AgentView(config, self._families, self._store, journal, awaited=lambda: str(self._wait))
         self._reporting = Reporting(
             config.node.name,
             self._board,
@@ -180,7 +187,7 @@ class Agent:
             ready=self._ready,
             healthz=config.reporting.healthz_bind_address,
             hard_fail=config.reporting.bind_address_hard_fail,
-            listeners=(self._names, self._metrics.kube_proxy, self._metrics.agent),
+            listeners=(self._names, self._metrics.kube_proxy, self._metrics.agent, journal),
         )
         if (place := config.reporting.metrics_bind_address) is not None:
             hard_fail = config.reporting.bind_address_hard_fail
@@ -212,23 +219,34 @@ class Agent:
             tasks.create_task(self._surroundings.run(), name="surroundings")
             if self._end_predecessor is None:
                 ownership = self._own_tables()
-                tasks.create_task(self._reporting.run(), name="reporting")
+                self._report(tasks)
                 await self._all_known()
             else:
                 await self._all_known()
                 await self._end_predecessor()
                 self._end_predecessor = None  # it holds the predecessor, and with it all that one knew
                 ownership = self._own_tables()
-                tasks.create_task(self._reporting.run(), name="reporting")
+                self._report(tasks)
             self._sysctls.forward(self._families)
             dataplane = self._dataplane(ownership)
             await self._names.adopt()
+            engine = self._engine(dataplane, ownership)
+            self._view.working(engine, dataplane.tables, ownership.value)
             tasks.create_task(self._node_addresses.run(), name="node addresses")
             tasks.create_task(self._cleaner.run(), name="conntrack cleaner")
             tasks.create_task(dataplane.look_after(self._changes.interface_changed), name="dataplane")
             tasks.create_task(self._names.run(), name="cluster DNS")
             tasks.create_task(self._metrics.run(), name="event loop lag")
-            tasks.create_task(self._engine(dataplane, ownership).run(), name="engine")
+            tasks.create_task(engine.run(), name="engine")
+
+    def _report(self, tasks: asyncio.TaskGroup) -> None:
+        """Answer others from now on: a predecessor has ended, and what it listened at is free."""
+        tasks.create_task(self._reporting.run(), name="reporting")
+        place = self._config.reporting.socket
+        if place is not None:
+            group = group_number(self._config.reporting.socket_group)
+            admin = AdminServer(place, self._view, group=group, report=self._board.reporter("admin socket"))
+            tasks.create_task(admin.run(), name="admin socket")
 
     async def program_once(self) -> None:
         """Until the present state is programmed in every family, and nothing is left of what it replaces."""

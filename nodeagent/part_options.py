@@ -1,5 +1,6 @@
 """The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig)."""
 
+import grp
 import json
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -136,6 +137,16 @@ def _is_for_names(address: IPv4Address | IPv6Address, ranges: Iterable[Network],
     if isinstance(address, IPv4Address):
         return address.is_link_local
     return address in _UNIQUE_LOCAL and not why_not(ip_network(address), in_use)
+
+
+def group_number(name: str | None) -> int | None:
+    """The number of a group, by its name or as it is; None for None, and for a name that this machine has not."""
+    if name is None or (name.isascii() and name.isdigit()):
+        return None if name is None else int(name)
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return None
 
 
 def conntrack_options(config: AgentConfig) -> ConntrackOptions:

@@ -13,6 +13,7 @@ COMMANDS = {
     "run": ("nodeagent.cli.run", "run_command", "Program services until stopped."),
     "show": ("nodeagent.cli.show", "show_command", "Print what is programmed, read from the kernel."),
     "trace": ("nodeagent.cli.trace", "trace_command", "Say what becomes of a connection, rule by rule."),
+    "explain": ("nodeagent.cli.explain", "explain_command", "Say why a Service works on this node, or why not."),
     "check": ("nodeagent.cli.check", "check_command", "Look whether this node can do the work and has what it should."),
     "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything of ours from this node."),
     "apiserver": ("nodeagent.cli.apiserver", "apiserver_command", "Serve the Kubernetes API for services."),

@@ -72,6 +72,7 @@ _FLAGS: tuple[Flag, ...] = (
     Flag("--healthz-bind-address", "reporting.healthzBindAddress"),
     Flag("--metrics-bind-address", "reporting.metricsBindAddress"),
     Flag("--bind-address-hard-fail", "reporting.bindAddressHardFail"),
+    Flag("--socket", "reporting.socket"),
     Flag("--events", "reporting.events"),
     Flag(VERBOSITY, "logging.level", spellings=("--v", "--verbose")),
     Flag("--log-level", "logging.level"),

@@ -72,7 +72,7 @@ def plain(value: object) -> object:
 
 def plain_option(key: Key, value: object) -> object:
     """Like `plain`, for the value of an option: a server that is off is written as an empty string."""
-    return "" if value is None and isinstance(key.default, BindAddress) else plain(value)
+    return "" if value is None and isinstance(key.default, BindAddress | Path) else plain(value)
 
 
 def parse_text(form: Form, text: str) -> object:

@@ -4,6 +4,7 @@ Python names are snake_case, file keys camelCase; docs/config.md is generated fr
 exists (`agent_config.py`) is usable: values are checked one by one by their types, and then against each other.
 """
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -39,11 +40,13 @@ from nodeagent.config.values import (
     Period,
     PodNames,
     Ports,
+    SocketPath,
     Switch,
     TableOwnership,
     Urls,
 )
 
+DEFAULT_SOCKET = Path("/run/nodeagent/agent.sock")
 API_VERSION = "nodeagent.io/v1alpha1"
 KIND = "NodeAgentConfiguration"
 
@@ -282,6 +285,15 @@ class ReportingConfig(Group):
         False,
         "true or false",
         "Exit when `healthzBindAddress` or `metricsBindAddress` cannot be bound; otherwise binding is tried again.",
+    )
+    socket: SocketPath = option(
+        DEFAULT_SOCKET,
+        'path; `""` = off',
+        "Unix socket, mode 0660, at which commands like `explain` ask this agent. An agent that finds it taken by that of "
+        "another network namespace listens beside it.",
+    )
+    socket_group: AnyText = option(
+        None, "name or number", "Group whose members may use the socket; unset: the group of the agent's process."
     )
     events: Switch = option(True, "true or false", "Publish Kubernetes events (start, failures) on Node and Service.")
 

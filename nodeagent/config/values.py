@@ -4,6 +4,7 @@ Every validator takes what a YAML file can hold (or the value itself) and raises
 well after ``file:line: key: ``.
 """
 
+import os
 import re
 from collections.abc import Callable
 from enum import StrEnum
@@ -17,6 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, Str
 from nodeagent.config.durations import Duration, parse_duration
 from nodeagent.model.addresses import LAST_PORT, Family, endpoint_text, parse_address, parse_network
 
+_SOCKET_PATH_LENGTH = 80  # sun_path has 108 bytes (unix(7)); a name beside it may be longer
 _LABEL_LENGTH = 63  # of a name in DNS, RFC 1035
 _INTERFACE_NAME_LENGTH = 15  # IFNAMSIZ in linux/if.h is 16 bytes with the closing NUL
 _FORBIDDEN_IN_INTERFACE_NAME = re.compile(r"[/:\s]")  # dev_valid_name(), net/core/dev.c
@@ -257,6 +259,15 @@ def _path(value: object) -> Path | None:
     return value if isinstance(value, Path) else Path(_text(value, "a path"))
 
 
+def _socket_path(value: object) -> Path | None:
+    path = _path(value)
+    if path is not None and not path.is_absolute():
+        raise ValueError(f"must be an absolute path, not {str(path)!r}")
+    if path is not None and len(os.fsencode(path)) > _SOCKET_PATH_LENGTH:
+        raise ValueError(f"must not be longer than {_SOCKET_PATH_LENGTH} bytes")
+    return path
+
+
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
@@ -305,5 +316,6 @@ AnyText = Annotated[Annotated[str, Strict()] | None, BeforeValidator(_empty_is_n
 Url = Annotated[str, Strict(), AfterValidator(_url)]
 Urls = Annotated[tuple[Url, ...], BeforeValidator(_split_at_commas), AfterValidator(_distinct)]
 AnyPath = Annotated[Path | None, PlainValidator(_path)]
+SocketPath = Annotated[Path | None, PlainValidator(_socket_path)]
 HealthzAddress = Annotated[BindAddress | None, PlainValidator(bind_address(10256))]
 MetricsAddress = Annotated[BindAddress | None, PlainValidator(bind_address(10249))]

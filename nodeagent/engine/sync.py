@@ -130,6 +130,21 @@ class Engine:
         self._look_at = 0.0
         self._disturbed: set[str] = set()
 
+    @property
+    def states(self) -> Mapping[ObjectKey, ServiceState]:
+        """What every Service wants, conflicts settled. A live view."""
+        return self._translator.states
+
+    @property
+    def context(self) -> Context | None:
+        """The node as the last pass saw it; None before the first."""
+        return self._belief.context
+
+    @property
+    def node(self) -> NodeState:
+        """What the tables were last told of the node."""
+        return self._belief.node
+
     async def run(self) -> None:
         """The first pass once the first full lists are there, then whenever something changes.
 

@@ -78,14 +78,14 @@ _LAYOUTS = {
 }
 
 
-def dump_udp(family: Family, destination: bytes | None = None, port: int | None = None) -> Request:
-    """A dump of the UDP flows of a family; to one original destination and port, where given.
+def dump_udp(family: Family, destination: bytes | None = None, port: int | None = None, *, of: int = _UDP) -> Request:
+    """A dump of the UDP flows of a family, or those of protocol `of`; to one original destination and port.
 
     The kernel does the selection (>= 5.8); an older one returns all flows of the family. An IPv6 destination is not
     passed on: the kernel then returns the flows to all others (ctnetlink_filter_match_tuple takes the result of
     ipv6_addr_cmp for "equal"; so still in 6.18).
     """
-    protocol = attribute(uapi.CTA_PROTO_NUM, bytes([_UDP]))
+    protocol = attribute(uapi.CTA_PROTO_NUM, bytes([of]))
     flags = uapi.CTA_FILTER_F_CTA_PROTO_NUM
     parts = []
     if destination is not None and family is Family.IPV4:
@@ -134,8 +134,8 @@ def delete_flow(family: Family, flow: Flow) -> Request:
     return Request(_DELETE, 0, body)
 
 
-def read_flows(family: Family, datagram: memoryview) -> Iterator[Flow]:
-    """The UDP flows in a datagram of a dump, each valid as long as the datagram is.
+def read_flows(family: Family, datagram: memoryview, *, wanted: int = _UDP) -> Iterator[Flow]:
+    """The UDP flows, or those of another protocol, in a datagram of a dump, each valid as long as the datagram is.
 
     Flows in a conntrack zone are left out: they belong to somebody else's network stack.
     """
@@ -156,9 +156,9 @@ def read_flows(family: Family, datagram: memoryview) -> Iterator[Flow]:
             )
             usual = first == original and second == reply
         if usual:
-            if protocol == _UDP and following[2:] != _ZONE_FOLLOWS:
+            if protocol == wanted and following[2:] != _ZONE_FOLLOWS:
                 yield Flow(destination, port, source, source_port, message)
-        elif (flow := _read_unusual(layout, message)) is not None:
+        elif (flow := _read_unusual(layout, message, wanted)) is not None:
             yield flow
         offset += length + 3 & ~3
 
@@ -187,8 +187,8 @@ def _ipv4_tuple(kind: int, source: tuple[bytes, int], destination: tuple[bytes, 
     return nested(kind, addresses, ports)
 
 
-def _read_unusual(layout: _Layout, message: memoryview) -> Flow | None:
-    """The same, attribute by attribute; None for what is no UDP flow or is in a zone."""
+def _read_unusual(layout: _Layout, message: memoryview, wanted: int = _UDP) -> Flow | None:
+    """The same, attribute by attribute; None for what is of another protocol or in a zone."""
     top = dict(attributes(message))
     if uapi.CTA_ZONE in top or uapi.CTA_TUPLE_ORIG not in top or uapi.CTA_TUPLE_REPLY not in top:
         return None
@@ -200,7 +200,7 @@ def _read_unusual(layout: _Layout, message: memoryview) -> Flow | None:
         return None
     addresses = [dict(attributes(parts[uapi.CTA_TUPLE_IP])) for parts in tuples]
     ports = [dict(attributes(parts[uapi.CTA_TUPLE_PROTO])) for parts in tuples]
-    if bytes(ports[0].get(uapi.CTA_PROTO_NUM, b"")) != bytes([_UDP]):
+    if bytes(ports[0].get(uapi.CTA_PROTO_NUM, b"")) != bytes([wanted]):
         return None
     destination = addresses[0].get(layout.destination_attribute)
     source = addresses[1].get(layout.source_attribute)

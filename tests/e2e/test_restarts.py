@@ -8,6 +8,7 @@ import pytest
 
 from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
 from tests.harness.cluster import NODE
+from tests.harness.warm_start import WarmLauncher
 
 CLIENTS = ("caller", "outside", NODE)
 AWAY_SECONDS = 3.0
@@ -104,3 +105,20 @@ def test_an_agent_that_finds_no_server_keeps_the_rules_and_waits(
         shaken.agent.wait_for_line(NOTHING_WRITTEN, after=printed)
     shaken_tenant.end_pod("web-0")
     shaken.changed().shows(answered_by(shaken, web, "web-1"), "one pod less")
+
+
+def test_while_the_server_is_away_the_first_line_of_explain_says_so(
+    shaken: ApiCluster, shaken_tenant: Tenant, web: tuple[str, ...], warm_launcher: WarmLauncher
+) -> None:
+    """Asked where commands look by themselves. The Service works all the time, but who knows whether it should."""
+
+    def first_line() -> str:
+        arguments = ("explain", f"{shaken_tenant.name}/web", "--no-probe")
+        return warm_launcher.command(shaken.world.namespace(NODE), arguments).stdout.partition("\n")[0]
+
+    assert first_line() == "healthy: 4 of 4 endpoints used"
+    shaken.server.kill()
+    stale = "impaired: what this node knows of it may be outdated, because API resource "
+    shaken.agent.wait_until(lambda: first_line().startswith(stale), "the silence of the server")
+    shaken.restart_server()
+    shaken.agent.wait_until(lambda: first_line() == "healthy: 4 of 4 endpoints used", "the server's return")

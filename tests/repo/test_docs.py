@@ -108,7 +108,8 @@ COMMANDS = commands(main)
 
 def options_of(command: click.Command) -> set[str]:
     context = click.Context(command, help_option_names=["-h", "--help"])
-    return {spelling for parameter in command.get_params(context) for spelling in parameter.opts} | {"-h", "--help"}
+    parameters = command.get_params(context)
+    return {spelling for one in parameters for spelling in (*one.opts, *one.secondary_opts)} | {"-h", "--help"}
 
 
 EVERY_OPTION = set().union(*map(options_of, COMMANDS.values()))

@@ -21,12 +21,15 @@ ALLOWED = {
     "trace": frozenset({"model", "netlink", "dataplane"}),
     "config": frozenset({"model", "files"}),
     "lab": frozenset({"model", "netlink"}),
+    "explain": frozenset({"model", "translate"}),
     "part_options": frozenset({"model", "translate", "config", *SIBLINGS}),
-    "agent": frozenset({"model", "translate", "engine", "config", "part_options", *SIBLINGS}),
+    "agent_view": frozenset({"model", "translate", "engine", "config", "part_options", *SIBLINGS, "__init__"}),
+    "agent": frozenset({"model", "translate", "engine", "config", "part_options", "agent_view", *SIBLINGS}),
     "daemon": frozenset({"model", "config", "agent", "dataplane", "observe"}),
     "cli": frozenset(
         {
-            *("model", "files", "translate", "engine", "config", "part_options", "agent", "daemon", "lab", "trace"),
+            *("model", "files", "translate", "engine", "config", "part_options", "agent", "daemon", "lab"),
+            *("explain", "trace"),
             *SIBLINGS,
         }
     ),
@@ -52,6 +55,7 @@ COMPOSITION = frozenset({"bootstrap", "manifest_check", "server", "server_settin
 PURE = (
     "model/*.py",
     "translate/*.py",
+    "explain/*.py",
     "netlink/framing.py",
     "netlink/netfilter.py",
     "netlink/uapi/*.py",
@@ -111,6 +115,7 @@ PURE = (
     "dataplane/nft/belief.py",
     "dataplane/nft/classes.py",
     "dataplane/nft/desired.py",
+    "dataplane/nft/deviation.py",
     "dataplane/nft/element_walk.py",
     "dataplane/nft/generations.py",
     "dataplane/nft/diff.py",

@@ -87,6 +87,11 @@ class TableDriver:
         self._oversized: dict[ObjectKey, tuple[Problem, ...]] = {}
 
     @property
+    def belief(self) -> Belief | None:
+        """What the kernel is believed to hold; None when that is to be read first."""
+        return self._belief
+
+    @property
     def problems(self) -> tuple[Problem, ...]:
         """Services the kernel refused (the rest is in effect), and ones with more endpoints than fit."""
         return (

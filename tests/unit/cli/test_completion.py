@@ -27,7 +27,7 @@ def test_each_shell_has_a_script_which_the_document_names(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("nodeagent ", {"run", "show", "check", "cleanup", "apiserver", "lab", "config"}),
+        ("nodeagent ", {"run", "show", "explain", "check", "cleanup", "apiserver", "lab", "config"}),
         ("nodeagent c", {"check", "cleanup", "config"}),
         ("nodeagent show ", {"services", "frontends", "backends"}),
         ("nodeagent config ", {"show", "check", "reference"}),

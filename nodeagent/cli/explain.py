@@ -1,0 +1,224 @@
+"""`nodeagent explain`: why a Service works or not on this node."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import click
+
+from nodeagent.cli.asking import (
+    ServiceName,
+    asking_options,
+    examples,
+    is_terminal,
+    output_option,
+    print_document,
+    print_rows,
+    verdict_style,
+)
+from nodeagent.cli.columns import Column
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.kernel_view import KernelView, read_kernel
+from nodeagent.cli.node_view import Access, NodeView, look_at_node
+from nodeagent.cli.probes import probe_endpoints
+from nodeagent.dataplane.errors import DataplaneError
+from nodeagent.explain.facts import Facts
+from nodeagent.explain.kernel import InKernel
+from nodeagent.explain.service import Explanation, explain_missing, explain_service
+from nodeagent.explain.text import lines_of
+from nodeagent.model.addresses import parse_address
+from nodeagent.model.names import ObjectKey
+
+WATCH_SECONDS = 2.0
+SETTLING_LOOKS = 5
+SETTLING_SECONDS = 0.2
+"""While an agent works the kernel may be a moment behind: a difference that goes by itself is none."""
+
+Shown = tuple[bool, Callable[[], None], object]
+"""Whether it is healthy, what prints it, and what to compare it by."""
+
+
+COLUMNS = (
+    Column("service", "SERVICE"),
+    Column("severity", "STATE"),
+    Column("what", "WHAT, AND WHY"),
+    Column("do", "WHAT TO DO"),
+    Column("also", "ALSO", number=True),
+)
+
+
+@click.command(
+    "explain",
+    epilog=examples(
+        "nodeagent explain                          all Services that are not healthy, worst first",
+        "nodeagent explain shop/web                 one Service, all its ports",
+        "nodeagent explain web:https -o json        one port of default/web; the verdict is the first field",
+        "nodeagent explain web --from 203.0.113.7   may this client connect?",
+        "nodeagent explain web --manifests DIR      without an agent",
+    ),
+)
+@click.argument("service", type=ServiceName(), required=False)
+@click.option("--watch", is_flag=True, help="Look again every two seconds, and print what is new, until Ctrl-C.")
+@click.option("--from", "client", metavar="ADDRESS", help="Judge it for a client with this address.")
+@click.option("--probe/--no-probe", default=None, help="Connect to the endpoints; by default for one Service only.")
+@output_option("table", "wide", "json", "yaml", "name")
+@asking_options
+def explain_command(
+    service: str | None, watch: bool, client: str | None, probe: bool | None, output: str, access: Access
+) -> None:
+    """Why does SERVICE ([NAMESPACE/]NAME[:PORT]) work on this node, or why not?
+
+    The first line is the verdict; below it everything that it follows from, from the API object to the elements in the
+    kernel. Without SERVICE: all that are not healthy, worst first.
+
+    Exit codes: 0 healthy, 1 not healthy or failed, 2 what was asked cannot be, 130 ended by Ctrl-C.
+    """
+    if client is not None and (client := parse_address(client)) is None:
+        raise Failure("--from wants an IP address", UNUSABLE)
+    look: Callable[[], Shown]
+    if service is None:
+        look = partial(_all, access, client or "", probe=bool(probe), output=output)
+    else:
+        key, port = parse_service(service)
+        look = partial(_one, access, key, port, client or "", probe=probe is not False, output=output)
+    healthy = _watch(look) if watch else _print(*look())
+    click.get_current_context().exit(0 if healthy else FAILED)
+
+
+def parse_service(text: str) -> tuple[ObjectKey, str]:
+    """`[NAMESPACE/]NAME[:PORT]` as the Service and the port. Raises Failure."""
+    name, _, port = text.partition(":")
+    namespace, slash, short = name.rpartition("/")
+    if not short or (slash and not namespace) or "/" in namespace:
+        raise Failure(f"{text!r} is no Service: [NAMESPACE/]NAME[:PORT]", UNUSABLE)
+    return ObjectKey(namespace or "default", short), port
+
+
+def _print(healthy: bool, show: Callable[[], None], _: object) -> bool:
+    show()
+    return healthy
+
+
+def _watch(look: Callable[[], Shown]) -> bool:
+    """Until Ctrl-C, which raises KeyboardInterrupt."""
+    before: object = None
+    while True:
+        _, show, compared = look()
+        if compared != before:
+            if is_terminal():
+                click.clear()
+            show()
+        before = compared
+        time.sleep(WATCH_SECONDS)
+
+
+def _one(access: Access, key: ObjectKey, port: str, client: str, *, probe: bool, output: str) -> Shown:
+    view, explanation = _settled(access, key, port, client, probe=probe)
+
+    def show() -> None:
+        if output in ("json", "yaml"):
+            print_document(document(explanation, view.origin), output)
+        elif output == "name":
+            click.echo(explanation.service)
+        else:
+            verdict, *rest = lines_of(explanation, view.origin, wide=output == "wide")
+            click.echo(verdict_style(verdict, good=explanation.healthy))
+            click.echo("\n".join(rest))
+
+    return explanation.healthy, show, explanation
+
+
+def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: bool) -> tuple[NodeView, Explanation]:
+    """An explanation that does not only catch the agent at work."""
+    for _ in range(SETTLING_LOOKS):
+        view = look_at_node(access, key)
+        kernel = _kernel(view)
+        explanation = explain(view, key, kernel, port=port, client=client, probe=probe)
+        deviating = any(one.deviations for one in explanation.kernel or ())
+        if view.agent is None or not deviating:
+            break
+        time.sleep(SETTLING_SECONDS)
+    return view, explanation
+
+
+def _all(access: Access, client: str, *, probe: bool, output: str) -> Shown:
+    view = look_at_node(access)
+    kernel = _kernel(view)
+    found = [explain(view, key, kernel, client=client, probe=probe, flows=False) for key in sorted(view.services)]
+    bad = sorted((one for one in found if not one.healthy), key=lambda one: (-one.rank, one.service))
+    verdict = f"healthy: {len(found)} Services" if not bad else f"not healthy: {len(bad)} of {len(found)} Services"
+
+    def show() -> None:
+        if output in ("json", "yaml"):
+            document_of_all = {"verdict": verdict, "healthy": not bad, "origin": view.origin, "services": bad}
+            print_document(document_of_all, output)
+            return
+        if output != "name":
+            click.echo(verdict_style(verdict, good=not bad))
+            click.echo(f"from: {view.origin}")
+        if bad:
+            rows = [
+                {
+                    "service": one.service,
+                    "severity": one.severity,
+                    "what": f"{one.findings[0].what}, because {one.findings[0].because}",
+                    "do": one.findings[0].do,
+                    "also": len(one.findings) - 1,
+                }
+                for one in bad
+            ]
+            print_rows(COLUMNS, rows, output, wide=frozenset({"do", "also"}), name="service")
+
+    return not bad, show, bad
+
+
+def document(one: Explanation, origin: str) -> dict[str, object]:
+    """The explanation with its origin; the verdict is the first field."""
+    fields: dict[str, object] = {name: getattr(one, name) for name in one.__struct_fields__}
+    return {"verdict": fields.pop("verdict"), "healthy": fields.pop("healthy"), "origin": origin, **fields}
+
+
+def explain(
+    view: NodeView,
+    key: ObjectKey,
+    kernel: Sequence[KernelView] | None,
+    *,
+    port: str = "",
+    client: str = "",
+    probe: bool = False,
+    flows: bool = True,
+) -> Explanation:
+    """One Service of the view."""
+    service = view.services.get(key)
+    if service is None:
+        return explain_missing(key, [*view.services, *view.others], view.problems)
+    state = view.states.get(key)
+    found: list[InKernel] | None = None
+    if kernel is not None:
+        found = [table.of_service(key, state, flows=flows) for table in kernel]
+    facts = Facts(
+        service=service,
+        slices=tuple(view.slices.get(key, ())),
+        context=view.context,
+        state=state,
+        problems=view.problems,
+        kernel=found,
+        port=port,
+        client=client,
+    )
+    if probe and state is not None:
+        facts = Facts(
+            **{name: getattr(facts, name) for name in facts.__struct_fields__ if name != "probes"},
+            probes=probe_endpoints(state, [one.name or "" for one in facts.ports]),
+        )
+    return explain_service(facts)
+
+
+def _kernel(view: NodeView) -> list[KernelView] | None:
+    """The tables; None, with a note, where this process may not read them."""
+    program = view.program if view.agent is not None else None
+    try:
+        return read_kernel(view.families, program)
+    except (DataplaneError, OSError) as error:
+        click.echo(f"nodeagent: note: the kernel was not read: {error}", err=True)
+        return None

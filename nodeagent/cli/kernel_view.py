@@ -1,0 +1,123 @@
+"""What the kernel of this node has, read for commands that compare or explain."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+
+from nodeagent.cli.show import patiently
+from nodeagent.dataplane.conntrack_flows import tracked_flows
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.affinity import affinity_id
+from nodeagent.dataplane.nft.belief import Contents, Ownership, believe
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.deviation import deviations_of_service
+from nodeagent.dataplane.nft.image import Elements, class_of
+from nodeagent.dataplane.nft.inspection import ProgrammedFrontend, programmed_frontends
+from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.program import build_program
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.explain.kernel import InKernel, KernelFrontend, TableState
+from nodeagent.model.addresses import Family, endpoint_text, unpack_address
+from nodeagent.model.frontend import Frontend, ServiceState
+from nodeagent.model.names import ObjectKey
+
+
+class KernelView:
+    """One family's table. contents: None when there is none. affinity: what clients learned."""
+
+    def __init__(self, family: Family, program: ProgramOptions | None) -> None:
+        """Reads it. Raises a DataplaneError and OSError."""
+        self.family = family
+        self.affinity: Elements = {}
+        self.contents, self.specs = patiently(partial(self._read, program))
+        self.state = self._state(program)
+        self._by_service: dict[str, list[ProgrammedFrontend]] = {}
+        if self.state in (TableState.RIGHT, TableState.CHANGED) and self.contents is not None:
+            for one in programmed_frontends(self.contents, family):
+                self._by_service.setdefault(one.service, []).append(one)
+
+    def _read(self, program: ProgramOptions | None) -> tuple[Contents | None, dict[str, SetSpec]]:
+        contents, specs = None, dict[str, SetSpec]()
+        with closing(Ruleset()) as ruleset:
+            for counters in (True, False) if program is None or program.counters else (False, True):
+                specs = {spec.name: spec for spec in schema.set_specs(counters=counters)}
+                table = KernelTable(ruleset, self.family, specs)
+                contents = table.read()
+                if contents is not None and contents.fits(specs, self.family):
+                    learned = table.affinity()
+                    self.affinity = {} if learned is None else learned.elements
+                    break
+        return contents, specs
+
+    def _state(self, program: ProgramOptions | None) -> TableState:
+        contents = self.contents
+        if contents is None:
+            return TableState.MISSING
+        if not contents.fits(self.specs, self.family):
+            return TableState.FOREIGN
+        if program is None:
+            return TableState.RIGHT if _has_rules(contents, self.family) else TableState.CHANGED
+        belief = believe(contents, self.specs, self.family, program, Ownership.PLAIN)
+        return TableState.RIGHT if belief.program_right else TableState.CHANGED
+
+    def of_service(self, key: ObjectKey, state: ServiceState | None, *, flows: bool) -> InKernel:
+        """What there is of one Service. flows: also connections that are tracked."""
+        usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
+        if not usable or self.contents is None:
+            return InKernel(self.family.value, self.state)
+        own = [] if state is None else [one for one in state.frontends if one.family is self.family]
+        deviating = [] if state is None else deviations_of_service(key, state, self.family, self.contents.image)
+        return InKernel(
+            self.family.value,
+            self.state,
+            tuple(_frontend(one) for one in self._of(key)),
+            tuple(map(str, deviating)),
+            self._affinity(own),
+            tracked_flows(self.family, own) if flows else {},
+        )
+
+    def _of(self, key: ObjectKey) -> Iterable[ProgrammedFrontend]:
+        name = str(key)
+        for service, found in self._by_service.items():
+            if service == name or service.startswith(f"{name}:"):
+                yield from found
+
+    def _affinity(self, frontends: Sequence[Frontend]) -> Mapping[str, int]:
+        ids = {
+            affinity_id(one.service_port, route.scope)
+            for one in frontends
+            if one.affinity_seconds is not None
+            for route in (one.route, one.short_circuit)
+            if route is not None
+        }
+        held = Counter(value for key, value in self.affinity.items() if ids and class_of(key[-4:]) in ids)
+        return {_endpoint(value): count for value, count in sorted(held.items())}
+
+
+def read_kernel(families: Iterable[Family], program: Mapping[Family, ProgramOptions] | None) -> list[KernelView]:
+    """The tables of these families. Raises a DataplaneError and OSError."""
+    return [KernelView(family, None if program is None else program.get(family)) for family in families]
+
+
+def _has_rules(contents: Contents, family: Family) -> bool:
+    """Whether no chain is empty that has rules under every configuration."""
+    program = build_program(family, ProgramOptions(PodDetection.NONE), (), ())
+    return all(contents.rules.get(chain.name) for chain in program.chains if chain.rules)
+
+
+def _frontend(one: ProgrammedFrontend) -> KernelFrontend:
+    action = f"pick of {len(one.backends)}" if one.action == "pick" else one.action
+    return KernelFrontend(
+        one.kind,
+        f"{endpoint_text(one.address, one.port)}/{one.protocol}",
+        one.scope,
+        action,
+        tuple(endpoint_text(*backend) for backend in one.backends),
+        one.connections,
+    )
+
+
+def _endpoint(value: bytes) -> str:
+    return endpoint_text(unpack_address(value[:-4]), int.from_bytes(value[-4:-2], "big"))

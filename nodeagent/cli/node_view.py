@@ -1,0 +1,264 @@
+"""What commands look at: the objects, what they lead to on this node, and where all that was learned.
+
+The agent is asked, at its socket. Without one the objects are read from a directory of manifests or an API server, and
+translated here as an agent would.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.options import ConfigRejected
+from nodeagent.config import AgentConfig, ConfigError, load_config
+from nodeagent.config.options import DEFAULT_SOCKET
+from nodeagent.dataplane.families import choose_families
+from nodeagent.dataplane.nft.chain import ProgramOptions
+from nodeagent.kube.client import ApiClient
+from nodeagent.kube.configured_ranges import WithConfiguredCidrs
+from nodeagent.kube.errors import OperatorError
+from nodeagent.kube.manifest_directory import ManifestDirectory
+from nodeagent.kube.manifest_world import World
+from nodeagent.kube.source import source_of
+from nodeagent.kube.store import ClusterStore
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
+from nodeagent.model.problem import Problem
+from nodeagent.observe.admin.client import AgentClient, NoAgent, find_agent
+from nodeagent.observe.admin.documents import KnownProblem, Status, WorldHead, WorldService
+from nodeagent.part_options import (
+    cluster_access,
+    describe_source,
+    program_options,
+    translation_options,
+    wanted_families,
+)
+from nodeagent.translate.context import Context
+from nodeagent.translate.node import node_context, node_state
+from nodeagent.translate.translator import Translator
+
+LIST_SECONDS = 30.0
+"""How long an API server has for its lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Whom a command may ask. socket: of the agent; None: at the usual place. file: a configuration; None: none, or that
+    of the environment. manifests, kubeconfig, node_name: in place of what the configuration says."""
+
+    socket: Path | None = None
+    file: Path | None = None
+    manifests: str | None = None
+    kubeconfig: str | None = None
+    node_name: str | None = None
+
+    @property
+    def names_source(self) -> bool:
+        """Whether the objects shall not come from the agent."""
+        return self.manifests is not None or self.kubeconfig is not None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """origin: where it was learned, for a person. agent: None when it was not asked.
+
+    program: how the constant rules are made, by family; None where nobody said. others: Services that there are besides.
+    """
+
+    origin: str
+    context: Context
+    node: NodeState
+    services: Mapping[ObjectKey, Service]
+    slices: Mapping[ObjectKey, Collection[EndpointSlice]]
+    states: Mapping[ObjectKey, ServiceState]
+    problems: tuple[Problem, ...]
+    families: tuple[Family, ...]
+    agent: Status | None = None
+    program: Mapping[Family, ProgramOptions] | None = None
+    since: Mapping[Problem, str] = field(default_factory=dict)
+    others: tuple[ObjectKey, ...] = ()
+
+
+def look_at_node(access: Access, only: ObjectKey | None = None) -> NodeView:
+    """What there is, of one Service where the agent is asked and only that is wanted. Raises Failure."""
+    if access.names_source:
+        return _view_of_source(_config(access), "")
+    try:
+        client, status = find_agent(access.socket, DEFAULT_SOCKET)
+        return _view_of_agent(client, status, only)
+    except NoAgent as error:
+        config = _config(access)
+        if config.source.manifests is None and config.source.kubeconfig is None:
+            hint = "start it, or give --manifests DIRECTORY or --kubeconfig FILE"
+            raise Failure(f"{error}: {hint}", FAILED) from error
+        return _view_of_source(config, f"; {error}")
+
+
+def ask_agent(access: Access) -> tuple[AgentClient, Status]:
+    """The agent, for what only it knows. Raises Failure."""
+    try:
+        return find_agent(access.socket, DEFAULT_SOCKET)
+    except NoAgent as error:
+        raise Failure(f"{error}: is it running? (--socket names another place)", FAILED) from error
+
+
+def _view_of_agent(client: AgentClient, status: Status, only: ObjectKey | None) -> NodeView:
+    lines = client.lines("world" if only is None else f"world?service={only}")
+    head = msgspec.json.decode(next(lines), type=WorldHead)
+    context = msgspec.json.decode(head.context, type=Context | None)
+    if context is None:
+        raise Failure(f"the agent at {client.path} is not ready: {status.awaited}", FAILED)
+    decoder = msgspec.json.Decoder(WorldService)
+    found = [decoder.decode(line) for line in lines]
+    others = () if found or only is None else tuple(map(_key, client.ask("services", list[str])))
+    known = client.ask("problems", tuple[KnownProblem, ...])
+    since = {Problem(one.subject, one.reason, one.detail): one.since for one in known}
+    return NodeView(
+        origin=f"the agent of node {status.node} at {client.path} (process {status.pid}, {status.source})",
+        context=context,
+        node=head.node,
+        services={one.key: one.service for one in found if one.service is not None},
+        slices={one.key: one.slices for one in found},
+        states={one.key: one.state for one in found if one.state is not None},
+        problems=tuple(since),
+        families=tuple(map(Family, status.families)),
+        agent=status,
+        program=msgspec.json.decode(head.program, type=dict[Family, ProgramOptions]),
+        since=since,
+        others=others,
+    )
+
+
+def _key(name: str) -> ObjectKey:
+    namespace, _, short = name.rpartition("/")
+    return ObjectKey(namespace, short)
+
+
+def _config(access: Access) -> AgentConfig:
+    """Raises ConfigRejected."""
+    flags = {
+        flag: value
+        for flag, value in (
+            ("--manifests", access.manifests),
+            ("--kubeconfig", access.kubeconfig),
+            ("--node-name", access.node_name),
+        )
+        if value is not None
+    }
+    try:
+        loaded = load_config(file=access.file, environment=os.environ, flags=flags, hostname=socket.gethostname())
+    except ConfigError as error:
+        raise ConfigRejected(error) from error
+    return loaded.config
+
+
+def _view_of_source(config: AgentConfig, why: str) -> NodeView:
+    families = choose_families(wanted_families(config))
+    snapshot, problems = _manifests(config) if config.source.manifests is not None else _api_server(config)
+    ranged = WithConfiguredCidrs(snapshot, config.traffic.service_cidrs)
+    options = translation_options(config, families)
+    context = node_context(ranged.node, options)
+    node, node_problems = node_state(ranged.node, ranged.service_cidrs, options, context)
+    translator = Translator()
+    translator.update(ranged, None, context)
+    states = dict(translator.states)
+    said = [*problems, *node_problems, *(one for state in states.values() for one in state.problems)]
+    return NodeView(
+        origin=f"{describe_source(config)}, as node {config.node.name}, without an agent{why}",
+        context=context,
+        node=node,
+        services=dict(snapshot.services),
+        slices={key: snapshot.slices_of(key) for key in snapshot.services},
+        states=states,
+        problems=tuple(sorted(set(said))),
+        families=families,
+        program={family: program_options(config, family) for family in families},
+    )
+
+
+def _store_of(world: World) -> ClusterStore:
+    """The objects of a directory, as the translation wants them."""
+    store = ClusterStore(_Nobody())
+    store.replace(Node, world.nodes.values())
+    store.replace(ServiceCIDR, world.service_cidrs.values())
+    store.replace(EndpointSlice, world.slices.values())
+    store.replace(Service, world.services.values())
+    return store
+
+
+class _Nobody:
+    """Hears of a store's changes and does nothing."""
+
+    def service_changed(self, key: ObjectKey) -> None:
+        """Nothing."""
+
+    def node_changed(self) -> None:
+        """Nothing."""
+
+    def service_cidrs_changed(self) -> None:
+        """Nothing."""
+
+    def synced(self) -> None:
+        """Nothing."""
+
+    def all_listed(self) -> None:
+        """Nothing."""
+
+
+def _manifests(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...]]:
+    root = config.source.manifests
+    assert root is not None, "the caller looked"
+    try:
+        reading = ManifestDirectory(root, config.node.name).read()
+    except OSError as error:
+        raise Failure(f"manifest directory {root}: {error.strerror or error}", UNUSABLE) from error
+    return _store_of(reading.world), (*reading.problems, *reading.world.problems)
+
+
+class _Listed(_Nobody):
+    """Knows when everything has been listed once."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    def all_listed(self) -> None:
+        self.event.set()
+
+
+def _api_server(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...]]:
+    try:
+        store = asyncio.run(_list_once(config))
+    except OperatorError as error:
+        raise Failure(str(error), UNUSABLE) from error
+    return store, store.problems
+
+
+async def _list_once(config: AgentConfig) -> ClusterStore:
+    """A store with one full list of everything. Raises OperatorError, and Failure when that takes too long."""
+    listed = _Listed()
+    store = ClusterStore(listed)
+    client = ApiClient(cluster_access(config, os.environ))
+    async with client:
+        source = source_of(
+            client, None, store, node_name=config.node.name, endpoints_api=config.source.endpoints_api.value
+        )
+        feeding = asyncio.create_task(source.run(), name="source")
+        waiting = asyncio.create_task(listed.event.wait(), name="first lists")
+        await asyncio.wait({feeding, waiting}, timeout=LIST_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        done = waiting.done()
+        for task in (feeding, waiting):
+            task.cancel()
+        results = await asyncio.gather(feeding, waiting, return_exceptions=True)
+    if isinstance(results[0], OperatorError):
+        raise results[0]
+    if not done:
+        why = "; ".join(problem.detail for problem in store.problems[:2])
+        raise Failure(f"the API server did not list {', '.join(store.awaited)} in {LIST_SECONDS:g} s: {why}", FAILED)
+    return store

@@ -1,0 +1,320 @@
+"""The rules that say what is wrong with a Service: each looks at the facts and yields what it finds."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from ipaddress import ip_address, ip_network
+
+from nodeagent.explain.endpoints import USED, Account, Reason
+from nodeagent.explain.facts import Facts
+from nodeagent.explain.kernel import Answer, TableState
+from nodeagent.explain.verdict import Finding, Severity
+from nodeagent.model.addresses import Family, endpoint_text, family_of
+from nodeagent.model.frontend import Frontend, FrontendKind, Scope
+from nodeagent.model.objects import ServicePort, key_of
+from nodeagent.model.problem import Problem
+
+_SHOWN = 3
+_FILES = ("file ", "directory ")
+_HARMLESS = frozenset({"InvalidAffinityTimeout", "AffinityIdTaken", "TooManyEndpoints", "SourceRangesIneffective"})
+"""Problems in spite of which every address leads to endpoints."""
+_TOLD_BETTER = frozenset({"AddressConflict"})
+
+
+def findings_of(facts: Facts) -> Iterator[Finding]:
+    """Everything that is wrong, what explains the others first."""
+    yield from _kernel(facts)
+    accounts = facts.accounts()
+    if not any(one.endpoints for one in facts.slices):
+        yield _no_endpoints(facts)
+    else:
+        for port in facts.ports:
+            yield from _port(facts, port, [one for one in accounts if _is_for(one, port)])
+    yield from _silent_endpoints(facts)
+    yield from _conflicts(facts)
+    yield from _clients(facts)
+    yield from _object_problems(facts)
+    yield from _sources(facts)
+
+
+def _is_for(account: Account, port: ServicePort) -> bool:
+    return (account.service_port, account.protocol) == (port.name or "", port.protocol or "TCP")
+
+
+def _no_endpoints(facts: Facts) -> Finding:
+    namespace, name = facts.key
+    slices = "its EndpointSlices are empty" if facts.slices else "it has no EndpointSlice"
+    return Finding(
+        Severity.BROKEN,
+        "it has no endpoints, every connection is refused",
+        f"{slices}: its selector matches no pod that has an address",
+        f"compare the selector with the labels of the pods: kubectl -n {namespace} describe service {name}; "
+        f"kubectl -n {namespace} get pods --show-labels",
+    )
+
+
+def _port(facts: Facts, port: ServicePort, accounts: Sequence[Account]) -> Iterator[Finding]:
+    """What keeps the endpoints of one service port from being used."""
+    counted = [one for one in accounts if one.reason is not Reason.DUPLICATE]
+    frontends = [one for one in facts.frontends if one.service_port.port == (port.name or "")]
+    families = list(dict.fromkeys(frontend.family for frontend in frontends))
+    where = f"port {port.name or port.port}"
+    if not any(one.used for one in counted):
+        yield _unused(facts, port, where, counted)
+        return
+    for family in families:
+        if not any(one.used and one.family == family.value for one in counted):
+            addresses = _places([frontend for frontend in frontends if frontend.family is family])
+            yield Finding(
+                Severity.IMPAIRED,
+                f"{addresses} has no endpoint",
+                f"none of the endpoints of {where} that can be used is {family.value}",
+                f"give the pods {family.value} addresses, or take {family.value} out of ipFamilies",
+            )
+    yield from _local(facts, frontends, counted, where)
+    draining = [one for one in counted if one.cluster is Reason.DRAINING or one.local is Reason.DRAINING]
+    if draining:
+        yield Finding(
+            Severity.IMPAIRED,
+            f"{where} has only endpoints that terminate",
+            f"none is ready, and {_listed(draining)} still serve",
+            "see why no new pod becomes ready: kubectl get pods",
+        )
+
+
+def _unused(facts: Facts, port: ServicePort, where: str, accounts: Sequence[Account]) -> Finding:
+    """Why a service port has no endpoint, by what most of them lack."""
+    namespace, name = facts.key
+    reasons = Counter(one.reason for one in accounts)
+    reason = max(reasons, key=lambda one: reasons[one]) if reasons else Reason.UNMATCHED_PORT
+    those = [one for one in accounts if one.reason is reason]
+    refused = f"{where} has no endpoints, every connection is refused"
+    count = len({(one.address, one.port) for one in those})
+    match reason:
+        case Reason.UNMATCHED_PORT:
+            wanted = f"{port.name or 'an unnamed port'}/{port.protocol or 'TCP'}"
+            has = those[0].detail.removeprefix("it has ") if those else "none at all"
+            return Finding(
+                Severity.BROKEN,
+                refused,
+                f"no slice has a port {wanted} (the slices have {has})",
+                _cure_of_port(port, namespace, name),
+            )
+        case Reason.NOT_READY:
+            return Finding(
+                Severity.BROKEN,
+                refused,
+                f"none of its {count} endpoints is ready ({_listed(those)})",
+                f"see what their readiness probes say: kubectl -n {namespace} describe pods",
+            )
+        case Reason.NOT_LOCAL:
+            return Finding(
+                Severity.BROKEN,
+                f"{where} drops every connection on this node",
+                f"internalTrafficPolicy is Local and none of its {count} endpoints is on node {facts.context.node_name}"
+                f" ({_listed(those)})",
+                f"run one of its pods on {facts.context.node_name}, or set internalTrafficPolicy: Cluster",
+            )
+        case Reason.WRONG_FAMILY:
+            families = " and ".join(sorted({one.family for one in those}))
+            return Finding(
+                Severity.BROKEN,
+                refused,
+                f"its endpoints are {families} and the Service has no such address on this node",
+                "make ipFamilies of the Service and the addresses of the pods go together",
+            )
+        case Reason.GONE:
+            return Finding(
+                Severity.BROKEN,
+                refused,
+                f"all of its {count} endpoints terminate and no longer serve",
+                f"see why no new pod becomes ready: kubectl -n {namespace} get pods",
+            )
+        case _:
+            return Finding(
+                Severity.BROKEN,
+                refused,
+                f"{_listed(those)}: {reason.value}",
+                "correct the EndpointSlices of the Service",
+            )
+
+
+def _cure_of_port(port: ServicePort, namespace: str, name: str) -> str:
+    if isinstance(port.target_port, str):
+        return (
+            f"targetPort is the name {port.target_port}: give a container port of the pods that name, or correct "
+            f"targetPort (kubectl -n {namespace} edit service {name})"
+        )
+    return "give the ports of the Service and of its EndpointSlices the same names and protocols"
+
+
+def _local(facts: Facts, frontends: Sequence[Frontend], accounts: Sequence[Account], where: str) -> Iterator[Finding]:
+    """Traffic policy Local on a node without an endpoint."""
+    node = facts.context.node_name
+    empty = [one for one in frontends if one.route.scope is Scope.LOCAL and not one.route.backends]
+    for internal in (True, False):
+        those = [one for one in empty if (one.kind is FrontendKind.CLUSTER_IP) is internal]
+        if not those:
+            continue
+        field = "internalTrafficPolicy" if internal else "externalTrafficPolicy"
+        who = "from this node and its pods" if internal else "from outside"
+        count = len({(one.address, one.port) for one in accounts if one.used})
+        yield Finding(
+            Severity.BROKEN if internal else Severity.IMPAIRED,
+            f"connections {who} to {_places(those)} are dropped on this node",
+            f"{field} is Local and none of the {count} endpoints of {where} is on node {node}",
+            f"run one of its pods on {node}, "
+            + ("" if internal else "connect to a node that has one, ")
+            + f"or set {field}: Cluster",
+        )
+
+
+def _silent_endpoints(facts: Facts) -> Iterator[Finding]:
+    """What connections to the endpoints showed."""
+    refusing = [one for one in facts.probes if one.answer is Answer.REFUSED]
+    beyond = [one for one in facts.probes if one.answer is Answer.UNREACHABLE]
+    for those, what, do in (
+        (refusing, "nobody listens there", "compare targetPort with the port that the container listens on"),
+        (beyond, "this node has no way to them", "look at the routes to the pods and at the network plugin"),
+    ):
+        if those:
+            everyone = len(those) == len(facts.probes)
+            endpoints = ", ".join(one.endpoint for one in those[:_SHOWN]) + (", …" if len(those) > _SHOWN else "")
+            verb = "refuse connections" if those is refusing else "cannot be reached"
+            yield Finding(
+                Severity.BROKEN if everyone else Severity.IMPAIRED,
+                f"{len(those)} of {len(facts.probes)} endpoints {verb}",
+                f"{what}: {endpoints} ({those[0].detail})",
+                do,
+            )
+
+
+def _conflicts(facts: Facts) -> Iterator[Finding]:
+    """Addresses that another Service has."""
+    lost = [one for one in facts.own_problems if one.reason == "AddressConflict"]
+    for one in lost:
+        where, _, rest = one.detail.partition(" belongs to Service ")
+        winner = rest.partition(":")[0]
+        yield Finding(
+            Severity.IMPAIRED if facts.frontends else Severity.BROKEN,
+            f"{where} does not lead to it",
+            f"Service {winner} has that address too and goes before it (the older one, then the first by name)",
+            f"give one of {facts.key} and {winner} another address",
+        )
+
+
+def _clients(facts: Facts) -> Iterator[Finding]:
+    """Whether the client in question may connect."""
+    if not facts.client:
+        return
+    client = ip_address(facts.client)
+    for one in guarded(facts):
+        if one.family is family_of(facts.client) and one.allowed_sources is not None:
+            if any(client in ip_network(cidr) for cidr in one.allowed_sources):
+                continue
+            yield Finding(
+                Severity.BROKEN,
+                f"{facts.client} cannot connect to {_places([one])}, its connections are dropped",
+                f"loadBalancerSourceRanges has only {', '.join(one.allowed_sources) or 'nothing of this family'}",
+                f"add a range with {facts.client} to loadBalancerSourceRanges",
+            )
+
+
+def guarded(facts: Facts) -> list[Frontend]:
+    """The addresses that not everybody may connect to."""
+    return [one for one in facts.frontends if one.allowed_sources is not None]
+
+
+def _kernel(facts: Facts) -> Iterator[Finding]:
+    """What the kernel should have and has not."""
+    families = {frontend.family.value for frontend in facts.frontends}
+    for found in facts.kernel or ():
+        if found.family not in families:
+            continue
+        table = f"table {'ip' if found.family == Family.IPV4.value else 'ip6'} nodeagent"
+        if found.table is not TableState.RIGHT:
+            yield Finding(
+                Severity.BROKEN,
+                f"its {found.family} addresses do not work on this node",
+                f"{table} is {found.table.value}: another program removed or changed it, or no agent ran here yet",
+                "see that the agent runs, it puts that right at once: systemctl status nodeagent, or nodeagent run --once",
+            )
+        elif found.deviations:
+            more = f", and {len(found.deviations) - 1} more" if len(found.deviations) > 1 else ""
+            yield Finding(
+                Severity.BROKEN if not found.frontends else Severity.IMPAIRED,
+                f"what the kernel does with its {found.family} addresses is not what it should",
+                f"in {table} {found.deviations[0]}{more}",
+                "see that the agent runs and what hinders it: nodeagent problems, systemctl status nodeagent",
+            )
+
+
+def _object_problems(facts: Facts) -> Iterator[Finding]:
+    """What the agent says of the Service and of its slices, in its words."""
+    for one in facts.own_problems:
+        if one.reason in _TOLD_BETTER:
+            continue
+        harmless = one.reason in _HARMLESS or facts.frontends
+        yield Finding(
+            Severity.IMPAIRED if harmless else Severity.BROKEN,
+            f"part of it is not in effect ({one.reason})",
+            one.detail if one.subject == f"Service {facts.key}" else f"{one.subject}: {one.detail}",
+            "correct that in the object",
+        )
+
+
+def _sources(facts: Facts) -> Iterator[Finding]:
+    """What is wrong with where the objects come from, or with the node: it concerns every Service."""
+    for one in facts.problems:
+        if one.subject.startswith("API ") or (one.subject.startswith(_FILES) and _is_named(one, facts)):
+            yield outdated(one)
+        elif one.subject.startswith("service interface") and _concerns(one, facts):
+            yield Finding(
+                Severity.IMPAIRED,
+                "processes of this node may not reach its ClusterIP",
+                f"{one.subject}: {one.detail}",
+                "see what hinders the agent: nodeagent problems",
+            )
+
+
+def outdated(one: Problem) -> Finding:
+    """What follows from a source that does not tell what is new."""
+    server = one.subject.startswith("API ")
+    return Finding(
+        Severity.IMPAIRED,
+        "what this node knows of it may be outdated",
+        f"{one.subject}: {one.detail}",
+        "see that the API server can be reached from this node" if server else "correct the file",
+    )
+
+
+def _is_named(one: Problem, facts: Facts) -> bool:
+    """Whether a problem with a file is one with an object of the Service."""
+    names = (f"Service {facts.key}", *(f"EndpointSlice {key_of(each)}" for each in facts.slices))
+    return any(name in one.detail for name in names)
+
+
+def _concerns(one: Problem, facts: Facts) -> bool:
+    cluster_ips = () if facts.state is None else facts.state.cluster_ips
+    return one.reason != "AddressNotProgrammed" or any(address in one.detail for address in cluster_ips)
+
+
+def _listed(accounts: Sequence[Account]) -> str:
+    """Some of them by address, with the node where that is known."""
+    names = list(dict.fromkeys(f"{one.address}{f' on {one.node}' if one.node else ''}" for one in accounts))
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _places(frontends: Sequence[Frontend]) -> str:
+    places = list(dict.fromkeys(place_of(one) for one in frontends))
+    return ", ".join(places[:_SHOWN]) + (", …" if len(places) > _SHOWN else "")
+
+
+def place_of(frontend: Frontend) -> str:
+    """`10.96.0.10:80/TCP`; `*` for the addresses at which node ports answer."""
+    return f"{endpoint_text(frontend.address or '*', frontend.port)}/{frontend.protocol.name}"
+
+
+def used_of(accounts: Sequence[Account]) -> tuple[int, int]:
+    """How many addresses of endpoints are used, and how many there are."""
+    used = {one.address for one in accounts if {one.cluster, one.local} & USED}
+    return len(used), len({one.address for one in accounts})

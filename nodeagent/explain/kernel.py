@@ -1,0 +1,62 @@
+"""What was found in the kernel, as values: whoever reads it fills these in."""
+
+from collections.abc import Mapping
+from enum import Enum
+
+from msgspec import Struct
+
+
+class TableState(Enum):
+    """How a family's table is."""
+
+    RIGHT = "right"
+    MISSING = "not there"
+    FOREIGN = "not as this version of the agent makes it"
+    CHANGED = "there, without the rules that the agent writes"
+
+
+class KernelFrontend(Struct, frozen=True):
+    """An address of a service as the kernel has it.
+
+    scope: whom it is for: `all`, or `pods and node`. action: `pick of 3`, `refuse`, `drop`. connections: counted; None
+    without a counter.
+    """
+
+    kind: str
+    place: str
+    scope: str
+    action: str
+    backends: tuple[str, ...] = ()
+    connections: int | None = None
+
+
+class InKernel(Struct, frozen=True):
+    """What one family's table has of a service.
+
+    deviations: one line for each element that is missing, different or too many. affinity, flows: endpoint → clients
+    that are bound to it, connections that are tracked to it.
+    """
+
+    family: str
+    table: TableState
+    frontends: tuple[KernelFrontend, ...] = ()
+    deviations: tuple[str, ...] = ()
+    affinity: Mapping[str, int] = {}
+    flows: Mapping[str, int] = {}
+
+
+class Answer(Enum):
+    """What came of a connection to an endpoint, made from this node."""
+
+    ACCEPTED = "accepts"
+    REFUSED = "refuses"
+    UNREACHABLE = "cannot be reached"
+    SILENT = "does not answer"
+
+
+class Probe(Struct, frozen=True):
+    """A connection to an endpoint that is used. detail: the kernel's words."""
+
+    endpoint: str
+    answer: Answer
+    detail: str = ""

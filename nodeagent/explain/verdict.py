@@ -1,0 +1,31 @@
+"""What is wrong, because of what, and what to do; and the first line that says it."""
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from msgspec import Struct
+
+
+class Severity(IntEnum):
+    """How bad a finding is: something to know, some connections fail, no connection works."""
+
+    NOTE = 0
+    IMPAIRED = 1
+    BROKEN = 2
+
+
+class Finding(Struct, frozen=True):
+    """One thing. what, because, do: parts of a sentence, for a person."""
+
+    severity: Severity
+    what: str
+    because: str
+    do: str
+
+    def __str__(self) -> str:
+        return f"{self.severity.name.lower()}: {self.what}, because {self.because}, do: {self.do}"
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By severity; among equals in the order in which they were found."""
+    return tuple(sorted(dict.fromkeys(findings), key=lambda finding: -finding.severity))

@@ -1,0 +1,96 @@
+"""What is answered at the admin socket, as values."""
+
+from msgspec import Raw, Struct
+
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice, Service
+
+
+class Status(Struct, frozen=True, kw_only=True):
+    """How the agent is. network_namespace: its number. awaited: what it waits for; empty when it has all it needs."""
+
+    node: str
+    version: str
+    pid: int
+    network_namespace: int
+    source: str
+    families: tuple[str, ...]
+    ownership: str
+    ready: bool
+    awaited: str
+    services: int
+    problems: int
+    started: str
+    passes: int
+    last_pass: str
+
+
+class WorldHead(Struct, frozen=True, kw_only=True):
+    """The first line of the world. context, program: the translation's and, by family, the rules' options."""
+
+    status: Status
+    context: Raw
+    node: NodeState
+    program: Raw
+
+
+class WorldService(Struct, frozen=True, kw_only=True):
+    """One of the lines that follow. state: what the agent wants for it, conflicts settled; None: nothing."""
+
+    key: ObjectKey
+    service: Service | None
+    slices: tuple[EndpointSlice, ...] = ()
+    state: ServiceState | None = None
+
+
+class KnownProblem(Struct, frozen=True):
+    """A problem and when it came (RFC 3339, UTC)."""
+
+    since: str
+    subject: str
+    reason: str
+    detail: str
+
+
+class TableWork(Struct, frozen=True):
+    """What a pass did to the table of one family."""
+
+    family: str
+    elements: int
+    messages: int
+    new_table: bool
+    seconds: float
+    error: str | None
+
+
+class Transaction(Struct, frozen=True):
+    """A pass that changed something or failed. services: how many changed; names: some of them."""
+
+    at: str
+    seconds: float
+    waited_seconds: float
+    full: bool
+    services: int
+    names: tuple[str, ...]
+    tables: tuple[TableWork, ...]
+
+
+class TableBelief(Struct, frozen=True):
+    """What the agent believes of the table of one family; `known` is false until the kernel has been read.
+
+    elements: how many there are in each set.
+    """
+
+    family: str
+    known: bool
+    usable: bool = False
+    claimed: bool = False
+    program_right: bool = False
+    elements: dict[str, int] = {}
+
+
+class LogLevelDocument(Struct, frozen=True):
+    """The level of the log, as in `logging.level`."""
+
+    level: str

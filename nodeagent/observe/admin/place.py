@@ -1,0 +1,63 @@
+"""Where the admin socket of a network namespace is found.
+
+The first agent of a machine has the configured path. One in another network namespace (a lab's node) finds that taken
+and has a path with the number of its namespace beside it; commands look there first.
+"""
+
+import os
+import socket
+from pathlib import Path
+
+_NAMESPACE = Path("/proc/self/ns/net")
+
+
+def network_namespace() -> int:
+    """The number of the network namespace of this process."""
+    return _NAMESPACE.stat().st_ino
+
+
+def beside(path: Path) -> Path:
+    """The path for this network namespace, where another agent has `path`."""
+    return path.with_name(f"{path.stem}-{network_namespace()}{path.suffix}")
+
+
+def is_answered(path: Path) -> bool:
+    """Whether a process listens there. Raises OSError when that cannot be told."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.settimeout(1.0)
+        try:
+            caller.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return False
+        except TimeoutError:
+            return True  # its backlog is full
+    return True
+
+
+def listen_at(path: Path, *, mode: int, group: int | None) -> socket.socket:
+    """A socket that listens at `path` with this mode and group; what a dead process left there is replaced.
+
+    Nobody can connect before the mode is right: it is made under another name. Raises OSError; FileExistsError when a
+    process has the path.
+    """
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if is_answered(path):
+        raise FileExistsError(f"{path} is another agent's")
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        os.fchmod(listener.fileno(), 0o600)
+        listener.bind(str(new))
+        if group is not None:
+            os.chown(new, -1, group)
+        new.chmod(mode)
+        listener.listen()
+        path.unlink(missing_ok=True)
+        os.link(new, path)  # fails where another agent was quicker
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        new.unlink(missing_ok=True)
+    return listener

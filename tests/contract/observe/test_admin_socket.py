@@ -1,0 +1,201 @@
+"""The admin socket: over a real one, asked by the client that commands use."""
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+from nodeagent.observe.admin.client import AgentClient, NoAgent, find_agent
+from nodeagent.observe.admin.documents import KnownProblem, LogLevelDocument, Status, TableBelief, Transaction
+from nodeagent.observe.admin.place import beside, listen_at, network_namespace
+from nodeagent.observe.admin.server import AdminServer
+
+T = TypeVar("T")
+PATIENCE = 60.0
+
+
+class View:
+    """An agent with two Services."""
+
+    def __init__(self, namespace: int | None = None, lines: int = 2) -> None:
+        self.namespace = network_namespace() if namespace is None else namespace
+        self.lines = lines
+
+    def status(self) -> Status:
+        return Status(
+            node="node-a", version="1", pid=os.getpid(), network_namespace=self.namespace, source="manifests /m",
+            families=("IPv4",), ownership="plain", ready=True, awaited="", services=2, problems=1,
+            started="2026-01-01T00:00:00Z", passes=3, last_pass="",
+        )  # fmt: skip
+
+    def problems(self) -> tuple[KnownProblem, ...]:
+        return (KnownProblem("2026-01-01T00:00:00Z", "Service default/web", "Broken", "why"),)
+
+    def transactions(self) -> tuple[Transaction, ...]:
+        return ()
+
+    def belief(self) -> tuple[TableBelief, ...]:
+        return (TableBelief("IPv4", known=True, elements={"frontends": 2}),)
+
+    def names(self) -> list[str]:
+        return ["default/web", "shop/api"]
+
+    async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
+        yield b"head\n"
+        for number in range(self.lines if only is None else 1):
+            yield f"{only or number}\n".encode()
+
+
+@pytest.fixture(autouse=True)
+def level() -> Iterator[None]:
+    before = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(before)
+
+
+def served(path: Path, ask: Callable[[], T], *, view: View | None = None, group: int | None = None) -> T:
+    """What `ask` returns while a server answers at `path` or beside it."""
+
+    async def run() -> T:
+        ready = asyncio.Event()
+
+        def report(problems: Iterable[Problem]) -> None:
+            assert not list(problems)
+            ready.set()
+
+        server = asyncio.create_task(AdminServer(path, view or View(), group=group, report=report).run())
+        async with asyncio.timeout(PATIENCE):
+            await ready.wait()
+            found = await asyncio.to_thread(ask)
+        server.cancel()
+        await asyncio.gather(server, return_exceptions=True)
+        return found
+
+    return asyncio.run(run())
+
+
+def test_everything_is_answered(tmp_path: Path) -> None:
+    path = tmp_path / "made" / "agent.sock"
+    client = AgentClient(path)
+
+    def ask() -> None:
+        assert client.ask("status", Status) == View().status()
+        assert client.ask("problems", tuple[KnownProblem, ...]) == View().problems()
+        assert client.ask("transactions", tuple[Transaction, ...]) == ()
+        assert client.ask("belief", tuple[TableBelief, ...]) == View().belief()
+        assert client.ask("services", list[str]) == ["default/web", "shop/api"]
+        assert list(client.lines("world")) == [b"head\n", b"0\n", b"1\n"]
+        assert list(client.lines("world?service=shop/api")) == [b"head\n", b"shop/api\n"]
+        with pytest.raises(NoAgent, match="there is: /v1/belief"):
+            client.ask("secrets", str)
+
+    served(path, ask)
+    assert list(path.parent.iterdir()) == [], "the socket goes with the agent"
+
+
+def test_a_long_answer_comes_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    lines = served(path, lambda: list(AgentClient(path).lines("world")), view=View(lines=20_000))
+    assert len(lines) == 20_001
+    assert lines[-1] == b"19999\n"
+
+
+def test_owner_and_group_may_connect_and_nobody_else(tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    group = os.getgid()
+    found = served(path, lambda: path.stat(), group=group)
+    assert stat.S_IMODE(found.st_mode) == 0o660
+    assert found.st_gid == group
+
+
+def test_the_log_level_is_changed_at_run_time(tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    client = AgentClient(path)
+
+    def ask() -> tuple[str, int]:
+        client.set_log_level("debug")
+        with pytest.raises(NoAgent, match="level must be one of debug, info, warning, error"):
+            client.set_log_level("loud")
+        return client.ask("log-level", LogLevelDocument).level, logging.getLogger().level
+
+    assert served(path, ask) == ("debug", logging.DEBUG)
+
+
+def test_what_a_dead_agent_left_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    listen_at(path, mode=0o660, group=None).close()
+    assert path.is_socket()
+    assert served(path, lambda: AgentClient(path).ask("services", list[str]))
+
+
+def test_a_second_agent_listens_beside_the_first_and_is_found_there(tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+
+    def ask_both() -> list[Path]:
+        elsewhere = View(namespace=1)
+        return served(path, lambda: [find_agent(None, path)[0].path, find_agent(path, path)[0].path], view=elsewhere)
+
+    def ask_second() -> list[Path]:
+        return served(path, lambda: [find_agent(None, path)[0].path, find_agent(path, path)[0].path])
+
+    with pytest.raises(NoAgent, match="in another network namespace"):
+        ask_both()
+    assert served(path, ask_second, view=View(namespace=1)) == [beside(path), path]
+
+
+def test_a_place_that_cannot_be_had_is_told_and_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "file" / "agent.sock"
+    path.parent.write_text("in the way")
+    told: list[tuple[Problem, ...]] = []
+
+    async def run() -> list[str]:
+        listening = asyncio.Event()
+
+        def report(problems: Iterable[Problem]) -> None:
+            told.append(tuple(problems))
+            if len(told) == 1:
+                path.parent.unlink()
+            if not told[-1]:
+                listening.set()
+
+        server = asyncio.create_task(AdminServer(path, View(), group=None, report=report, retry_seconds=0.01).run())
+        async with asyncio.timeout(PATIENCE):
+            await listening.wait()
+            names = await asyncio.to_thread(AgentClient(path).ask, "services", list[str])
+        server.cancel()
+        await asyncio.gather(server, return_exceptions=True)
+        return names
+
+    assert asyncio.run(run()) == ["default/web", "shop/api"]
+    (problem,) = told[0]
+    assert problem.subject == "admin socket"
+    assert f"cannot listen at {path}" in problem.detail
+
+
+def test_nobody_and_strangers_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    with pytest.raises(NoAgent, match=r"no agent answers at .*: No such file"):
+        AgentClient(path).ask("status", Status)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(str(path))
+        stranger.listen()
+
+        async def ask() -> None:
+            loop = asyncio.get_running_loop()
+            asking = asyncio.create_task(asyncio.to_thread(AgentClient(path).ask, "status", Status))
+            caller, _ = await asyncio.to_thread(stranger.accept)
+            caller.setblocking(False)
+            await loop.sock_sendall(caller, b"SSH-2.0\r\n")
+            caller.close()
+            with pytest.raises(NoAgent, match=r"no agent|what answers is no agent"):
+                await asking
+
+        asyncio.run(ask())

@@ -1,0 +1,258 @@
+"""Faults are planted in a world with packets, and the first line of `nodeagent explain` names each, and nothing else.
+
+Every fault has a twin without it. What is said to fail fails for a client, and what is said to work works.
+"""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.world import World
+from nodeagent.model.objects import (
+    EndpointPort,
+    EndpointSlice,
+    LoadBalancerIngress,
+    LoadBalancerStatus,
+    Service,
+    ServicePort,
+    ServiceSpec,
+    ServiceStatus,
+)
+from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, WITH_POD_CIDRS, Cluster
+from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
+from tests.harness.warm_start import WarmLauncher
+
+PATIENCE = 90.0
+HTTP = (service_port(80, name="http"),)
+HERE, THERE = ("10.244.1.10", NODE), ("10.244.2.10", "node-b")
+VIP, TAKEN = "198.51.100.20", "198.51.100.30"
+LOCAL = ServiceSpec(internal_traffic_policy="Local")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A Service with a fault and its twin. says: what the first line has. client: who fails to connect, and where."""
+
+    says: tuple[str, ...]
+    spec: ServiceSpec | None = None
+    places: tuple[tuple[str, str], ...] = (HERE, THERE)
+    healed: tuple[tuple[str, str], ...] = (HERE, THERE)
+    ready: bool = True
+    port_name: str = "http"
+    target_port: int = TARGET_PORT
+    ports: tuple[ServicePort, ...] = HTTP
+    fails: frozenset[Failure] = field(default=frozenset({Failure.REFUSED}))
+
+
+FAULTS = {
+    "selector": Planted(("has no endpoints", "its selector matches no pod"), places=()),
+    "port-name": Planted(("no slice has a port http/TCP (the slices have www (8080/TCP))",), port_name="www"),
+    "container-port": Planted(
+        ("targetPort is the name web",), port_name="www", ports=(ServicePort(80, "http", "TCP", target_port="web"),)
+    ),
+    "target-port": Planted(("2 of 2 endpoints refuse connections", "nobody listens there"), target_port=9999),
+    "not-ready": Planted(("none of its 2 endpoints is ready",), ready=False),
+    "policy-local": Planted(
+        ("internalTrafficPolicy is Local and none of its 1 endpoints is on node node-a",),
+        spec=LOCAL,
+        places=(THERE,),
+        healed=(HERE,),
+        fails=frozenset({Failure.TIMEOUT}),
+    ),
+}
+
+
+class Told:
+    """A node whose agent follows a directory of manifests, and `nodeagent explain` on it."""
+
+    def __init__(self, cluster: Cluster, launcher: WarmLauncher, directory: Path) -> None:
+        self.cluster = cluster
+        self.world: World = cluster.world
+        self.socket = directory / "agent.sock"
+        self._launcher = launcher
+        self.agent: AgentProcess | None = None
+
+    def start(self) -> AgentProcess:
+        ownership = "--table-ownership=plain"
+        self.agent = self.cluster.start_agent(*WITH_POD_CIDRS, ownership, f"--socket={self.socket}")
+        return self.agent
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self._launcher.command(self.world.namespace(NODE), arguments)
+
+    def explain(self, *arguments: str) -> tuple[int, str]:
+        """Exit code and first line, as the agent has it."""
+        done = self.run("explain", *arguments, "--socket", str(self.socket))
+        return done.returncode, done.stdout.partition("\n")[0]
+
+    def all(self) -> dict[str, str]:
+        """Service → verdict, of those that are not healthy."""
+        done = self.run("explain", "--probe", "-o", "json", "--socket", str(self.socket))
+        document = json.loads(done.stdout)
+        assert next(iter(document)) == "verdict"
+        assert done.returncode == bool(document["services"]) == (not document["healthy"])
+        return {one["service"]: one["verdict"] for one in document["services"]}
+
+    def eventually(self, *arguments: str, says: tuple[str, ...]) -> int:
+        """The exit code once the first line says this; what objects say now is programmed in a moment."""
+        found: tuple[int, str] = (0, "")
+
+        def said() -> bool:
+            nonlocal found
+            found = self.explain(*arguments)
+            return all(text in found[1] for text in says)
+
+        wait_for(said, lambda: f"{says} in {found}")
+        return found[0]
+
+
+def wait_for(condition: Callable[[], bool], what: Callable[[], str]) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"never: {what()}"
+        time.sleep(0.05)
+
+
+def address(number: int) -> str:
+    return f"10.96.7.{number}"
+
+
+def objects(name: str, ip: str, planted: Planted, *, healthy: bool) -> list[Service | EndpointSlice]:
+    service = make_service(name, ip, ports=planted.ports, spec=planted.spec)
+    places = planted.healed if healthy else planted.places
+    endpoints = [make_endpoint(place, node, ready=healthy or planted.ready) for place, node in places]
+    made = make_slice(service, endpoints, target_port=TARGET_PORT if healthy else planted.target_port)
+    if healthy or not made.ports:
+        return [service, made]
+    ports = tuple(EndpointPort(planted.port_name, port.port, port.protocol) for port in made.ports)
+    return [service, EndpointSlice(made.metadata, made.address_type, made.endpoints, ports)]
+
+
+@pytest.fixture(scope="module")
+def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """All faults and their twins are there, and an agent that has programmed them."""
+    told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
+    told.world.write_sysctls(NODE, UNTHROTTLED)
+    for pod in ("web-0", "far-0"):
+        told.world[pod].serve(TARGET_PORT)
+    for number, (name, planted) in enumerate(FAULTS.items()):
+        cluster.manifests.put(*objects(name, address(2 * number + 1), planted, healthy=False))
+        cluster.manifests.put(*objects(f"{name}-twin", address(2 * number + 2), planted, healthy=True))
+    told.start()
+    return told
+
+
+def fate(told: Told, ip: str, member: str = "caller") -> Failure | None:
+    return told.world[member].ask(ip, 80, timeout=2.0).only.failure
+
+
+def test_each_fault_is_named_and_no_twin_is(told: Told) -> None:
+    found = told.all()
+    assert set(found) == {f"default/{name}" for name in FAULTS}
+    for name, planted in FAULTS.items():
+        verdict = found[f"default/{name}"]
+        assert verdict.startswith("broken: ")
+        for text in planted.says:
+            assert text in verdict, verdict
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_is_said_is_what_becomes_of_connections(told: Told, name: str) -> None:
+    number = list(FAULTS).index(name)
+    assert fate(told, address(2 * number + 1)) in FAULTS[name].fails
+    assert fate(told, address(2 * number + 2)) is None
+
+
+@pytest.mark.parametrize("name", ["selector", "target-port"])
+def test_of_one_service_the_first_line_says_it_too(told: Told, name: str) -> None:
+    code, line = told.explain(name)
+    assert (code, line.startswith("broken: ")) == (1, True)
+    for text in FAULTS[name].says:
+        assert text in line
+    assert told.explain(f"{name}-twin:http") == (0, "healthy: 2 of 2 endpoints used")
+    assert told.explain(f"default/{name}-twin:80") == (0, "healthy: 2 of 2 endpoints used")
+
+
+def test_a_source_range_is_judged_for_a_client(told: Told) -> None:
+    spec = ServiceSpec(load_balancer_source_ranges=("203.0.113.0/25",))
+    plain = make_service("guarded", address(100), ports=HTTP, spec=spec)
+    service = Service(plain.metadata, plain.spec, ServiceStatus(LoadBalancerStatus((LoadBalancerIngress(VIP),))))
+    told.cluster.manifests.put(make_slice(service, [make_endpoint(*HERE)], target_port=TARGET_PORT), service)
+    outside = told.world["outside"].addresses[0]
+    assert told.eventually("guarded", says=(f"healthy: 1 of 1 endpoints used; {VIP}:80/TCP is only for",)) == 0
+    assert told.eventually("guarded", "--from", outside, says=("healthy: ",)) == 0
+    assert fate(told, VIP, "outside") is None
+    assert told.eventually("guarded", "--from", "192.0.2.7", says=("broken: 192.0.2.7 cannot connect",)) == 1
+
+    narrow = ServiceSpec(**{**fields(service.spec), "load_balancer_source_ranges": ("192.0.2.0/24",)})
+    told.cluster.manifests.put(Service(service.metadata, narrow, service.status))
+    says = (f"broken: {outside} cannot connect to {VIP}:80/TCP", "loadBalancerSourceRanges has only 192.0.2.0/24")
+    assert told.eventually("guarded", "--from", outside, says=says) == 1
+    assert fate(told, VIP, "outside") is Failure.TIMEOUT
+
+
+def fields(spec: ServiceSpec) -> dict[str, Any]:
+    return {name: getattr(spec, name) for name in spec.__struct_fields__}
+
+
+def test_of_two_services_on_one_address_the_loser_is_told(told: Told) -> None:
+    spec = ServiceSpec(external_ips=(TAKEN,))
+    for number, name in enumerate(("claim-a", "claim-b")):
+        service = make_service(name, address(110 + number), ports=HTTP, spec=spec)
+        told.cluster.manifests.put(make_slice(service, [make_endpoint(*HERE)], target_port=TARGET_PORT), service)
+    says = (f"impaired: ExternalIP {TAKEN} port 80/TCP does not lead to it", "Service default/claim-a has that address")
+    assert told.eventually("claim-b", says=says) == 1
+    assert told.eventually("claim-a", says=("healthy: 1 of 1 endpoints used",)) == 0
+    told.cluster.manifests.put(make_service("claim-a", address(110), ports=HTTP))
+    assert told.eventually("claim-b", says=("healthy: 1 of 1 endpoints used",)) == 0
+
+
+def test_a_table_that_another_flushed_is_told_while_no_agent_repairs_it(told: Told) -> None:
+    assert told.agent is not None
+    twin = ("selector-twin", "--manifests", str(told.cluster.manifests.path), "--node-name", NODE)
+    told.agent.signal(signal.SIGKILL)
+    wait_for(lambda: not told.agent.running if told.agent else False, lambda: "the agent ends")
+    assert first_line(told, *twin) == (0, "healthy: 2 of 2 endpoints used")
+
+    told.world.run(NODE, ["nft", "flush", "map", "ip", "nodeagent", "frontends"])
+    code, line = first_line(told, *twin)
+    assert (code, "frontends { 10.96.7.2 . tcp . 80 } is missing" in line) == (1, True), line
+    told.world.run(NODE, ["nft", "flush", "ruleset"])
+    code, line = first_line(told, *twin)
+    assert code == 1
+    assert line.startswith(
+        "broken: its IPv4 addresses do not work on this node, because table ip nodeagent is not there"
+    )
+
+    told.start()
+    assert told.eventually("selector-twin", says=("healthy: 2 of 2 endpoints used",)) == 0
+
+
+def first_line(told: Told, *arguments: str) -> tuple[int, str]:
+    done = told.run("explain", *arguments)
+    return done.returncode, done.stdout.partition("\n")[0]
+
+
+def test_rules_that_another_flushed_are_told(told: Told) -> None:
+    """While the agent stands still; it puts them right when it goes on."""
+    assert told.agent is not None
+    told.agent.signal(signal.SIGSTOP)
+    try:
+        told.world.run(NODE, ["nft", "flush", "table", "ip", "nodeagent"])
+        code, line = first_line(
+            told, "selector-twin", "--manifests", str(told.cluster.manifests.path), "--node-name", NODE
+        )
+        assert code == 1
+        assert "because table ip nodeagent is there, without the rules that the agent writes" in line
+    finally:
+        told.agent.signal(signal.SIGCONT)
+    assert told.eventually("selector-twin", says=("healthy: 2 of 2 endpoints used",)) == 0
