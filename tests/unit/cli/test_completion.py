@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.cli.main import COMMANDS
+
 NODEAGENT = Path(sys.executable).with_name("nodeagent")
 DOCUMENT = Path(__file__).parents[3] / "docs" / "commands.md"
 
@@ -27,7 +29,7 @@ def test_each_shell_has_a_script_which_the_document_names(shell: str) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("nodeagent ", {"run", "show", "explain", "check", "cleanup", "apiserver", "lab", "config"}),
+        ("nodeagent ", set(COMMANDS)),
         ("nodeagent c", {"check", "cleanup", "config"}),
         ("nodeagent show ", {"services", "frontends", "backends"}),
         ("nodeagent config ", {"show", "check", "reference"}),
