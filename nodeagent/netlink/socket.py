@@ -271,13 +271,21 @@ class NetlinkSocket:
         except BlockingIOError:
             return None
 
-    def acknowledgements(self, first: int, last: int) -> Iterator[Received]:
-        """Failures, and what else is acknowledged, of messages with these sequence numbers, up to that of the last."""
+    def acknowledgements(self, first: int, last: int, *, echoes: bool = False) -> Iterator[Received]:
+        """Failures, and what else is acknowledged, of messages with these sequence numbers, up to that of the last.
+
+        echoes: also what is told beside them (NLM_F_ECHO), each valid until the next step. Its sequence number may be 0: the
+        kernel (6.18) forgets that of an element's deletion.
+        """
         ended = False
         try:
             while True:
                 for received in messages(self.receive()):
-                    if received.type != NLMSG_ERROR or not first <= received.seq <= last:
+                    if received.type != NLMSG_ERROR:
+                        if echoes:
+                            yield received
+                        continue
+                    if not first <= received.seq <= last:
                         continue
                     ended = received.seq == last
                     yield received

@@ -113,6 +113,7 @@ PURE = (
     "dataplane/interface_drift.py",
     "dataplane/interface_plan.py",
     "dataplane/nft/belief.py",
+    "dataplane/nft/carried_counts.py",
     "dataplane/nft/classes.py",
     "dataplane/nft/desired.py",
     "dataplane/nft/deviation.py",

@@ -19,6 +19,7 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import valid_entries
 from nodeagent.dataplane.nft.affinity_purge import AffinityPurge, PurgeListener
 from nodeagent.dataplane.nft.belief import Belief, Ownership, believe, undisturbed
+from nodeagent.dataplane.nft.carried_counts import Counts, Uncounted, carried_keys
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.desired import DesiredImage, slots_of
 from nodeagent.dataplane.nft.diff import apply_delta
@@ -26,7 +27,7 @@ from nodeagent.dataplane.nft.element_walk import ElementWalk
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.plan import Plan, Planner
 from nodeagent.dataplane.nft.render import too_many_backends
-from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dataplane.nft.ruleset import Ruleset, typed
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
@@ -34,6 +35,8 @@ from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable
 from nodeagent.model.reports import MapFill, TableReport
+from nodeagent.netlink.nf_tables.elements import read_counts
+from nodeagent.netlink.nf_tables.objects import set_named
 
 T = TypeVar("T")
 
@@ -73,6 +76,8 @@ class TableDriver:
         self._table = KernelTable(socket, family, self._specs)
         self._planner = Planner(family, self._specs, options, ownership)
         self._desired = DesiredImage(family)
+        self._uncounted = Uncounted()
+        self._carried: Counts = {}
         self._belief: Belief | None = None
         self._compare_all = True
         self._claimed = False
@@ -105,6 +110,11 @@ class TableDriver:
     def fills(self) -> tuple[MapFill, ...]:
         """How many elements each set of services has, as wanted."""
         return tuple(MapFill(self.family, name, len(elements)) for name, elements in self._desired.image.items())
+
+    @property
+    def uncounted(self) -> Mapping[str, Mapping[bytes, int]]:
+        """Connections to add to what the kernel has counted, by map and key."""
+        return self._uncounted.by_map
 
     async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
         """One pass: take in what changed and commit what differs.
@@ -257,15 +267,26 @@ class TableDriver:
         for _ in range(LOOKS_BEFORE_COMMIT if belief.right and not plan.new_table else 1):
             commit = partial(self._socket.commit, plan.transaction, self._known_generation())
             try:
-                await self._maybe_in_thread(big, commit)
+                echoes = await self._maybe_in_thread(big, commit)
             except StaleGeneration:
                 if belief.right and not await self._is_as_believed(belief):
                     return False
             else:
+                self._count(plan, echoes)
                 return True
         # What was known stays known, and the next look is a full one.
-        await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction))
+        self._count(plan, await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction)))
         return True
+
+    def _count(self, plan: Plan, echoes: list[bytes]) -> None:
+        """Note which connections fell between the reading of a counter and the end of its element."""
+        final: dict[str, dict[bytes, int]] = {}
+        for told in echoes:
+            with typed():
+                name = set_named(memoryview(told))
+                counted = read_counts(self._specs[name].form(self.family), memoryview(told))
+            final.setdefault(name, {}).update({key: packets for key, (packets, _) in counted.items()})
+        self._uncounted.committed(self._carried, final, plan.delta.deletes)
 
     async def _plan(self, big: bool) -> Plan:
         belief = self._belief
@@ -277,10 +298,16 @@ class TableDriver:
         if belief.exists and (rebuild or not belief.usable):
             learned = await in_thread(self._table.affinity)
             belief.affinity = {} if learned is None else valid_entries(learned, self._desired.affinity.snapshot())
-        if rebuild:
-            plan = partial(self._planner.plan_new_table, belief, self._desired.image)
-        else:
-            plan = partial(self._planner.plan, belief, self._desired.image, None if self._compare_all else dirty)
+        wanted, looked_at = self._desired.image, None if self._compare_all else dirty
+        anew = rebuild or not belief.usable
+
+        def plan() -> Plan:
+            self._carried = self._counted(belief, None if anew else carried_keys(wanted, belief.image, looked_at))
+            counts = self._uncounted.added_to(self._carried)
+            if rebuild:
+                return self._planner.plan_new_table(belief, wanted, counts)
+            return self._planner.plan(belief, wanted, looked_at, counts)
+
         return await self._maybe_in_thread(big, plan)
 
     def _claim(self, belief: Belief) -> None:
@@ -291,6 +318,12 @@ class TableDriver:
             transaction.claim_table(owned=True)
             self._socket.commit(transaction)
             self._claimed = belief.claimed = True
+
+    def _counted(self, belief: Belief, keys: Mapping[str, list[bytes]] | None) -> Counts:
+        """What elements have counted that are about to be made anew. keys: None for all of the table."""
+        if not self._options.counters or not belief.exists or (keys is not None and not keys):
+            return {}
+        return self._table.counts(keys)
 
     def _committed(self, plan: Plan) -> None:
         belief = self._belief

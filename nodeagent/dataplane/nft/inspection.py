@@ -21,8 +21,8 @@ class ProgrammedFrontend:
 
     kind: `ClusterIP`, `External` (externalIPs and load-balancer addresses) or `NodePort`. address: text, or `*`.
     scope: whom it is for: `all`, or `pods and node` for the second list of an externalTrafficPolicy=Local frontend.
-    action: `pick` among `backends` (address, port), `refuse` or `drop`. connections: counted since the element was
-    written; None without counters.
+    action: `pick` among `backends` (address, port), `refuse` or `drop`. connections: counted so far; None
+    without counters.
     """
 
     family: Family

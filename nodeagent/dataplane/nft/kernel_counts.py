@@ -4,11 +4,13 @@ Read over a socket of its own: a dump of 10,000 elements must not keep a pass fr
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from typing import Protocol
 
 from nodeagent.dataplane.errors import DumpInterrupted
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.carried_counts import COUNTED
 from nodeagent.dataplane.nft.ruleset import Ruleset, typed
 from nodeagent.model.addresses import Family
 from nodeagent.model.reports import FrontendCounts, KernelCounts, MapFill
@@ -22,18 +24,34 @@ _PAUSE_SECONDS = 0.02
 _SPECS = {spec.name: spec for spec in schema.set_specs(counters=True)}
 
 
-def read_kernel_counts(families: Iterable[Family]) -> KernelCounts:
+class CountingTable(Protocol):
+    """The dataplane of one family."""
+
+    @property
+    def family(self) -> Family: ...
+
+    @property
+    def uncounted(self) -> Mapping[str, Mapping[bytes, int]]:
+        """Connections to add to what the kernel has counted, by map and key."""
+        ...
+
+
+def read_kernel_counts(tables: Iterable[CountingTable]) -> KernelCounts:
     """Of all families that have a table. Raises DumpInterrupted, KernelUnclear and NotPermitted."""
     with closing(Ruleset()) as socket:
-        return _read(socket, tuple(families))
+        return _read(socket, tables)
 
 
-def _read(socket: Ruleset, families: Iterable[Family]) -> KernelCounts:
+def _read(socket: Ruleset, tables: Iterable[CountingTable]) -> KernelCounts:
     frontends: list[FrontendCounts] = []
     learned: list[MapFill] = []
-    for family in families:
-        for name in (schema.FRONTENDS, schema.NODEPORTS):
+    for table in tables:
+        family = table.family
+        for name in COUNTED:
             by_key = _connections(socket, family, name)
+            for key, missed in dict(table.uncounted[name]).items():
+                if key in by_key:
+                    by_key[key] = by_key[key][0] + missed, by_key[key][1]
             frontends.append(FrontendCounts(family, name == schema.NODEPORTS, by_key))
         learned += _learned(socket, family)
     return KernelCounts(tuple(frontends), tuple(learned))

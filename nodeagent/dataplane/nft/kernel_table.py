@@ -11,12 +11,14 @@ from typing import TypeVar
 from nodeagent.dataplane.errors import DumpInterrupted, KernelUnclear
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
+from nodeagent.dataplane.nft.carried_counts import COUNTED, Counts
 from nodeagent.dataplane.nft.image import Elements, TableImage
 from nodeagent.dataplane.nft.readback import hook_of, same_set
 from nodeagent.dataplane.nft.render import programmed_keys
 from nodeagent.dataplane.nft.ruleset import Ruleset, typed
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
+from nodeagent.model.problem import Retryable
 from nodeagent.netlink.netfilter import nfproto
 from nodeagent.netlink.nf_tables.elements import AnswerShape, ElementDump, pack_keys, read_elements, read_pairs
 from nodeagent.netlink.nf_tables.objects import (
@@ -202,6 +204,26 @@ class KernelTable:
             with typed():
                 pairs = read_pairs(form, data)
             yield pairs
+
+    def counts(self, keys: Mapping[str, list[bytes]] | None = None) -> Counts:
+        """What the counters of elements say: of these keys, or of all; of none where the map is another, or cannot be read."""
+        found: Counts = {}
+        for name in COUNTED:
+            wanted = None if keys is None else keys.get(name, [])
+            try:
+                if wanted is None:
+                    where = named_set(schema.TABLE, name)
+                    with typed():
+                        held = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
+                    if same_set(held, self._specs[name], self._family):
+                        found[name] = self.elements(name).counters
+                elif wanted:
+                    with typed():
+                        fetched = self._fetch(name, iter(wanted))
+                        found[name] = read_elements(self._specs[name].form(self._family), fetched).counters
+            except (FileNotFoundError, Retryable):
+                continue
+        return found
 
     def _add_elements(self, contents: Contents, name: str) -> None:
         dump = self._fetched(contents, name) or self.elements(name)

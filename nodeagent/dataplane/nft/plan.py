@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Belief, Ownership
+from nodeagent.dataplane.nft.carried_counts import Counts
 from nodeagent.dataplane.nft.chain import Program, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.desired import classes_in, timeouts_in
@@ -40,13 +41,21 @@ class Planner:
         self._options = options
         self._owned = ownership is Ownership.OWNED
 
-    def plan(self, belief: Belief, wanted: TableImage, dirty: Mapping[str, Iterable[bytes]] | None) -> Plan:
+    def plan(
+        self,
+        belief: Belief,
+        wanted: TableImage,
+        dirty: Mapping[str, Iterable[bytes]] | None,
+        counts: Counts | None = None,
+    ) -> Plan:
         """The least transaction; an empty one when the kernel is right.
 
-        dirty: the keys that may differ; None: compare everything (after a read-back).
+        dirty: the keys that may differ; None: compare everything (after a read-back). counts: of elements that get
+        another value, or of a table that is made anew.
         """
+        counts = counts or {}
         if not belief.usable:
-            return self.plan_new_table(belief, wanted)
+            return self.plan_new_table(belief, wanted, counts)
         delta = diff_images(wanted, belief.image) if dirty is None else diff_keys(dirty, wanted, belief.image)
         # After a read-back even an element that is right may lead to a chain that somebody removed.
         leading = wanted if dirty is None else delta.puts
@@ -59,14 +68,14 @@ class Planner:
             self._rewrite_program(transaction, belief, build_program(self._family, self._options, classes, timeouts))
         else:
             self._add_chains(transaction, classes - belief.classes, timeouts - belief.timeouts)
-        transaction.write_delta(delta)
+        transaction.write_delta(delta, counts)
         return Plan(transaction, delta, classes, timeouts)
 
     def base_chains(self) -> set[str]:
         """Where the kernel shall enter the table, whatever is in it."""
         return {chain.name for chain in build_program(self._family, self._options, (), ()).chains if chain.hook}
 
-    def plan_new_table(self, belief: Belief, wanted: TableImage) -> Plan:
+    def plan_new_table(self, belief: Belief, wanted: TableImage, counts: Counts | None = None) -> Plan:
         """Replace whatever is there by a new table, in one transaction: traffic sees the old one or the new one."""
         transaction = Transaction(self._family, self._specs)
         if belief.exists:
@@ -76,7 +85,7 @@ class Planner:
         classes, timeouts = frozenset(classes_in(wanted)), frozenset(timeouts_in(wanted))
         transaction.write_program(build_program(self._family, self._options, classes, timeouts))
         delta = diff_images(wanted, empty_image(wanted))
-        transaction.write_delta(delta)
+        transaction.write_delta(delta, counts)
         transaction.restore_affinity(belief.affinity)
         return Plan(transaction, delta, classes, timeouts, new_table=True)
 

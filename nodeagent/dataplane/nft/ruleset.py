@@ -22,15 +22,17 @@ from nodeagent.dataplane.errors import (
 from nodeagent.dataplane.nft.generations import OwnSteps
 from nodeagent.dataplane.nft.transaction import Message, Transaction
 from nodeagent.netlink.framing import Received, Request
-from nodeagent.netlink.netfilter import GENMSG_LENGTH
+from nodeagent.netlink.netfilter import GENMSG_LENGTH, message_type
 from nodeagent.netlink.nf_tables.batch import entry_at, request
 from nodeagent.netlink.nf_tables.objects import read_generation
 from nodeagent.netlink.socket import REPLY_SECONDS, DumpInterruptedError, NetlinkSocket, errno_of, offset_at_fault
-from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
-from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETGEN
+from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER, NLMSG_ERROR
+from nodeagent.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_GETGEN
+from nodeagent.netlink.uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
 
 REPLY_BUFFER: Final = 8 << 20
 _BATCH = "the batch"
+_ELEMENT_GONE = message_type(NFNL_SUBSYS_NFTABLES, NFT_MSG_DELSETELEM)
 _NO_CAPABILITY = "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"
 _OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeagent that runs here first"
 
@@ -73,8 +75,9 @@ class Ruleset:
         """Give up the socket, and with it the ownership of owned tables."""
         self._socket.close()
 
-    def commit(self, transaction: Transaction, known: int | None = None) -> None:
-        """Apply all of a transaction, or nothing.
+    def commit(self, transaction: Transaction, known: int | None = None) -> list[bytes]:
+        """Apply all of a transaction, or nothing. Returns what the kernel tells of deletions with NLM_F_ECHO: the
+        elements as they were, the attributes of a message each.
 
         known: only if the ruleset differs from this generation by nothing but commits of ours; then this one is known
         to be the next.
@@ -83,15 +86,16 @@ class Ruleset:
         answer was lost (the caller reads back).
         """
         if transaction.empty:
-            return
+            return []
         with self._lock:
             generation = None if known is None else self.steps.follow(known)
-            self._commit(transaction, generation)
+            echoes = self._commit(transaction, generation)
             # A transaction that has no effect makes no generation.
             if generation is not None and self._ask_generation() != generation:
                 self.steps.add(generation)
+            return echoes
 
-    def _commit(self, transaction: Transaction, generation: int | None) -> None:
+    def _commit(self, transaction: Transaction, generation: int | None) -> list[bytes]:
         first = self._socket.reserve(len(transaction.messages) + 2)
         batch = transaction.encode(first, generation)
         self._make_room(len(batch))
@@ -102,13 +106,14 @@ class Ruleset:
                 if error.errno != errno.EMSGSIZE:
                     raise
                 raise KernelUnclear(f"a transaction of {len(batch)} bytes does not fit net.core.wmem_max") from error
-            rejections = self._rejections(first, transaction.messages)
+            rejections, echoes = self._answers(first, transaction.messages)
         if rejections:
             if generation is not None and rejections[0].about == _BATCH and rejections[0].errno == errno.ERESTART:
                 raise StaleGeneration("somebody else changed the ruleset first")
             if all(item.errno == errno.EPERM for item in rejections):
                 raise NotPermitted(_NO_CAPABILITY if rejections[0].about == _BATCH else _OWNED_BY_ANOTHER)
             raise CommitRejected(tuple(rejections))
+        return echoes
 
     def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[memoryview]:
         """The attributes of every object; the memory is valid only until the next step.
@@ -155,20 +160,25 @@ class Ruleset:
             for body in read(asked):
                 yield body[GENMSG_LENGTH:]
 
-    def _rejections(self, first: int, operations: list[Message]) -> list[Rejection]:
-        """Errors until the last operation is answered, or the batch itself is refused.
+    def _answers(self, first: int, operations: list[Message]) -> tuple[list[Rejection], list[bytes]]:
+        """Errors, and what is told beside them, until the last operation is answered or the batch itself is refused.
 
         A commit that fails after all operations were accepted is reported on the batch's own sequence number.
         """
         rejections: list[Rejection] = []
-        for answer in self._socket.acknowledgements(first, first + len(operations)):
+        echoes: list[bytes] = []
+        for answer in self._socket.acknowledgements(first, first + len(operations), echoes=True):
+            if answer.type != NLMSG_ERROR:
+                if answer.type == _ELEMENT_GONE:  # the kernel tells of the new generation, too
+                    echoes.append(bytes(answer.body[GENMSG_LENGTH:]))
+                continue
             code = errno_of(answer)
             if answer.seq == first:
                 rejections.append(Rejection(_BATCH, code, os.strerror(code)))
                 break
             if code:
                 rejections.append(_rejection(operations[answer.seq - first - 1], code, answer))
-        return rejections
+        return rejections, echoes
 
     def _make_room(self, size: int) -> None:
         """A batch cannot span datagrams, so the send buffer must hold all of it (twice: the kernel's bookkeeping)."""

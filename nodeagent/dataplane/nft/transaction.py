@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.carried_counts import MOST_ECHOED, Counts
 from nodeagent.dataplane.nft.chain import Chain, Program
 from nodeagent.dataplane.nft.diff import Delta
 from nodeagent.dataplane.nft.schema import SetSpec
@@ -35,7 +36,7 @@ from nodeagent.netlink.nf_tables.objects import (
     pack_table,
 )
 from nodeagent.netlink.nf_tables.user_data import pack_user_data
-from nodeagent.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL
+from nodeagent.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL
 from nodeagent.netlink.uapi.nf_tables import (
     NFT_MSG_DELCHAIN,
     NFT_MSG_DELRULE,
@@ -152,13 +153,22 @@ class Transaction:
         wanted = tuple(keys)
         self._add_elements(NFT_MSG_DELSETELEM, 0, name, wanted, pack_keys(self._form(name), wanted))
 
-    def write_delta(self, delta: Delta) -> None:
-        """Deletes before puts: a key that gets another value must go first."""
+    def write_delta(self, delta: Delta, counts: Counts | None = None) -> None:
+        """Deletes before puts: a key that gets another value must go first.
+
+        counts: with what counters of the new elements begin. What they take the place of is told when it is deleted.
+        """
+        counts = counts or {}
+        echo = NLM_F_ECHO if sum(map(len, counts.values())) <= MOST_ECHOED else 0
         for name, keys in delta.deletes.items():
-            encoded = pack_keys(self._form(name), keys)
-            self._add_elements(NFT_MSG_DELSETELEM, 0, name, tuple(keys), encoded)
+            carried = counts.get(name, {})
+            for flags, some in (
+                (echo, [key for key in keys if key in carried]),
+                (0, [key for key in keys if key not in carried]),
+            ):
+                self._add_elements(NFT_MSG_DELSETELEM, flags, name, tuple(some), pack_keys(self._form(name), some))
         for name, elements in delta.puts.items():
-            encoded = pack_elements(self._form(name), elements)
+            encoded = pack_elements(self._form(name), elements, counts.get(name))
             self._add_elements(NFT_MSG_NEWSETELEM, NLM_F_CREATE, name, tuple(elements), encoded)
 
     def forget_affinity(self, keys: Iterable[bytes]) -> None:

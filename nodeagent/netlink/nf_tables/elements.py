@@ -74,13 +74,23 @@ class ElementForm:
         return self.interval and not self.concatenated
 
 
-def pack_elements(form: ElementForm, elements: Mapping[bytes, bytes]) -> list[bytes]:
-    """Elements in their netlink form, one entry per key (an interval's two elements in one entry)."""
+def pack_elements(
+    form: ElementForm, elements: Mapping[bytes, bytes], counts: Mapping[bytes, tuple[int, int]] | None = None
+) -> list[bytes]:
+    """Elements in their netlink form, one entry per key (an interval's two elements in one entry).
+
+    counts: with what counters begin, key → (packets, bytes); the others begin with nothing. Only of commented elements.
+    """
     if form.interval:
         return pack_keys(form, elements)
     if form.commented:
         length = form.value_length
-        return [_commented(key, value[:length], value[length:]) for key, value in elements.items()]
+        if not counts:
+            return [_commented(key, value[:length], value[length:]) for key, value in elements.items()]
+        return [
+            _commented(key, value[:length], value[length:], _counter_of(*counts[key]) if key in counts else b"")
+            for key, value in elements.items()
+        ]
     before, between, after = _frame(form)
     if not form.is_map:
         return [before + key + between for key in elements]
@@ -147,11 +157,17 @@ def _comment(text: bytes) -> bytes:
     return attribute(uapi.NFTA_SET_ELEM_USERDATA, head + text + b"\0")
 
 
-def _commented(key: bytes, value: bytes, comment: bytes) -> bytes:
+def _counter_of(packets: int, size: int) -> bytes:
+    counted = nested(NFTA_EXPR_DATA, u64(NFTA_COUNTER_BYTES, size), u64(NFTA_COUNTER_PACKETS, packets))
+    return nested(NFTA_SET_ELEM_EXPR, string(NFTA_EXPR_NAME, "counter"), counted)
+
+
+def _commented(key: bytes, value: bytes, comment: bytes, counter: bytes = b"") -> bytes:
     return nested(
         uapi.NFTA_LIST_ELEM,
         nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, key)),
         nested(uapi.NFTA_SET_ELEM_DATA, attribute(uapi.NFTA_DATA_VALUE, value)),
+        counter,
         _comment(comment),
     )
 

@@ -201,6 +201,12 @@ def named_set(table: str, name: str) -> bytes:
     return string(uapi.NFTA_SET_TABLE, table) + string(uapi.NFTA_SET_NAME, name)
 
 
+@reader
+def set_named(message: memoryview) -> str:
+    """The set that a message about elements names."""
+    return text_of(attribute_map(message)[uapi.NFTA_SET_ELEM_LIST_SET])
+
+
 def pack_element_list(table: str, name: str, encoded: Iterable[bytes], set_id: int | None = None) -> bytes:
     """Elements of a set, as `elements.py` packs them. set_id: of a set made in the same batch."""
     by_id = b"" if set_id is None else u32(uapi.NFTA_SET_ELEM_LIST_SET_ID, set_id)

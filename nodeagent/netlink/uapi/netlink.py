@@ -10,6 +10,7 @@ NLMSG_DONE = 3
 # Of any message.
 NLM_F_REQUEST = 0x1
 NLM_F_ACK = 0x4
+NLM_F_ECHO = 0x8
 NLM_F_DUMP_INTR = 0x10
 # Of GET requests.
 NLM_F_DUMP = 0x300

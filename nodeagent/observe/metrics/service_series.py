@@ -15,6 +15,10 @@ _HEAD = (
 )
 _OTHERS_HEAD = f"# HELP {OTHERS} The same of the service ports that have no series\n# TYPE {OTHERS} counter\n"
 
+_LITTLE = 10
+"""A total that is smaller than the one before by less than this part was read in the middle of a commit, before it was known what
+the old element had counted last: Prometheus must not take it for a counter that began anew."""
+
 
 class ServiceSeries:
     """Which service ports have a series: those that have had one, then those with most connections, `most` of them. A series
@@ -32,6 +36,10 @@ class ServiceSeries:
         for found in counts:
             for connections, name in found:
                 totals[name] = totals.get(name, 0) + connections
+        for name, total in totals.items():
+            before = self._totals.get(name, 0)
+            if 0 < before - total <= before // _LITTLE:
+                totals[name] = before
         self._shown = {name: labels for name, labels in self._shown.items() if name in totals}
         self._choose(totals)
         self._count_others(totals)

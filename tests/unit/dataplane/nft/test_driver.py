@@ -48,12 +48,13 @@ class EmptyKernel:
     def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[tuple[int, memoryview]]:
         return iter(())
 
-    def commit(self, transaction: Transaction, generation: int | None = None) -> None:
+    def commit(self, transaction: Transaction, generation: int | None = None) -> list[bytes]:
         if transaction.empty:
-            return
+            return []
         if self._commits:
             raise self._commits.pop(0)
         self.committed.append(transaction)
+        return []
 
     def generation(self) -> int:
         return 1
