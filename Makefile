@@ -7,7 +7,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What the agent, the lab and the demo use.
 SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 kmod ca-certificates openssl $(if $(shell command -v kubectl),,kubernetes-client)
 # Programs of other releases that tests hold us to; unpacked below .tools, not installed.
-TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd
+TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd .tools/prometheus/promtool
 
 # Tests with packets mostly wait, so there are more workers than processors. Files with slow tests come first.
 PARALLEL := --numprocesses=4 --dist=loadfile --no-loadscope-reorder
@@ -72,6 +72,10 @@ $(VENV)/.installed: $(VENV)/.runtime requirements/development.txt
 # An old and a new kubectl, only unpacked: what users apply their Services with.
 .tools/kubectl-1.20/kubectl: tests/tools/fetch_kubectl.sh
 	$(SUDO) tests/tools/fetch_kubectl.sh $(@D) bookworm
+
+# Prometheus and promtool, only unpacked, to read our alerts and dashboard with.
+.tools/prometheus/promtool: tests/tools/fetch_promtool.sh
+	$(SUDO) tests/tools/fetch_promtool.sh $(@D)
 
 .tools/kubectl-1.32/kubectl: tests/tools/fetch_kubectl.sh
 	$(SUDO) tests/tools/fetch_kubectl.sh $(@D) trixie
