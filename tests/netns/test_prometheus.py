@@ -62,7 +62,7 @@ def prometheus(cluster: Cluster, agent: AgentProcess, tmp_path_factory: pytest.T
         "rule_files": [str(place / "alerts.yaml")],
     }
     (place / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    command = [PROMETHEUS, f"--config.file={place}/prometheus.yaml", f"--storage.tsdb.path={place}/data"]
+    command = [str(PROMETHEUS), f"--config.file={place}/prometheus.yaml", f"--storage.tsdb.path={place}/data"]
     inside = ["ip", "netns", "exec", cluster.world.namespace(NODE)]
     with (place / "log").open("w") as log:
         process = subprocess.Popen([*inside, *command, f"--web.listen-address={PLACE}"], stdout=log, stderr=log)
