@@ -12,7 +12,7 @@ from nodeagent.dataplane.nft.affinity import affinity_id
 from nodeagent.dataplane.nft.belief import Contents, Ownership, believe
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.deviation import deviations_of_service
-from nodeagent.dataplane.nft.image import Elements, class_of
+from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image
 from nodeagent.dataplane.nft.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.program import build_program
@@ -37,6 +37,12 @@ class KernelView:
         if self.state in (TableState.RIGHT, TableState.CHANGED) and self.contents is not None:
             for one in programmed_frontends(self.contents, family):
                 self._by_service.setdefault(one.service, []).append(one)
+
+    @property
+    def image(self) -> TableImage:
+        """The elements; none where the table is not one of ours."""
+        usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
+        return self.contents.image if usable and self.contents is not None else empty_image(schema.DATA_SETS)
 
     def _read(self, program: ProgramOptions | None) -> tuple[Contents | None, dict[str, SetSpec]]:
         contents, specs = None, dict[str, SetSpec]()

@@ -86,10 +86,13 @@ class NodeView:
     others: tuple[ObjectKey, ...] = ()
 
 
-def look_at_node(access: Access, only: ObjectKey | None = None) -> NodeView:
-    """What there is, of one Service where the agent is asked and only that is wanted. Raises Failure."""
+def look_at_node(access: Access, only: ObjectKey | None = None, *, like: NodeView | None = None) -> NodeView:
+    """What there is, of one Service where the agent is asked and only that is wanted. Raises Failure.
+
+    like: where the objects are not the agent's, they are judged for the node of this view.
+    """
     if access.names_source:
-        return _view_of_source(_config(access), "")
+        return _view_of_source(_config(access), "", like)
     try:
         client, status = find_agent(access.socket, DEFAULT_SOCKET)
         return _view_of_agent(client, status, only)
@@ -159,13 +162,15 @@ def _config(access: Access) -> AgentConfig:
     return loaded.config
 
 
-def _view_of_source(config: AgentConfig, why: str) -> NodeView:
+def _view_of_source(config: AgentConfig, why: str, like: NodeView | None = None) -> NodeView:
     families = choose_families(wanted_families(config))
     snapshot, problems = _manifests(config) if config.source.manifests is not None else _api_server(config)
     ranged = WithConfiguredCidrs(snapshot, config.traffic.service_cidrs)
     options = translation_options(config, families)
     context = node_context(ranged.node, options)
     node, node_problems = node_state(ranged.node, ranged.service_cidrs, options, context)
+    if like is not None and like.agent is not None:
+        context, node = like.context, like.node
     translator = Translator()
     translator.update(ranged, None, context)
     states = dict(translator.states)

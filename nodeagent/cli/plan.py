@@ -1,0 +1,101 @@
+"""`nodeagent plan`: what a directory of manifests would change on this node."""
+
+from dataclasses import replace
+
+import click
+from msgspec import Struct
+
+from nodeagent.cli.asking import asking_options, examples, output_option, print_document
+from nodeagent.cli.exit_codes import UNUSABLE, Failure
+from nodeagent.cli.node_view import Access, NodeView, look_at_node
+from nodeagent.dataplane.nft.deviation import deviations, wanted_image
+from nodeagent.dataplane.nft.image import TableImage, empty_image
+from nodeagent.dataplane.nft.schema import DATA_SETS
+from nodeagent.explain.change import ServiceChange, changes_between
+from nodeagent.model.addresses import Family
+from nodeagent.model.problem import Problem
+from nodeagent.model.text import printable
+
+
+class Elements(Struct, frozen=True):
+    """How many elements of both tables come, go and change their value."""
+
+    come: int
+    go: int
+    change: int
+
+
+class Plan(Struct, frozen=True):
+    """verdict: the first line. problems: what would not be in effect."""
+
+    verdict: str
+    against: str
+    services: tuple[ServiceChange, ...]
+    elements: Elements
+    problems: tuple[Problem, ...]
+
+
+@click.command(
+    "plan",
+    epilog=examples(
+        "nodeagent plan --manifests DIR                   against what the agent has in effect",
+        "nodeagent plan --manifests NEW --against OLD     against another directory, without an agent",
+    ),
+)
+@click.option("--against", metavar="DIRECTORY", help="Compare with these manifests instead of asking the agent.")
+@output_option("table", "json", "yaml", "name")
+@asking_options
+def plan_command(against: str | None, output: str, access: Access) -> None:
+    """Say what --manifests DIRECTORY would change on this node; changes nothing and needs no privileges.
+
+    Exit codes: 0, 1 failed, 2 what was asked cannot be.
+    """
+    if access.manifests is None:
+        raise Failure("plan needs --manifests DIRECTORY: what is to be in effect", UNUSABLE)
+    if against is not None:
+        before = look_at_node(replace(access, manifests=against))
+        after = look_at_node(access)
+    else:
+        before = look_at_node(replace(access, manifests=None, kubeconfig=None, node_name=None))
+        name = access.node_name or (before.agent.node if before.agent is not None else None)
+        after = look_at_node(replace(access, node_name=name), like=before)
+    found = plan(before, after)
+    if output in ("json", "yaml"):
+        print_document(found, output)
+        return
+    if output != "name":
+        click.echo(found.verdict)
+        click.echo(f"against: {found.against}")
+    for one in found.services:
+        click.echo(printable(one.service if output == "name" else f"{one.change} {one.service}"))
+        if output != "name":
+            click.echo("\n".join(f"    {printable(line)}" for line in one.details))
+    if output != "name":
+        for problem in found.problems:
+            click.echo(printable(f"problem: {problem}"))
+
+
+def plan(before: NodeView, after: NodeView) -> Plan:
+    """What leads from one to the other."""
+    services = changes_between(before.states, after.states)
+    come = go = change = 0
+    for family in after.families:
+        for one in deviations(after.states, after.node, family, _image(before, family)):
+            come, go, change = (
+                come + (one.found is None),
+                go + (one.wanted is None),
+                change + (one.found is not None and one.wanted is not None),
+            )
+    counts = {sign: sum(one.change == sign for one in services) for sign in "+-~"}
+    if services or come or go or change:
+        verdict = (
+            f"{counts['+']} Services come, {counts['-']} go, {counts['~']} change;"
+            f" {come} elements come, {go} go, {change} change"
+        )
+    else:
+        verdict = "nothing would change"
+    return Plan(verdict, before.origin, services, Elements(come, go, change), after.problems)
+
+
+def _image(view: NodeView, family: Family) -> TableImage:
+    return wanted_image(view.states, view.node, family, empty_image(DATA_SETS))[0]

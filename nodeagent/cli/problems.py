@@ -1,0 +1,97 @@
+"""`nodeagent problems`, `journal` and `log-level`: what the agent says of itself."""
+
+from pathlib import Path
+
+import click
+
+from nodeagent.cli.asking import asking_options, examples, output_option, print_rows, socket_option, verdict_style
+from nodeagent.cli.columns import Column
+from nodeagent.cli.exit_codes import FAILED, Failure
+from nodeagent.cli.node_view import Access, ask_agent, look_at_node
+from nodeagent.config.values import LogLevel
+from nodeagent.observe.admin.client import NoAgent
+from nodeagent.observe.admin.documents import LogLevelDocument, Transaction
+
+PROBLEM_COLUMNS = (
+    Column("subject", "SUBJECT"),
+    Column("reason", "REASON"),
+    Column("since", "SINCE"),
+    Column("detail", "DETAIL"),
+)
+JOURNAL_COLUMNS = (
+    Column("at", "AT"),
+    Column("milliseconds", "MS", number=True),
+    Column("elements", "ELEMENTS", number=True),
+    Column("messages", "MESSAGES", number=True),
+    Column("services", "SERVICES", number=True),
+    Column("names", "NAMES", leaves=1),
+    Column("tables", "TABLES"),
+)
+
+
+@click.command(
+    "problems",
+    epilog=examples("nodeagent problems", "nodeagent problems --manifests DIR   what would not be in effect"),
+)
+@output_option("table", "wide", "json", "yaml", "name")
+@asking_options
+def problems_command(output: str, access: Access) -> None:
+    """List everything that is not in effect, or not as it should be, and since when.
+
+    Exit codes: 0 there are none, 1 there are some, or failed.
+    """
+    view = look_at_node(access)
+    rows: list[dict[str, object]] = [
+        {"subject": one.subject, "reason": one.reason, "since": view.since.get(one), "detail": one.detail}
+        for one in sorted(view.problems)
+    ]
+    if output in ("table", "wide"):
+        verdict = f"{len(rows)} problems" if rows else "healthy: no problems"
+        click.echo(verdict_style(verdict, good=not rows))
+        click.echo(f"from: {view.origin}")
+    if rows or output in ("json", "yaml"):
+        print_rows(PROBLEM_COLUMNS, rows, output, wide=frozenset(), name="subject")
+    click.get_current_context().exit(FAILED if rows else 0)
+
+
+@click.command("journal", epilog=examples("nodeagent journal", "nodeagent journal --last 5 -o json"))
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+@output_option("table", "wide", "json", "yaml")
+@socket_option
+def journal_command(last: int, output: str, socket: str | None) -> None:
+    """Print the last passes that changed something or failed: sizes, durations, errors. The newest is the last.
+
+    Exit codes: 0, 1 failed.
+    """
+    client, _ = ask_agent(Access(None if socket is None else Path(socket)))
+    rows = [_row(one) for one in client.ask("transactions", tuple[Transaction, ...])[-last:]]
+    print_rows(JOURNAL_COLUMNS, rows, output, wide=frozenset({"messages"}), name="at")
+
+
+def _row(one: Transaction) -> dict[str, object]:
+    return {
+        "at": one.at,
+        "milliseconds": round(one.seconds * 1000, 1),
+        "elements": sum(table.elements for table in one.tables),
+        "messages": sum(table.messages for table in one.tables),
+        "services": one.services,
+        "names": list(one.names),
+        "tables": [f"{table.family}: {table.error or ('new' if table.new_table else 'ok')}" for table in one.tables],
+    }
+
+
+@click.command("log-level", epilog=examples("nodeagent log-level", "nodeagent log-level debug"))
+@click.argument("level", type=click.Choice([level.value for level in LogLevel]), required=False)
+@socket_option
+def log_level_command(level: str | None, socket: str | None) -> None:
+    """Print the level of the running agent's log, or change it until the agent ends or reads its configuration again.
+
+    Exit codes: 0, 1 failed.
+    """
+    client, _ = ask_agent(Access(None if socket is None else Path(socket)))
+    try:
+        if level is not None:
+            client.set_log_level(level)
+        click.echo(client.ask("log-level", LogLevelDocument).level)
+    except NoAgent as error:
+        raise Failure(str(error), FAILED) from error
