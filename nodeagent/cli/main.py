@@ -8,6 +8,7 @@ import click
 from nodeagent import __version__
 from nodeagent.cli.exit_codes import INTERRUPTED
 from nodeagent.cli.output import failing_output
+from nodeagent.model.text import did_you_mean
 
 COMMANDS = {
     "run": ("nodeagent.cli.run", "run_command", "Program services until stopped."),
@@ -52,6 +53,15 @@ class Commands(click.Group):
         module, name, _ = COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does; of a command that there is not, one that was meant is named."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(f"{error.message.rstrip(chr(46))}{did_you_mean(args[0], COMMANDS)}", ctx) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

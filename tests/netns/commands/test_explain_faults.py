@@ -4,6 +4,7 @@ Every fault has a twin without it. What is said to fail fails for a client, and 
 """
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -256,3 +257,56 @@ def test_rules_that_another_flushed_are_told(told: Told) -> None:
     finally:
         told.agent.signal(signal.SIGCONT)
     assert told.eventually("selector-twin", says=("healthy: 2 of 2 endpoints used",)) == 0
+
+
+def test_the_agent_says_what_it_did_and_what_is_wrong(told: Told) -> None:
+    spec = ServiceSpec(external_ips=("not an address",))
+    told.cluster.manifests.put(make_service("odd", address(120), ports=HTTP, spec=spec))
+    at = ("--socket", str(told.socket))
+
+    def odd() -> list[dict[str, str]]:
+        listed = json.loads(told.run("problems", "-o", "json", *at).stdout)
+        return [one for one in listed if one["subject"] == "Service default/odd"]
+
+    wait_for(lambda: bool(odd()), lambda: "the problem")
+    (problem,) = odd()
+    assert problem["reason"] == "InvalidAddress"
+    assert problem["since"].startswith("20")
+    assert told.run("problems", *at).returncode == 1
+    assert "Service default/odd" in told.run("problems", "-o", "name", *at).stdout.splitlines()
+
+    def last() -> dict[str, Any]:
+        rows = json.loads(told.run("journal", "--last", "1", "-o", "json", *at).stdout)
+        return dict(rows[-1])
+
+    wait_for(lambda: "default/odd" in last()["names"], lambda: f"the pass in {last()}")
+    assert last()["elements"] >= 1
+    assert last()["milliseconds"] > 0
+    told.cluster.manifests.remove(make_service("odd", address(120)))
+    wait_for(lambda: not odd(), lambda: "its end")
+    done = told.run("diff", *at)
+    assert (done.returncode, done.stdout.partition(":")[0]) == (0, "same")
+
+
+def test_the_level_of_the_log_is_changed_while_the_agent_runs(told: Told) -> None:
+    at = ("--socket", str(told.socket))
+    assert told.agent is not None
+    assert told.run("log-level", *at).stdout == "info\n"
+    assert told.run("log-level", "debug", *at).stdout == "debug\n"
+    told.cluster.manifests.put(make_service("more", address(121), ports=HTTP))
+    told.agent.wait_for_line("pass done ")
+    assert told.run("log-level", "info", *at).stdout == "info\n"
+
+
+def test_the_shell_completes_names_of_services(told: Told, tmp_path: Path) -> None:
+    words = f"nodeagent explain --socket {told.socket} not-re"
+    environment = {"_NODEAGENT_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    done = told._launcher.command(told.world.namespace(NODE), (), environment={**os.environ, **environment})
+    assert done.stdout.split() == ["plain,not-ready", "plain,not-ready-twin"]
+
+
+def test_who_is_not_there_is_one_line(told: Told, tmp_path: Path) -> None:
+    done = told.run("explain", "--socket", str(tmp_path / "none.sock"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"nodeagent: no agent answers at {tmp_path}/none.sock: No such file or directory: ")
+    assert told.run("journal", "--socket", str(tmp_path / "none.sock")).returncode == 1

@@ -1,0 +1,103 @@
+"""`nodeagent diff` against a kernel that somebody changed, and `nodeagent plan` without any privilege."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.netns.commands.conftest import EXAMPLES, NODEAGENT, Node
+
+SETTINGS = {"NODEAGENT_TRAFFIC_CLUSTER_CIDRS": "10.244.0.0/16,fd00:244::/32"}
+SOURCE = ("--manifests", str(EXAMPLES), "--node-name", "node-a")
+FRONTEND = "10.96.0.10 . tcp . 80"
+
+
+def diff(node: Node, exit_code: int) -> dict[str, Any]:
+    done = node.nodeagent("diff", *SOURCE, "-o", "json", environment=SETTINGS)
+    assert (done.returncode, done.stderr) == (exit_code, "")
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert list(document) == ["verdict", "same", "origin", "tables", "elements"]
+    return document
+
+
+def test_what_was_programmed_is_the_same(node: Node) -> None:
+    node.program_examples("--table-ownership=plain")
+    found = diff(node, 0)
+    assert found["verdict"].startswith("same: ")
+    assert found["tables"] == {"IPv4": "right", "IPv6": "right"}
+    text = node.nodeagent("diff", *SOURCE, environment=SETTINGS).stdout.splitlines()
+    assert text[0] == found["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted", "found"),
+    [
+        pytest.param(f"delete element ip nodeagent frontends {{ {FRONTEND} }}", "0:3", None, id="missing"),
+        pytest.param(
+            f"delete element ip nodeagent frontends {{ {FRONTEND} }}; "
+            f'add element ip nodeagent frontends {{ {FRONTEND} counter comment "default/web:http" : 0:2 }}',
+            "0:3",
+            "0:2",
+            id="different",
+        ),
+        pytest.param(
+            'add element ip nodeagent frontends { 10.96.0.99 . tcp . 80 counter comment "a/b" : 0:1 }',
+            None,
+            "0:1",
+            id="too much",
+        ),
+    ],
+)
+def test_an_element_that_another_changed_is_told(
+    node: Node, change: str, wanted: str | None, found: str | None
+) -> None:
+    node.program_examples("--table-ownership=plain")
+    node.shell(f"nft -f - <<'END'\n{change.replace('; ', chr(10))}\nEND")
+    told = diff(node, 1)
+    assert told["verdict"] == "different: 1 elements"
+    (element,) = told["elements"]
+    assert (element["set"], element["wanted"], element["found"]) == ("frontends", wanted, found)
+    assert element["service"] == ("a/b" if wanted is None else "default/web")
+    assert element["key"] == ("10.96.0.99 . tcp . 80" if wanted is None else FRONTEND)
+
+
+def test_a_table_that_is_not_there_is_told(node: Node) -> None:
+    found = diff(node, 1)
+    assert found["verdict"].startswith("different: table IPv4 is not there, table IPv6 is not there; ")
+    assert all(element["found"] is None for element in found["elements"])
+
+
+def test_a_plan_needs_no_privileges_and_changes_nothing(node: Node, tmp_path: Path) -> None:
+    node.program_examples()
+    before = node.shell("nft list ruleset")
+    new = tmp_path / "new"
+    shutil.copytree(EXAMPLES, new)
+    changed = 0
+    for file in new.iterdir():
+        text = file.read_text()
+        changed += text.count("10.244.1.11")
+        file.write_text(text.replace("10.244.1.11", "10.244.1.99"))
+    assert changed == 1
+    for place in (tmp_path, *tmp_path.parents[:2]):
+        place.chmod(0o755)
+    arguments = ("plan", "--manifests", str(new), "--against", str(EXAMPLES), "--node-name", "node-a")
+    done = node.run("setpriv", "--bounding-set=-all", "--inh-caps=-all", *NODEAGENT, *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "0 Services come, 0 go, 1 change; 1 elements come, 1 go, 1 change"
+    assert lines[2:4] == [
+        "~ default/web",
+        "    ~ ClusterIP IPv4 10.96.0.10:80/TCP: endpoints +10.244.1.99:8080 -10.244.1.11:8080",
+    ]
+    assert node.shell("nft list ruleset") == before
+
+    same = node.nodeagent("plan", "--manifests", str(EXAMPLES), "--against", str(EXAMPLES), "--node-name", "node-a")
+    assert same.stdout.startswith("nothing would change\n")
+
+
+def test_a_plan_must_know_of_what(node: Node) -> None:
+    done = node.nodeagent("plan")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "nodeagent: plan needs --manifests DIRECTORY: what is to be in effect\n"
