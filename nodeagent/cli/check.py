@@ -2,15 +2,23 @@
 
 import json
 import os
-from collections.abc import Iterator
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import partial
+from ipaddress import ip_address, summarize_address_range
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
 
+from nodeagent.checks.finding import Finding, Result, verdict_of
+from nodeagent.checks.hook_order import order_findings
+from nodeagent.checks.kernel_facts import read_facts
+from nodeagent.checks.programs import closed_forwarding, program_findings
+from nodeagent.checks.settings import setting_findings
+from nodeagent.checks.written_program import is_program
 from nodeagent.cli.columns import Column
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.cli.second_reader import NoSecondReader, SecondReader
@@ -26,51 +34,83 @@ from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
+from nodeagent.model.text import printable
+from nodeagent.trace.kernel_table import read_contents
 
 _CONNTRACK = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 COLUMNS = (Column("check", "CHECK"), Column("result", "RESULT"), Column("detail", "WHAT WAS FOUND"))
-
-
-class Result(StrEnum):
-    """How a check ended; a note is something to know that is not wrong."""
-
-    OK = "ok"
-    NOTE = "note"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One check. detail: one line for a person."""
-
-    check: str
-    result: Result
-    detail: str
+CURE = "cure"
+_OLDEST_NFT = (1, 0, 6)
+_NFT_SECONDS = 10.0
+_INTERFACE = Path("/sys/class/net/nodeagent0")
 
 
 @click.command("check")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def check_command(output: str) -> None:
-    """Look whether this kernel takes the agent's rules, and whether nft reads what is programmed as we do.
+    """Look whether this node can do the work, has what it should, and who else is at work on it.
 
+    Kernel, nft, settings, what is programmed, the order of hooks, other programs; each with what follows and what to do.
     Changes nothing. Exit codes: 0 healthy, 1 not healthy or failed, 3 no permission.
     """
     try:
         with closing(Ruleset()) as ruleset:
-            findings = [*kernel_findings(ruleset), *table_findings(ruleset)]
+            findings = [*kernel_findings(ruleset), *table_findings(ruleset), *node_findings(ruleset)]
     except NotPermitted as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     except (DataplaneError, OSError) as error:
         raise Failure(str(error), FAILED) from error
     healthy = all(finding.result is not Result.FAILED for finding in findings)
-    verdict = "healthy" if healthy else "not healthy"
-    rows = [asdict(finding) for finding in findings]
+    verdict = verdict_of(findings)
+    rows = [to_builtins(finding) for finding in findings]
     if output == "json":
         click.echo(json.dumps({"verdict": verdict, "checks": rows}, indent=2))
     else:
-        click.echo(verdict)
-        print_table(COLUMNS, rows)
+        click.echo(printable(verdict))
+        print_table(COLUMNS, [{key: printable(value) for key, value in row.items()} for row in rows])
+        for row in rows:
+            if row[CURE]:
+                click.echo(printable(f"{row['check']}: {row[CURE]}"))
     click.get_current_context().exit(0 if healthy else FAILED)
+
+
+def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
+    """Settings, the order of hooks, and other programs."""
+    tables = [found for family in Family if (found := read_contents(ruleset, family)) is not None]
+    pods = tuple(cidr for contents, specs in tables for cidr in _pod_cidrs(contents, specs))
+    facts = read_facts(ruleset, pods, programmed=bool(tables))
+    yield from setting_findings(facts)
+    yield from order_findings(facts)
+    yield from program_findings(facts)
+    yield from closed_forwarding(facts)
+
+
+def _pod_cidrs(contents: Contents, specs: Mapping[str, SetSpec]) -> Iterator[str]:
+    if schema.POD_CIDRS in contents.image and schema.POD_CIDRS in specs:
+        for key in contents.image[schema.POD_CIDRS]:
+            first, last = ip_address(key[: len(key) // 2]), ip_address(key[len(key) // 2 :])
+            yield from map(str, summarize_address_range(first, last))
+
+
+def nft_finding() -> Finding:
+    """Which nft is installed. The agent needs none; people do."""
+    try:
+        told = subprocess.run(["nft", "--version"], capture_output=True, text=True, timeout=_NFT_SECONDS, check=False)  # noqa: S607
+    except (OSError, subprocess.TimeoutExpired):
+        return Finding(
+            "nft", Result.NOTE, "there is no nft here: what is programmed can only be read with nodeagent show"
+        )
+    found = re.search(r"v(\d+)\.(\d+)\.(\d+)", told.stdout)
+    if found is None:
+        return Finding("nft", Result.NOTE, "nft does not say its version")
+    version = tuple(map(int, found.groups()))
+    text = ".".join(found.groups())
+    if version < _OLDEST_NFT:
+        detail = f"{text}: never tried with these tables; it may not list them, or crash"
+        return Finding("nft", Result.NOTE, detail, "install nft 1.0.6 or later")
+    if version == _OLDEST_NFT:
+        return Finding("nft", Result.OK, f"{text}: lists the tables; cannot load saved IPv6 tables with affinity")
+    return Finding("nft", Result.OK, f"{text}: lists and loads the tables")
 
 
 def kernel_findings(ruleset: Ruleset) -> Iterator[Finding]:
@@ -97,7 +137,9 @@ def kernel_findings(ruleset: Ruleset) -> Iterator[Finding]:
     if _CONNTRACK.exists():
         yield Finding("connection tracking", Result.OK, "the kernel has it")
     else:
-        yield Finding("connection tracking", Result.FAILED, f"{_CONNTRACK} is missing: load the module nf_conntrack")
+        cure = "modprobe nf_conntrack"
+        yield Finding("connection tracking", Result.FAILED, f"{_CONNTRACK} is missing: nothing can be translated", cure)
+    yield nft_finding()
 
 
 def table_findings(ruleset: Ruleset) -> Iterator[Finding]:
@@ -115,12 +157,36 @@ def _table_finding(ruleset: Ruleset, family: Family, reader: SecondReader | None
     """Raises KernelUnclear when the rules changed while both read."""
     check = f"{family.value} table"
     before = ruleset.generation()
-    found = _read(ruleset, family)
+    found = read_contents(ruleset, family)
     if found is None:
-        return Finding(check, Result.NOTE, "nothing is programmed")
+        return _absent(check)
     contents, specs = found
     if not contents.fits(specs, family):
-        return Finding(check, Result.FAILED, "it is not as this version makes it; an agent that starts replaces it")
+        detail = "it is not as this version makes it; an agent that starts replaces it"
+        return Finding(check, Result.FAILED, detail, "restart the agent")
+    if not is_program(contents, family):
+        detail = "its chains or rules are not those that the agent writes: somebody changed them"
+        return Finding(check, Result.FAILED, detail, "restart the agent, and see who writes into its table")
+    return _read_twice(ruleset, family, found, reader, before)
+
+
+def _absent(check: str) -> Finding:
+    if not _INTERFACE.exists():
+        return Finding(check, Result.NOTE, "nothing is programmed")
+    detail = "it is gone, and nodeagent0 still has the ClusterIPs: somebody removed it (nft flush ruleset, perhaps)"
+    return Finding(check, Result.FAILED, detail, "start the agent, or see why it is not running")
+
+
+def _read_twice(
+    ruleset: Ruleset,
+    family: Family,
+    found: tuple[Contents, dict[str, SetSpec]],
+    reader: SecondReader | None,
+    before: int,
+) -> Finding:
+    """Whether libnftables says the same of a table. before: the generation in which it was read."""
+    check = f"{family.value} table"
+    contents, specs = found
     own = own_listing(contents, specs)
     told = f"{len(own)} sets, {sum(map(len, own.values()))} elements, {len(contents.hooks)} chains"
     if reader is None:
@@ -134,16 +200,3 @@ def _table_finding(ruleset: Ruleset, family: Family, reader: SecondReader | None
     if wrong:
         return Finding(check, Result.FAILED, f"nft reads something else: {'; '.join(wrong)}")
     return Finding(check, Result.OK, f"{told}: nft reads the same")
-
-
-def _read(ruleset: Ruleset, family: Family) -> tuple[Contents, dict[str, SetSpec]] | None:
-    """The table and the shape it has, one with counters or one without; None when there is none."""
-    contents, specs = None, dict[str, SetSpec]()
-    for counters in (False, True):
-        specs = {spec.name: spec for spec in schema.set_specs(counters=counters)}
-        contents = KernelTable(ruleset, family, specs).read()
-        if contents is None:
-            return None
-        if contents.fits(specs, family):
-            break
-    return None if contents is None else (contents, specs)

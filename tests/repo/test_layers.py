@@ -19,6 +19,7 @@ ALLOWED = {
     "files": frozenset({"model"}),
     **{sibling: frozenset({"model", "netlink", "files"}) for sibling in SIBLINGS},
     "trace": frozenset({"model", "netlink", "dataplane"}),
+    "checks": frozenset({"model", "netlink", "dataplane"}),
     "config": frozenset({"model", "files"}),
     "lab": frozenset({"model", "netlink"}),
     "explain": frozenset({"model", "translate"}),
@@ -29,7 +30,7 @@ ALLOWED = {
     "cli": frozenset(
         {
             *("model", "files", "translate", "engine", "config", "part_options", "agent", "daemon", "lab"),
-            *("explain", "trace"),
+            *("explain", "trace", "checks"),
             *SIBLINGS,
         }
     ),
@@ -65,6 +66,7 @@ PURE = (
         for name in ("layout", "messages", "outcomes", "transactions", "versions")
     ),
     "netlink/route_lookup.py",
+    *(f"checks/{name}.py" for name in ("facts", "finding", "hook_order", "programs", "settings", "written_program")),
     *(
         f"trace/{name}.py"
         for name in (

@@ -16,7 +16,7 @@ def findings(node: Node, exit_code: int = 0) -> dict[str, tuple[str, str]]:
     assert (done.returncode, done.stderr) == (exit_code, "")
     document = json.loads(done.stdout)
     assert list(document) == ["verdict", "checks"], "the verdict comes first"
-    assert document["verdict"] == ("not healthy" if exit_code else "healthy")
+    assert document["verdict"].startswith("not healthy: ") if exit_code else document["verdict"] == "healthy"
     return {check["check"]: (check["result"], check["detail"]) for check in document["checks"]}
 
 
@@ -72,3 +72,47 @@ def test_it_needs_a_permission(node: Node) -> None:
     assert done.returncode == 3
     assert done.stderr.startswith("nodeagent: nf_tables: not permitted")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_table_that_was_flushed_is_missed(node: Node) -> None:
+    node.program_examples("--table-ownership", "plain")
+    assert findings(node)["IPv4 table"][0] == "ok"
+    node.shell("nft flush ruleset")
+    told = node.nodeagent("check").stdout.splitlines()
+    assert told[0].startswith("not healthy: IPv4 table: it is gone, and nodeagent0 still has the ClusterIPs")
+
+
+def test_rules_that_others_changed_are_noticed(node: Node) -> None:
+    node.program_examples("--table-ownership", "plain")
+    node.shell("nft insert rule ip nodeagent prerouting ip saddr 10.9.9.9 drop")
+    result, told = findings(node, exit_code=1)["IPv4 table"]
+    assert (result, told) == (
+        "failed",
+        "its chains or rules are not those that the agent writes: somebody changed them",
+    )
+
+
+@pytest.mark.parametrize(
+    "detection", [["--masquerade-all"], ["--detect-local-mode", "BridgeInterface", "--pod-bridge-interface", "cni0"]]
+)
+def test_every_configuration_is_known_as_ours(node: Node, detection: list[str]) -> None:
+    node.program_examples(*detection)
+    assert findings(node)["IPv4 table"][0] == "ok"
+
+
+def test_other_programs_are_named_with_what_follows(node: Node) -> None:
+    node.program_examples()
+    node.shell("iptables -N ufw-before-input; iptables -P FORWARD DROP; ip link add docker0 type bridge")
+    found = findings(node)
+    assert found["ufw"][0] == found["Docker"][0] == found["forwarding"][0] == "note"
+    assert "allow the pods' range" in found["ufw"][1]
+    assert found["hook order"][0] == "ok"
+
+
+def test_who_translates_before_us_is_named_in_the_first_line(node: Node) -> None:
+    node.program_examples()
+    node.shell("nft 'table ip early { chain p { type nat hook prerouting priority -110; }; }'")
+    told = node.nodeagent("check").stdout.splitlines()
+    assert told[0].startswith(
+        "not healthy: hook order: ip early, chain p translates in prerouting at -110, before ours"
+    )

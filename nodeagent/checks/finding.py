@@ -1,0 +1,34 @@
+"""What a check says (pure)."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Result(StrEnum):
+    """How a check ended; a note is something to know that is not wrong."""
+
+    OK = "ok"
+    NOTE = "note"
+    FAILED = "failed"
+
+
+class Finding(Struct, frozen=True):
+    """One check. detail: what was found, and what follows from it. cure: what to do; each one line."""
+
+    check: str
+    result: Result
+    detail: str
+    cure: str = ""
+
+
+def verdict_of(findings: Sequence[Finding]) -> str:
+    """One line over all: what is wrong first of all, and what to do about it."""
+    wrong = [finding for finding in findings if finding.result is Result.FAILED]
+    if not wrong:
+        return "healthy"
+    first = wrong[0]
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    cure = f"; {first.cure}" if first.cure else ""
+    return f"not healthy: {first.check}: {first.detail}{cure}{more}"

@@ -1,0 +1,104 @@
+"""What the node's sysctls and counters mean for Services (pure)."""
+
+from collections.abc import Iterator
+
+from nodeagent.checks.facts import Facts
+from nodeagent.checks.finding import Finding, Result
+
+STRICT = 1
+NEARLY_FULL = 0.9
+RP_FILTER_DROPS = "IPReversePathFilter"
+CONNTRACK_DROPS = "conntrack drop"
+_FORWARDING = {
+    "IPv4": ("ipv4/ip_forward", "net.ipv4.ip_forward"),
+    "IPv6": ("ipv6/conf/all/forwarding", "net.ipv6.conf.all.forwarding"),
+}
+
+
+def setting_findings(facts: Facts) -> Iterator[Finding]:
+    """Forwarding, reverse path filter, loopback routing, connection table, bridged packets."""
+    yield from _forwarding(facts)
+    yield from _reverse_path(facts)
+    yield from _loopback(facts)
+    yield from _connection_table(facts)
+    yield from _bridges(facts)
+
+
+def _forwarding(facts: Facts) -> Iterator[Finding]:
+    for family, (path, name) in _FORWARDING.items():
+        if path not in facts.settings:
+            continue
+        if facts.settings[path]:
+            yield Finding(f"{family} forwarding", Result.OK, f"{name} is on")
+        else:
+            result = Result.FAILED if facts.programmed else Result.NOTE
+            detail = f"{name} is 0: no connection reaches an endpoint in a pod or on another node"
+            yield Finding(f"{family} forwarding", result, detail, f"sysctl -w {name}=1")
+
+
+def _reverse_path(facts: Facts) -> Iterator[Finding]:
+    """The greater of an interface's value and that of `all` counts (Documentation/networking/ip-sysctl.rst)."""
+    everywhere = facts.settings.get("ipv4/conf/all/rp_filter", 0)
+    strict = [
+        link.name
+        for link in facts.links
+        if max(everywhere, facts.settings.get(f"ipv4/conf/{link.name}/rp_filter", 0)) == STRICT and link.name != "lo"
+    ]
+    dropped = facts.counters.get(RP_FILTER_DROPS, 0)
+    if strict and dropped:
+        names = ", ".join(strict[:3])
+        yield Finding(
+            "rp_filter",
+            Result.FAILED,
+            f"the reverse path filter has dropped {dropped} packets: they came in by an interface ({names}) that is not on "
+            "the way back to their source",
+            f"sysctl -w net.ipv4.conf.all.rp_filter=2, or correct the routes (nodeagent trace … --from {strict[0]})",
+        )
+    elif strict:
+        yield Finding("rp_filter", Result.OK, f"strict on {len(strict)} interfaces, and it has dropped nothing")
+    else:
+        yield Finding("rp_filter", Result.OK, "off or loose")
+
+
+def _loopback(facts: Facts) -> Iterator[Finding]:
+    open_at = [
+        name
+        for name in ("all", *(link.name for link in facts.links))
+        if facts.settings.get(f"ipv4/conf/{name}/route_localnet")
+    ]
+    if open_at:
+        detail = f"on for {open_at[0]}: servers on 127.0.0.1 may be reached from the network; node ports need it not"
+        yield Finding("route_localnet", Result.NOTE, detail, f"sysctl -w net.ipv4.conf.{open_at[0]}.route_localnet=0")
+
+
+def _connection_table(facts: Facts) -> Iterator[Finding]:
+    most, count = facts.settings.get("netfilter/nf_conntrack_max"), facts.settings.get("netfilter/nf_conntrack_count")
+    if not most or count is None:
+        return
+    fill = f"{count} of {most} entries"
+    cure = "sysctl -w net.netfilter.nf_conntrack_max=N, or find who opens so many: conntrack -L"
+    dropped = facts.counters.get(CONNTRACK_DROPS, 0)
+    if count >= most:
+        yield Finding("connection table", Result.FAILED, f"it is full ({fill}): new connections are dropped", cure)
+    elif count >= NEARLY_FULL * most:
+        yield Finding("connection table", Result.FAILED, f"it is nearly full ({fill})", cure)
+    elif dropped:
+        detail = f"{fill}; {dropped} new connections were dropped when it was full"
+        yield Finding("connection table", Result.NOTE, detail, cure)
+    else:
+        yield Finding("connection table", Result.OK, fill)
+
+
+def _bridges(facts: Facts) -> Iterator[Finding]:
+    """Pods behind one bridge answer each other directly, past the rules that translate back."""
+    called = facts.settings.get("bridge/bridge-nf-call-iptables")
+    bridge = next((link.name for link in facts.links if link.kind == "bridge" and link.has_ports), None)
+    if bridge is None or called:
+        return
+    why = "bridge-nf-call-iptables is 0" if called == 0 else "the module br_netfilter is not loaded"
+    yield Finding(
+        "bridged packets",
+        Result.NOTE,
+        f"{why}: where pods are ports of {bridge}, one that reaches another through a Service gets no answer",
+        "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1",
+    )

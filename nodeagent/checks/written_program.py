@@ -1,0 +1,43 @@
+"""Whether the chains and rules of a table of ours are as some configuration of the agent makes them (pure)."""
+
+import itertools
+from collections.abc import Iterator
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.belief import Belief, Contents, program_matches
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.classes import pick_class
+from nodeagent.dataplane.nft.image import class_of
+from nodeagent.dataplane.nft.program import verdict_elements
+from nodeagent.model.addresses import Family
+from nodeagent.netlink.nf_tables.expressions import Cmp, Expression, Meta, MetaKey
+from nodeagent.netlink.nf_tables.rule_reading import read_rule_expressions
+
+
+def is_program(contents: Contents, family: Family) -> bool:
+    """Whether these are the rules for one of the ways to tell pods, with or without masqueradeAll."""
+    classes = {pick for key in contents.verdicts[schema.DISPATCH] if (pick := pick_class(class_of(key))) is not None}
+    timeouts = {class_of(key) for key in contents.verdicts[schema.LEARN]}
+    belief = Belief(contents.image, classes=classes, timeouts=timeouts)
+    if contents.verdicts != verdict_elements(classes, timeouts):
+        return False
+    return any(program_matches(contents, family, options, belief) for options in _possible_options(contents))
+
+
+def _possible_options(contents: Contents) -> Iterator[ProgramOptions]:
+    interfaces = set(_interfaces(contents))
+    for masquerade_all in (False, True):
+        for detection in (PodDetection.CIDR, PodDetection.NONE):
+            yield ProgramOptions(detection, "", masquerade_all)
+        for detection, name in itertools.product((PodDetection.INTERFACE, PodDetection.INTERFACE_PREFIX), interfaces):
+            yield ProgramOptions(detection, name, masquerade_all)
+
+
+def _interfaces(contents: Contents) -> Iterator[str]:
+    """The names that rules compare the interface with that a packet came in by."""
+    for rules in contents.rules.values():
+        for rule in rules:
+            parts: tuple[Expression, ...] = read_rule_expressions(rule, {})
+            for one, following in itertools.pairwise(parts):
+                if isinstance(one, Meta) and one.key is MetaKey.IIFNAME and isinstance(following, Cmp):
+                    yield following.data.rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,89 @@
+"""What sysctls and counters mean, and who comes before us."""
+
+from typing import Any
+
+import pytest
+
+from nodeagent.checks.facts import ChainFact, Facts, LinkFact
+from nodeagent.checks.finding import Finding, Result, verdict_of
+from nodeagent.checks.hook_order import order_findings
+from nodeagent.checks.settings import CONNTRACK_DROPS, RP_FILTER_DROPS, setting_findings
+from nodeagent.dataplane.nft.chain import HookNumber
+from nodeagent.netlink.nf_tables.objects import ChainHook
+
+RIGHT = {
+    "ipv4/ip_forward": 1,
+    "ipv6/conf/all/forwarding": 1,
+    "netfilter/nf_conntrack_max": 1000,
+    "netfilter/nf_conntrack_count": 10,
+    "bridge/bridge-nf-call-iptables": 1,
+}
+LINKS = (LinkFact("eth0"), LinkFact("eth1"), LinkFact("cni0", "bridge", has_ports=True))
+
+
+def found(settings: dict[str, int], **more: Any) -> dict[str, Finding]:
+    facts = Facts(links=LINKS, settings=RIGHT | settings, programmed=True, **more)
+    return {finding.check: finding for finding in setting_findings(facts)}
+
+
+def test_a_node_that_is_right_has_nothing_to_note() -> None:
+    assert {finding.result for finding in found({}).values()} == {Result.OK}
+
+
+@pytest.mark.parametrize(
+    ("settings", "counters", "check", "result", "says"),
+    [
+        ({"ipv4/ip_forward": 0}, {}, "IPv4 forwarding", Result.FAILED, "no connection reaches an endpoint"),
+        ({"ipv6/conf/all/forwarding": 0}, {}, "IPv6 forwarding", Result.FAILED, "no connection reaches an endpoint"),
+        ({"ipv4/conf/eth1/rp_filter": 1}, {RP_FILTER_DROPS: 7}, "rp_filter", Result.FAILED, "dropped 7 packets"),
+        ({"ipv4/conf/all/rp_filter": 1}, {RP_FILTER_DROPS: 7}, "rp_filter", Result.FAILED, "eth0, eth1"),
+        ({"ipv4/conf/eth1/rp_filter": 1}, {}, "rp_filter", Result.OK, "dropped nothing"),
+        ({"ipv4/conf/eth1/rp_filter": 2}, {RP_FILTER_DROPS: 7}, "rp_filter", Result.OK, "off or loose"),
+        ({"ipv4/conf/eth0/route_localnet": 1}, {}, "route_localnet", Result.NOTE, "127.0.0.1"),
+        ({"netfilter/nf_conntrack_count": 1000}, {}, "connection table", Result.FAILED, "it is full (1000 of 1000"),
+        ({"netfilter/nf_conntrack_count": 901}, {}, "connection table", Result.FAILED, "nearly full"),
+        ({}, {CONNTRACK_DROPS: 3}, "connection table", Result.NOTE, "3 new connections were dropped"),
+        ({"bridge/bridge-nf-call-iptables": 0}, {}, "bridged packets", Result.NOTE, "gets no answer"),
+    ],
+)
+def test_what_is_not(settings: dict[str, int], counters: dict[str, int], check: str, result: Result, says: str) -> None:
+    finding = found(settings, counters=counters)[check]
+    assert finding.result is result
+    assert says in finding.detail
+    assert finding.cure or result is Result.OK
+
+
+def test_forwarding_is_nobodys_fault_before_anything_is_programmed() -> None:
+    facts = Facts(settings=RIGHT | {"ipv4/ip_forward": 0})
+    assert next(finding.result for finding in setting_findings(facts)) is Result.NOTE
+
+
+@pytest.mark.parametrize(
+    ("hook", "priority", "kind", "early"),
+    [
+        (HookNumber.PREROUTING, -110, "nat", True),
+        (HookNumber.OUTPUT, -200, "nat", True),
+        (HookNumber.POSTROUTING, 90, "nat", True),
+        (HookNumber.PREROUTING, -100, "nat", False),
+        (HookNumber.POSTROUTING, 100, "nat", False),
+        (HookNumber.PREROUTING, -300, "filter", False),
+    ],
+)
+def test_who_translates_before_us(hook: HookNumber, priority: int, kind: str, early: bool) -> None:
+    facts = Facts((ChainFact("ip other", "p", ChainHook(hook, priority, kind)),))
+    (finding,) = order_findings(facts)
+    assert (finding.result is Result.FAILED) is early
+    assert not early or f"ip other, chain p translates in {hook.name.lower()} at {priority}" in finding.detail
+
+
+def test_our_own_chains_come_before_nobody() -> None:
+    facts = Facts((ChainFact("ip nodeagent", "prerouting", ChainHook(HookNumber.PREROUTING, -105, "nat")),))
+    assert [finding.result for finding in order_findings(facts)] == [Result.OK]
+
+
+def test_the_first_line_names_what_is_wrong_and_what_to_do() -> None:
+    fine, note = Finding("nft", Result.OK, "1.1.3"), Finding("ufw", Result.NOTE, "here")
+    first = Finding("IPv4 table", Result.FAILED, "it is gone", "start the agent")
+    assert verdict_of([fine, note]) == "healthy"
+    assert verdict_of([note, first]) == "not healthy: IPv4 table: it is gone; start the agent"
+    assert verdict_of([first, first, first]).endswith("; start the agent (and 2 more)")
