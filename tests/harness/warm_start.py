@@ -24,7 +24,7 @@ from nodeagent.lab.net.namespaces import enter
 from nodeagent.lab.net.process import Launcher, Running
 
 AGENT = (sys.executable, "-m", "nodeagent")
-COMMANDS = ("run", "show", "trace", "cleanup", "config", "apiserver")
+COMMANDS = ("run", "show", "trace", "check", "cleanup", "config", "apiserver")
 MODULES = (ACTOR, __name__, "nodeagent.cli.main", *(f"nodeagent.cli.{command}" for command in COMMANDS))
 """What a fork server needs to have imported for worlds and for these commands."""
 
