@@ -94,6 +94,7 @@ def dns_settings(config: AgentConfig, families: tuple[Family, ...]) -> Settings 
         zones=dns.zones,
         pods=dns.pods.value,
         autopath=dns.autopath,
+        log_every=dns.query_log,
         upstreams=tuple(str(upstream) for upstream in dns.upstreams),
         listening=tuple((place.host, place.port) for place in dns.listen if family_of(place.host) in families),
     )

@@ -68,6 +68,7 @@ _FLAGS: tuple[Flag, ...] = (
     Flag("--dns-upstreams", "dns.upstreams"),
     Flag("--dns-pods", "dns.pods"),
     Flag("--dns-autopath", "dns.autopath"),
+    Flag("--dns-query-log", "dns.queryLog"),
     Flag("--dns-clients", "dns.clients"),
     Flag("--healthz-bind-address", "reporting.healthzBindAddress"),
     Flag("--metrics-bind-address", "reporting.metricsBindAddress"),

@@ -255,6 +255,9 @@ class DnsConfig(Group):
         "Answer a pod's first search step by what its whole search path leads to: 2 queries instead of 8 for a name "
         "outside the cluster. The node's pods are followed then.",
     )
+    query_log: Count = option(
+        0, "queries", "One of so many queries is written to the log, with its answer's rcode, size and time; 0: none."
+    )
     clients: Cidrs = option(
         (),
         "list of CIDRs",

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from nodeagent.dns.zone.service_names import ServiceNames
+from nodeagent.model.name_counts import NameCounts
 
 LARGEST_FRAME = 64 << 20
 _LENGTH_BYTES = 4
@@ -16,7 +17,7 @@ SERVICES_IN_ONE = 50
 class Settings(Struct, frozen=True, tag=True):
     """What a DNS process is for all its life. version: of the program, so that an upgrade replaces the process.
     upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. listening: where queries come in. autopath:
-    whether search paths of known pods are walked for them. user: who the process becomes."""
+    whether search paths of known pods are walked for them. log_every: one of so many queries is told. user: who the process becomes."""
 
     version: str = ""
     zones: tuple[str, ...] = ("cluster.local",)
@@ -26,6 +27,7 @@ class Settings(Struct, frozen=True, tag=True):
     upstreams: tuple[str, ...] = ()
     listening: tuple[tuple[str, int], ...] = ()
     autopath: bool = False
+    log_every: int = 0
     user: int = 65534
 
 
@@ -98,13 +100,18 @@ class Replaced(Struct, frozen=True, tag=True):
 class Report(Struct, frozen=True, tag=True):
     """What the process counted since it began; sent about once a second when something changed."""
 
-    services: int
     synced: bool
-    counts: dict[str, int]
+    counts: NameCounts
+
+
+class Queries(Struct, frozen=True, tag=True):
+    """Lines about a sample of the queries since the last ones."""
+
+    lines: tuple[str, ...]
 
 
 ToProcess = Settings | Begin | End | Put | Remove | Namespaces | Pods | Served | Retire
-FromProcess = Hello | Answering | Replaced | Report
+FromProcess = Hello | Answering | Replaced | Report | Queries
 _encoder = msgspec.msgpack.Encoder()
 
 

@@ -12,6 +12,7 @@ from nodeagent.dns.feed.messages import Report, Served, Settings
 from nodeagent.dns.feed.sockets import Place, is_here
 from nodeagent.dns.feed.supervisor import Supervisor, retire
 from nodeagent.model.frontend import NamesHere
+from nodeagent.model.name_counts import NameCounts
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport
@@ -66,8 +67,8 @@ class NodeNames:
         self._failed = 0
         self._complete = False
         self._supervisor = None
-        self.process: Report | None = None
-        """What the process said last of itself."""
+        self.counts = NameCounts()
+        """What the process counted, as it said last; it says so about once a second."""
         if settings is not None:
             places = tuple(Place(*place) for place in settings.listening)
             self._supervisor = Supervisor(
@@ -151,7 +152,7 @@ class NodeNames:
             self._changed()
 
     def _heard(self, report: Report) -> None:
-        self.process = report
+        self.counts = report.counts
 
 
 async def end_process(path: Path | None = None) -> bool:

@@ -19,6 +19,7 @@ from nodeagent.dns.feed.messages import (
     Decoder,
     FromProcess,
     Hello,
+    Queries,
     Replaced,
     Report,
     Retire,
@@ -31,6 +32,7 @@ from nodeagent.dns.feed.spawn import exit_status, spawn
 from nodeagent.model.problem import Problem
 
 logger = logging.getLogger(__name__)
+query_logger = logging.getLogger("nodeagent.dns.queries")
 
 CONNECT_SECONDS = 10.0
 MOST_SOCKETS = 64
@@ -234,6 +236,9 @@ class Supervisor:
                         self._retire_predecessor()
                     if isinstance(message, Report):
                         self._on_report(message)
+                    if isinstance(message, Queries):
+                        for line in message.lines:
+                            query_logger.info("%s", line)
             except BadFrame as error:
                 raise Gone(f"it speaks another language: {error}") from error
         raise Gone(await self._how_it_ended())

@@ -1,16 +1,20 @@
 """From a packet to its reply, whichever way it came."""
 
 import asyncio
-from collections import Counter
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from nodeagent.dns.server.clients import Clients, SearchPaths
+from nodeagent.dns.server.query_log import QueryLog
+from nodeagent.dns.server.tally import Counted
 from nodeagent.dns.server.walk import Walk, begin_walk, walk_ours
-from nodeagent.dns.wire.codes import CD, RD, TCP_LIMIT, Kind, Rcode
+from nodeagent.dns.wire.codes import CD, HEADER_SIZE, RD, TCP_LIMIT, Kind, Rcode
 from nodeagent.dns.wire.message import BadMessage, Sections, cut, read_message
 from nodeagent.dns.wire.query import NotAnswered, Query, answer_with, read_query
 from nodeagent.dns.zone.lookup import Found
 from nodeagent.dns.zone.prepared import Answers, complete
+from nodeagent.model.name_counts import UpstreamCounts
 
 MOST_FORWARDED = 1000
 """Questions that wait for upstream at a time; what comes on top gets SERVFAIL, so that the node's own names go on."""
@@ -29,6 +33,10 @@ class Upstream(Protocol):
         """A complete response message with the query's id, not cut to a size; raises nothing but CancelledError."""
         ...
 
+    def figures(self) -> UpstreamCounts:
+        """What was counted so far."""
+        ...
+
 
 class NoUpstream:
     """Nobody to ask: other names are refused."""
@@ -39,6 +47,10 @@ class NoUpstream:
     async def resolve(self, query: bytes) -> bytes:
         """REFUSED."""
         return answer_with(read_query(query), Rcode.REFUSED)
+
+    def figures(self) -> UpstreamCounts:
+        """Nothing was asked."""
+        return UpstreamCounts()
 
 
 class Waiting:
@@ -56,7 +68,7 @@ class Waiting:
 class Front:
     """Replies from `answers`, and from upstream what these do not have.
 
-    clients: who is served, for the listeners to ask. paths: the search paths of pods; None: none is walked.
+    clients, log: for the listeners, who is served and what is written of queries. paths: the search paths of pods; None: none is walked.
     """
 
     def __init__(
@@ -65,21 +77,49 @@ class Front:
         upstream: Upstream,
         clients: Clients | None = None,
         paths: SearchPaths | None = None,
+        log: QueryLog | None = None,
     ) -> None:
         self.answers = answers
         self.clients = clients or Clients()
         self._upstream = upstream
         self._paths = paths
+        self.log = log or QueryLog()
         self._waiting = 0
-        self.counts: Counter[str] = Counter()
+        self.unserved = 0
+        """Queries of clients that are not served."""
+        self.dropped = 0
+        """Packets that got no reply."""
+        self.rejected = 0
+        """Queries that found too many others waiting for upstream."""
 
     def refuse(self, packet: bytes) -> bytes | None:
         """The reply to a client that is not served: REFUSED to a query, else silence."""
-        self.counts["unserved"] += 1
+        self.unserved += 1
         try:
             return answer_with(read_query(packet), Rcode.REFUSED)
         except NotAnswered:
             return None
+
+    def count(
+        self, counted: Counted, packet: bytes, answer: bytes | None, client: str, proto: str, seconds: float
+    ) -> None:
+        """Count and write down a reply that took the long way; silence, and what answers no query, only here."""
+        if answer is None:
+            self.dropped += 1
+        elif answer[4:6] != b"\0\1":
+            counted.reply(b"", answer[3] & 0x0F)
+        else:
+            end = HEADER_SIZE
+            while answer[end]:
+                end += 1 + answer[end]
+            counted.reply(answer[end + 1 : end + 3], answer[3] & 0x0F)
+            counted.took(seconds)
+            self.log.note(packet, answer, client, proto, seconds)
+
+    def upstream_counts(self) -> UpstreamCounts:
+        """What upstream has counted, and how many did not get there."""
+        told = self._upstream.figures()
+        return replace(told, rejected=told.rejected + self.rejected)
 
     def walks_for(self, client: str) -> bool:
         """Whether an NXDOMAIN for this client may be a step of a search path."""
@@ -93,7 +133,6 @@ class Front:
         try:
             query = read_query(packet)
         except NotAnswered as refused:
-            self.counts["silent" if refused.reply is None else "refused"] += 1
             return refused.reply
         limit = TCP_LIMIT if tcp else query.udp_limit
         answer = self.answers.answer(query, limit)
@@ -102,18 +141,16 @@ class Front:
             walk = begin_walk(query, answer, self._path_of(client))
             made = answer if walk is None else walk_ours(self.answers, walk, limit)
             if isinstance(made, bytes):
-                self.counts["answered"] += 1
                 return made
             walk, answer = made, NOT_OURS
         if self._waiting >= MOST_FORWARDED:
-            self.counts["overload"] += 1
+            self.rejected += 1
             return answer_with(query, Rcode.SERVFAIL)
         return Waiting(query, answer, limit, walk)
 
     async def resolve(self, waiting: Waiting) -> bytes:
         """The reply that needs upstream."""
         self._waiting += 1
-        self.counts["forwarded"] += 1
         try:
             if waiting.walk is not None:
                 return await self._walk(waiting.walk, waiting.limit)

@@ -11,14 +11,16 @@ import signal
 import socket
 from collections.abc import Callable, Sequence
 
-from nodeagent.dns.feed.messages import Answering, Report, Retire, Served, Settings, ToProcess
+from nodeagent.dns.feed.messages import Answering, Queries, Report, Retire, Served, Settings, ToProcess
 from nodeagent.dns.server.clients import Clients, SearchPaths
 from nodeagent.dns.server.control import Control
 from nodeagent.dns.server.front import Front, Tasks, Upstream
 from nodeagent.dns.server.privileges import drop_privileges
+from nodeagent.dns.server.query_log import QueryLog
 from nodeagent.dns.server.state import Fed
 from nodeagent.dns.server.tcp import TcpListener
 from nodeagent.dns.server.udp import UdpListener
+from nodeagent.model.name_counts import NameCounts
 
 PATIENCE_SECONDS = 5.0
 """How long queries wait for the first full state; from then on names of the zones are SERVFAIL and others work."""
@@ -100,7 +102,8 @@ class Process:
         self._background.append(asyncio.create_task(upstream.run(), name="upstream"))
         clients = Clients([address for address, _ in settings.listening])
         paths = SearchPaths(settings.zones[0], self._search) if settings.autopath else None
-        self._front = front = Front(self._fed.answers, upstream, clients, paths)
+        log = QueryLog(settings.log_every)
+        self._front = front = Front(self._fed.answers, upstream, clients, paths, log)
         self._listeners = tuple(
             (UdpListener if sock.type == socket.SOCK_DGRAM else TcpListener)(sock, front, self._tasks)
             for sock in self._sockets
@@ -127,14 +130,25 @@ class Process:
             await asyncio.sleep(REPORT_SECONDS)
             if self._front is None or self._fed is None:
                 continue
-            answers = self._fed.answers
-            counts = dict(self._front.counts)
-            quick = sum(listener.quick for listener in self._listeners if isinstance(listener, UdpListener))
-            counts["answered"] = counts.get("answered", 0) + quick
-            report = Report(len(answers.lookup.index), answers.synced, counts)
+            if lines := self._front.log.take():
+                self._control.say(Queries(tuple(lines)))
+            report = Report(self._fed.answers.synced, self._counts(self._front, self._fed))
             if report != last:
                 last = report
                 self._control.say(report)
+
+    def _counts(self, front: Front, fed: Fed) -> NameCounts:
+        tallies = [listener.tally for listener in self._listeners]
+        return NameCounts(
+            os.getpid(),
+            len(fed.answers.lookup.index),
+            fed.answers.bytes_held,
+            tuple(found for tally in tallies for found in tally.replies(fed.zone)),
+            tuple(found for tally in tallies for found in tally.durations(fed.zone)),
+            front.upstream_counts(),
+            front.unserved,
+            front.dropped,
+        )
 
 
 def run_process(

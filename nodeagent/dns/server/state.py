@@ -25,6 +25,7 @@ class Fed:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.answers = empty_answers(settings)
+        self.zone = settings.zones[0].rstrip(".") + "."
         self._coming: Answers | None = None
 
     def take(self, message: ToProcess) -> bool:

@@ -2,9 +2,11 @@
 
 import asyncio
 import socket
+import time
 from contextlib import suppress
 
 from nodeagent.dns.server.front import Front, Tasks, Waiting
+from nodeagent.dns.server.tally import tally_of
 
 IDLE_SECONDS = 10.0
 """Between two queries of a connection."""
@@ -24,6 +26,7 @@ class TcpListener:
         self._tasks = tasks
         self._server: asyncio.Server | None = None
         self.connections = 0
+        self.tally = tally_of(sock, "tcp")
 
     async def start(self) -> None:
         """Begin to accept; connections that came before wait in the socket."""
@@ -62,21 +65,31 @@ class TcpListener:
                 size = first[0] << 8 | (await reader.readexactly(1))[0]
                 packet = await reader.readexactly(size)
             patience = IDLE_SECONDS
+            begun = time.monotonic()
             answer = self._front.reply(packet, tcp=True, client=client) if served else self._front.refuse(packet)
             if isinstance(answer, Waiting):
                 await room.acquire()
-                own.start(asyncio.create_task(self._wait(answer, writer, room), name="forwarded query"))
-            elif answer is not None:
+                own.start(asyncio.create_task(self._wait(answer, writer, room, begun), name="forwarded query"))
+            else:
                 _send(writer, answer)
+                if served:
+                    self._front.count(self.tally.ours, packet, answer, client, "tcp", time.monotonic() - begun)
             async with asyncio.timeout(IDLE_SECONDS):
                 await writer.drain()
 
-    async def _wait(self, waiting: Waiting, writer: asyncio.StreamWriter, room: asyncio.Semaphore) -> None:
+    async def _wait(
+        self, waiting: Waiting, writer: asyncio.StreamWriter, room: asyncio.Semaphore, begun: float
+    ) -> None:
         try:
-            _send(writer, await self._front.resolve(waiting))
+            answer = await self._front.resolve(waiting)
+            _send(writer, answer)
+            client, seconds = writer.get_extra_info("peername")[0], time.monotonic() - begun
+            self._front.count(self.tally.theirs, waiting.query.packet, answer, client, "tcp", seconds)
         finally:
             room.release()
 
 
-def _send(writer: asyncio.StreamWriter, answer: bytes) -> None:
-    writer.write(len(answer).to_bytes(2, "big") + answer)
+def _send(writer: asyncio.StreamWriter, answer: bytes | None) -> None:
+    """None: silence."""
+    if answer is not None:
+        writer.write(len(answer).to_bytes(2, "big") + answer)

@@ -3,10 +3,12 @@
 import asyncio
 import select
 import socket
+import time
 from contextlib import suppress
 from typing import Any
 
 from nodeagent.dns.server.front import Front, Tasks, Waiting
+from nodeagent.dns.server.tally import OTHER, tally_of
 from nodeagent.dns.wire.codes import Rcode
 
 AT_ONCE = 64
@@ -23,8 +25,7 @@ class UdpListener:
         self._socket = sock
         self._front = front
         self._tasks = tasks
-        self.quick = 0
-        """Queries whose answer was prepared."""
+        self.tally = tally_of(sock, "udp")
 
     def start(self) -> None:
         """Begin to read; what came before waits in the socket."""
@@ -43,35 +44,60 @@ class UdpListener:
         receive, send, reply = self._socket.recvfrom, self._socket.sendto, self._front.answers.reply
         clients = self._front.clients
         known = clients.known
+        ours = self.tally.ours
+        by_kind = ours.by_kind
+        begun = time.monotonic()
+        quick = 0
+        last = None
         for _ in range(AT_ONCE):
             try:
                 packet, peer = receive(LARGEST_QUERY)
             except OSError:  # nothing left, or an ICMP error of an earlier reply
-                return
+                break
             if peer[0] not in known and not clients.are_served(peer[0]):
                 self._send(self._front.refuse(packet), peer)
                 continue
             answer = reply(packet)
-            if answer is None or (answer[3] & 0x0F == Rcode.NXDOMAIN and self._front.walks_for(peer[0])):
+            if answer is None:
                 self._other(packet, peer)
                 continue
-            self.quick += 1
+            rcode = answer[3] & 0x0F
+            if rcode == Rcode.NXDOMAIN and self._front.walks_for(peer[0]):
+                self._other(packet, peer)
+                continue
+            kind = packet[-15:-13] if packet[11] else packet[-4:-2]  # an OPT record of 11 bytes stands behind it
+            (by_kind.get(kind) or by_kind[OTHER])[rcode] += 1
+            quick += 1
+            last = packet, answer, peer
             with suppress(OSError):  # the client's network or our buffer: a lost packet, as DNS clients expect
                 send(answer, peer)
+        if last is not None:
+            seconds = time.monotonic() - begun
+            ours.took(seconds, quick)
+            self._front.log.note(last[0], last[1], _text_of(last[2]), "udp", seconds / quick, quick)
 
     def _other(self, packet: bytes, peer: tuple[Any, ...]) -> None:
+        begun = time.monotonic()
         answer = self._front.reply(packet, tcp=False, client=peer[0])
         if isinstance(answer, Waiting):
-            work = asyncio.get_running_loop().create_task(self._wait(answer, peer), name="forwarded query")
+            work = asyncio.get_running_loop().create_task(self._wait(answer, peer, begun), name="forwarded query")
             self._tasks.start(work)
-        else:
-            self._send(answer, peer)
+            return
+        self._send(answer, peer)
+        self._front.count(self.tally.ours, packet, answer, _text_of(peer), "udp", time.monotonic() - begun)
 
-    async def _wait(self, waiting: Waiting, peer: tuple[Any, ...]) -> None:
-        self._send(await self._front.resolve(waiting), peer)
+    async def _wait(self, waiting: Waiting, peer: tuple[Any, ...], begun: float) -> None:
+        answer = await self._front.resolve(waiting)
+        self._send(answer, peer)
+        seconds = time.monotonic() - begun
+        self._front.count(self.tally.theirs, waiting.query.packet, answer, _text_of(peer), "udp", seconds)
 
     def _send(self, answer: bytes | None, peer: tuple[Any, ...]) -> None:
         """None: silence."""
         if answer is not None:
             with suppress(OSError):
                 self._socket.sendto(answer, peer)
+
+
+def _text_of(peer: tuple[Any, ...]) -> str:
+    return f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"

@@ -21,6 +21,7 @@ from nodeagent.dns.upstream.stub_zones import StubZones
 from nodeagent.dns.upstream.transport import Sockets, Transport
 from nodeagent.dns.wire.codes import Rcode
 from nodeagent.dns.wire.query import NotAnswered, Query, answer_with, header_only, read_query
+from nodeagent.model.name_counts import UpstreamCounts
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +98,21 @@ class Upstream:
     def cached(self) -> tuple[int, int]:
         """Entries of the cache, and their bytes."""
         return len(self._cache), self._cache.size
+
+    def figures(self) -> UpstreamCounts:
+        """What was counted so far, and which servers are down."""
+        counts, (cached, size) = self.counts, self.cached
+        return UpstreamCounts(
+            counts.requests,
+            counts.hits,
+            counts.stale,
+            counts.failures,
+            self.hedges,
+            counts.full,
+            cached,
+            size,
+            tuple(str(state.server) for state in self.servers if not state.up or state.loops),
+        )
 
     async def run(self) -> None:
         """Owns everything that is under way; queries fail before and after. Ends only by cancellation."""

@@ -13,12 +13,14 @@ from pathlib import Path
 import dns.asyncquery
 import dns.message
 import dns.rcode
+import pytest
 
 from nodeagent.dns.feed.feeder import Feeder
-from nodeagent.dns.feed.messages import Settings
+from nodeagent.dns.feed.messages import Report, Settings
 from nodeagent.dns.feed.sockets import CannotListen, Place, open_sockets
 from nodeagent.dns.feed.supervisor import Supervisor
 from nodeagent.model import objects as model
+from nodeagent.model.name_counts import NameCounts
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, ObjectMeta, Service, ServicePort, ServiceSpec
 from nodeagent.model.problem import Problem
@@ -52,7 +54,8 @@ class Node:
     def __init__(self, path: Path, place: Place) -> None:
         self.place = place
         self.objects = Objects()
-        self.settings = Settings(version="1", zones=("cluster.local",))
+        self.settings = Settings(version="1", zones=("cluster.local",), log_every=1)
+        self.counts = NameCounts()
         self._path = path
         self.problems: tuple[Problem, ...] = ()
         self._task: asyncio.Task[None] | None = None
@@ -61,12 +64,20 @@ class Node:
         """What an agent does that starts, whether another one is there or not."""
         self.feeder = Feeder(self.objects, wall=time.time)
         self.supervisor = Supervisor(
-            self._path / "dns.sock", (self.place,), self.settings, self.feeder, on_problems=self._hear
+            self._path / "dns.sock",
+            (self.place,),
+            self.settings,
+            self.feeder,
+            on_problems=self._hear,
+            on_report=self._count,
         )
         self._task = asyncio.create_task(self.supervisor.run())
         if listed:
             self.feeder.passed(None)
         return self.supervisor
+
+    def _count(self, report: Report) -> None:
+        self.counts = report.counts
 
     def _hear(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
@@ -222,6 +233,20 @@ def test_an_agent_whose_process_another_one_took_ends_in_peace(tmp_path: Path) -
         await node.until_said("10.96.0.1")
 
     run(scene, tmp_path)
+
+
+def test_what_the_process_counts_and_writes_is_heard_by_the_agent(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        await until(lambda: any(one.kind == "A" and one.rcode == "NOERROR" for one in node.counts.replies))
+        assert node.counts.pid == node.supervisor.pid
+        assert node.counts.services == 1
+        await until(lambda: f" A {WEB} udp NOERROR " in caplog.text)
+
+    with caplog.at_level("INFO", logger="nodeagent.dns.queries"):
+        run(scene, tmp_path)
 
 
 def test_the_process_has_no_rights(tmp_path: Path) -> None:

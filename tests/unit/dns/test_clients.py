@@ -19,6 +19,7 @@ from nodeagent.dns.server.udp import UdpListener
 from nodeagent.dns.wire.codes import Rcode
 from nodeagent.dns.wire.query import answer_with, read_query
 from nodeagent.dns.zone.service_names import NamedPort, ServiceNames
+from nodeagent.model.name_counts import UpstreamCounts
 from tests.harness.dns.scripted_resolver import ScriptedResolver
 
 POD, SHARED, STRANGER = "10.244.0.5", "10.244.0.6", "10.244.0.7"
@@ -34,6 +35,9 @@ class Resolver:
         self.asked: list[str] = []
 
     async def run(self) -> None: ...
+
+    def figures(self) -> UpstreamCounts:
+        return UpstreamCounts()
 
     async def resolve(self, query: bytes) -> bytes:
         self.asked.append(dns.message.from_wire(query).question[0].name.to_text())

@@ -11,6 +11,7 @@ from nodeagent.dns.server.state import Fed
 from nodeagent.dns.wire.codes import Rcode
 from nodeagent.dns.wire.query import answer_with, read_query
 from nodeagent.dns.zone.service_names import names_of
+from nodeagent.model.name_counts import UpstreamCounts
 from tests.harness.dns.reference import RecordedObjects, answers, differences, packet_of
 from tests.harness.dns.scripted_resolver import ScriptedResolver
 
@@ -46,6 +47,9 @@ class Resolver:
         self._script = ScriptedResolver()
 
     async def run(self) -> None: ...
+
+    def figures(self) -> UpstreamCounts:
+        return UpstreamCounts()
 
     async def resolve(self, query: bytes) -> bytes:
         return self._script.reply(query) or answer_with(read_query(query), Rcode.SERVFAIL)
