@@ -4,13 +4,15 @@ Decided here: when a change is told. Never before the pass that programmed it ha
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from nodeagent.dns.feed.messages import SERVICES_IN_ONE, Begin, End, Namespaces, Pods, Put, Remove, Served, ToProcess
 from nodeagent.dns.zone.service_names import ServiceNames, names_of
+from nodeagent.dns.zone.unservable import Fault, faults_of
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
 
 PODS_IN_ONE = 500
@@ -33,7 +35,7 @@ class Feeder:
     """Reads the latest objects for keys that passes have dealt with.
 
     namespaces: all there are, None while they are not known. pods: None when they are not followed.
-    wall: Unix time in seconds, for SOA serials.
+    wall: Unix time in seconds, for SOA serials. on_problems: told what has no names, all of it each time it changes.
     """
 
     def __init__(
@@ -43,10 +45,17 @@ class Feeder:
         wall: Callable[[], float],
         namespaces: Callable[[], Collection[str] | None] = lambda: None,
         pods: RunningPods | None = None,
+        zones: Sequence[str] = ("cluster.local",),
+        on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
     ) -> None:
         self._snapshot = snapshot
         self._namespaces = namespaces
         self._pods = pods
+        self._zones = zones
+        self._on_problems = on_problems
+        self._faults: dict[ObjectKey, tuple[Problem, ...]] = {}
+        self._faults_changed = False
+        self._nameless: set[ObjectKey] = set()
         self._changed_pods: set[str] = set()
         self._served: Served | None = None
         self._served_changed = False
@@ -96,6 +105,8 @@ class Feeder:
                 await asyncio.wait_for(self._pods.listed.wait(), POD_PATIENCE_SECONDS)
         self._dirty.clear()
         self._told.clear()
+        for key in [key for key in self._faults if key not in self._snapshot.services]:
+            self._take_faults(key, ())
         yield Begin()
         yield self._all_namespaces()
         self._changed_pods.clear()
@@ -108,6 +119,7 @@ class Feeder:
                 yield Put(services, self._serial())
             await asyncio.sleep(0)  # the agent has other work
         yield End(self._serial())
+        self._report()
 
     async def changes(self) -> AsyncIterator[ToProcess]:
         """What changed, as soon as it may be known."""
@@ -124,27 +136,52 @@ class Feeder:
             for message in self._pods_at(tuple(pods)):
                 yield message
             dirty, self._dirty = self._dirty, set()
-            gone = tuple(key for key in dirty if key not in self._snapshot.services and key in self._told)
-            if gone:
-                for key in gone:
-                    del self._told[key]
-                yield Remove(gone, self._serial())
-            for keys in _some_at_a_time(tuple(dirty)):
+            gone = tuple(key for key in dirty if key not in self._snapshot.services)
+            for keys in (gone, *_some_at_a_time(tuple(dirty.difference(gone)))):
                 services = tuple(self._names(keys))
+                removed = tuple(key for key in keys if key in self._nameless and self._told.pop(key, None) is not None)
+                if removed:
+                    yield Remove(removed, self._serial())
+                self._nameless.difference_update(gone)
                 if services:
                     yield Put(services, self._serial())
+            self._report()
 
     def _names(self, keys: Collection[ObjectKey]) -> Iterator[ServiceNames]:
         """The names of those Services that say something else than they did."""
         for key in keys:
             service = self._snapshot.services.get(key)
             if service is None:
+                self._nameless.add(key)
+                self._take_faults(key, ())
                 continue
-            names = names_of(service, self._snapshot.slices_of(key))
+            slices = self._snapshot.slices_of(key)
+            names = names_of(service, slices)
+            faults = tuple(faults_of(service, slices, names, self._zones))
+            self._take_faults(key, faults)
+            if any(fault.whole for fault in faults):
+                self._nameless.add(key)
+                continue
+            self._nameless.discard(key)
             said = hash(names)
             if self._told.get(key) != said:
                 self._told[key] = said
                 yield names
+
+    def _take_faults(self, key: ObjectKey, faults: tuple[Fault, ...]) -> None:
+        """These are all of the Service now."""
+        problems = tuple(Problem(f"Service {key}", fault.reason, f"cluster DNS: {fault.detail}") for fault in faults)
+        if problems != self._faults.get(key, ()):
+            self._faults_changed = True
+            if problems:
+                self._faults[key] = problems
+            else:
+                del self._faults[key]
+
+    def _report(self) -> None:
+        if self._faults_changed:
+            self._faults_changed = False
+            self._on_problems(tuple(problem for found in self._faults.values() for problem in found))
 
     def _pods_at(self, addresses: tuple[str, ...]) -> Iterator[Pods]:
         """What runs at these addresses."""

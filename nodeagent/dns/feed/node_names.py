@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 
 from nodeagent.dns.access import served_ranges
@@ -54,12 +55,18 @@ class NodeNames:
         self._is_dirty = is_dirty
         self._report = report
         self._changed = changed
-        self._problems: tuple[Problem, ...] = ()
-        self._elsewhere: tuple[Problem, ...] = ()
+        self._problems: dict[str, tuple[Problem, ...]] = {}
         self._programmed = asyncio.Event()
         self.here = NamesHere(() if settings is None else settings.listening)
         """Where queries shall come, and whether a process reads them."""
-        self._feeder = Feeder(snapshot, wall=time.time, namespaces=namespaces, pods=pods)
+        self._feeder = Feeder(
+            snapshot,
+            wall=time.time,
+            namespaces=namespaces,
+            pods=pods,
+            zones=settings.zones if settings is not None else (),
+            on_problems=partial(self._take_problems, "names"),
+        )
         self._clients = tuple(clients)
         self._pod_ranges = pod_ranges
         self._own_addresses: frozenset[str] | None = None
@@ -76,7 +83,7 @@ class NodeNames:
                 places,
                 settings,
                 self._feeder,
-                on_problems=self._ails,
+                on_problems=partial(self._take_problems, "process"),
                 on_report=self._heard,
                 on_answering=self._answers,
             )
@@ -136,15 +143,15 @@ class NodeNames:
     def _look_for_places(self) -> None:
         """An address that is nowhere is a Problem: nobody could ask there."""
         lost = sorted({address for address, _ in self.here.places if not is_here(address)})
-        self._elsewhere = tuple(
+        problems = tuple(
             Problem("dns", "AddressNotHere", f"{address} is no address of this node: names are not answered there")
             for address in lost
         )
-        self._report((*self._problems, *self._elsewhere))
+        self._take_problems("places", problems)
 
-    def _ails(self, problems: tuple[Problem, ...]) -> None:
-        self._problems = problems
-        self._report((*problems, *self._elsewhere))
+    def _take_problems(self, source: str, problems: tuple[Problem, ...]) -> None:
+        self._problems[source] = problems
+        self._report(tuple(problem for found in self._problems.values() for problem in found))
 
     def _answers(self, answering: bool) -> None:
         if answering is not self.here.answering:

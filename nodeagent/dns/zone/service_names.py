@@ -1,5 +1,6 @@
 """What of a Service and its EndpointSlices its names need, in a form that is cheap to send and to hold."""
 
+import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from nodeagent.model.addresses import parse_address
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, key_of
 
+_LABEL = re.compile(r"[-_a-z0-9]{1,63}")
 NO_PORT = -1
 """The port number of an entry without one: its addresses count, no SRV record names it."""
 
@@ -90,7 +92,8 @@ def _group(endpoints: EndpointSlice) -> EndpointGroup | None:
             address = parse_address(text)
             if address is not None:
                 addresses.append(address)
-                hosts.append((endpoint.hostname or ("" if text == address else host_of(text))).lower())
+                named = (endpoint.hostname or "").lower()
+                hosts.append(named if is_label(named) else ("" if text == address else host_of(text).lower()))
     if not addresses:
         return None
     ports = tuple(
@@ -109,3 +112,8 @@ def host_of(address: str) -> str:
         return address.replace(".", "-")
     dashed = address.replace(":", "-")
     return dashed + "0" if dashed.endswith("-") else dashed
+
+
+def is_label(text: str) -> bool:
+    """Whether the text, in lower case, can stand between two dots and be asked for."""
+    return _LABEL.fullmatch(text) is not None
