@@ -320,6 +320,7 @@ class Agent:
                 is_dirty=self._changes.is_dirty,
                 health_counts=lambda: self._reporting.health_counts,
             ),
+            names=lambda: self._names.counts,
             read_counts=lambda: read_kernel_counts(self._tables),
             ready=self._why_not_ready,
             clock=clock,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from nodeagent.model.addresses import Family
+from nodeagent.model.name_counts import NameCounts
 from nodeagent.model.problem import Retryable, Unusable
 from nodeagent.model.reports import KernelCounts, MapFill
 from nodeagent.observe.metrics.agent_figures import AgentFigures, Views
@@ -13,6 +14,7 @@ from nodeagent.observe.metrics.answers import MetricsAnswers
 from nodeagent.observe.metrics.instruments import Instrument, gauge
 from nodeagent.observe.metrics.kube_proxy_figures import KubeProxyFigures, ProxyViews
 from nodeagent.observe.metrics.loop_lag import watch_loop
+from nodeagent.observe.metrics.name_figures import NameFigures
 from nodeagent.observe.metrics.service_series import ServiceSeries
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ class Metrics:
         views: Views,
         proxy_views: ProxyViews,
         *,
+        names: Callable[[], NameCounts],
         read_counts: Callable[[], KernelCounts],
         ready: Callable[[], str | None],
         clock: Callable[[], float],
@@ -51,7 +54,7 @@ class Metrics:
         self._counts = KernelCounts()
         self._reading = asyncio.Lock()
         self.answers = MetricsAnswers(
-            (self.kube_proxy, self.agent, self),
+            (self.kube_proxy, self.agent, NameFigures(names), self),
             late=self._service_series,
             config=about.config,
             version=about.version,

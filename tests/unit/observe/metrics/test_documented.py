@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+from nodeagent.model.name_counts import NameCounts
 from nodeagent.observe.metrics.agent_figures import AgentFigures, Views
 from nodeagent.observe.metrics.instruments import Instrument
 from nodeagent.observe.metrics.kube_proxy_figures import KubeProxyFigures, ProxyViews
 from nodeagent.observe.metrics.metrics import map_fills
+from nodeagent.observe.metrics.name_figures import NameFigures
 from nodeagent.observe.metrics.service_series import NAME, OTHERS
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "metrics.md"
@@ -17,9 +19,10 @@ def exposed() -> list[Instrument]:
     proxy = KubeProxyFigures((), ProxyViews(lambda _: (), lambda _: False, dict), wall=lambda: 0.0)
     views = Views(lambda: None, lambda: 0, lambda: (), dict, lambda: (), lambda: ())
     agent = AgentFigures(views, clock=lambda: 0.0, version="")
-    return [*proxy.instruments(), *agent.instruments(), *map_fills(())]
+    names = NameFigures(lambda: NameCounts(pid=1))
+    return [*proxy.instruments(), *agent.instruments(), *names.instruments(), *map_fills(())]
 
 
 def test_every_name_is_documented() -> None:
-    written = set(re.findall(r"`((?:kubeproxy|nodeagent|rest_client|process)_\w+)`", DOCUMENT.read_text()))
+    written = set(re.findall(r"`((?:kubeproxy|coredns|nodeagent|rest_client|process)_\w+)`", DOCUMENT.read_text()))
     assert written - OF_THE_PROCESS == {one.name for one in exposed()} | {NAME, OTHERS}
