@@ -21,6 +21,7 @@ COMMANDS = {
     "journal": ("nodeagent.cli.problems", "journal_command", "Print what the agent's last passes did."),
     "log-level": ("nodeagent.cli.problems", "log_level_command", "Print or change the level of the agent's log."),
     "check": ("nodeagent.cli.check", "check_command", "Look whether this node can do the work and has what it should."),
+    "dns": ("nodeagent.cli.names", "dns_command", "Answer a name as cluster DNS does, and say why."),
     "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything of ours from this node."),
     "apiserver": ("nodeagent.cli.apiserver", "apiserver_command", "Serve the Kubernetes API for services."),
     "lab": ("nodeagent.cli.lab", "lab_command", "A cluster of network namespaces to try and to break."),

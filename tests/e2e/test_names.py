@@ -94,6 +94,8 @@ def test_a_pod_has_its_name_while_it_runs_and_its_search_path_is_walked(shaken: 
     four = named.cluster_ips("web")[0]
     wait(says(shaken, ["NOERROR", four], f"web.{named.name}.svc.cluster.local."), "the Service's name")
     wait(says(shaken, ["NOERROR", address], own), "the pod's name")
+    said = shaken.world.run(NODE, [*AGENT, "dns", f"web.{named.name}", "A"]).stdout
+    assert said.splitlines()[0] == f"web.{named.name}.svc.cluster.local. A: NOERROR ({SERVER}:53)"
     assert ask(shaken, own.replace(named.name, "default")) == ["NXDOMAIN"]
     first = f"www.example.com.{named.name}.svc.cluster.local."
     assert ask(shaken, first) == ["NOERROR", "192.0.2.53", "www.example.com."]

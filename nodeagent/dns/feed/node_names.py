@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from nodeagent.dns.feed.feeder import Feeder, RunningPods
 from nodeagent.dns.feed.messages import Report, Served, Settings
 from nodeagent.dns.feed.sockets import Place, is_here
 from nodeagent.dns.feed.supervisor import Supervisor, retire
+from nodeagent.dns.upstream.server import Server, parse_server
 from nodeagent.model.frontend import NamesHere
 from nodeagent.model.name_counts import NameCounts
 from nodeagent.model.names import ObjectKey
@@ -29,6 +31,16 @@ FAILED_PASSES = 3
 def socket_path() -> Path:
     """Where the DNS process of this network namespace is found."""
     return RUNTIME_DIRECTORY / f"dns-{Path('/proc/self/ns/net').stat().st_ino}.sock"
+
+
+def listening_places(path: Path | None = None) -> tuple[Server, ...]:
+    """Where the DNS process of this network namespace answers, as its agent wrote it; none when there is none."""
+    path = path or socket_path()
+    try:
+        lines = path.with_suffix(".listen").read_text().splitlines() if path.exists() else []
+    except OSError:
+        return ()
+    return tuple(map(parse_server, lines))
 
 
 class NodeNames:
@@ -74,13 +86,14 @@ class NodeNames:
         self._failed = 0
         self._complete = False
         self._supervisor = None
+        self._places: tuple[Place, ...] = ()
         self.counts = NameCounts()
         """What the process counted, as it said last; it says so about once a second."""
         if settings is not None:
-            places = tuple(Place(*place) for place in settings.listening)
+            self._places = tuple(Place(*place) for place in settings.listening)
             self._supervisor = Supervisor(
                 self._path,
-                places,
+                self._places,
                 settings,
                 self._feeder,
                 on_problems=partial(self._take_problems, "process"),
@@ -134,6 +147,9 @@ class NodeNames:
     async def run(self) -> None:
         """Until cancelled, or a successor has the process."""
         if self._supervisor is not None:
+            with suppress(OSError):  # only for `nodeagent dns`, which says that it finds nobody
+                self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+                self._path.with_suffix(".listen").write_text("".join(f"{place}\n" for place in self._places))
             await self._supervisor.run()
             return
         await self._programmed.wait()  # from here on queries go elsewhere
