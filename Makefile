@@ -13,7 +13,8 @@ TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32
 PARALLEL := --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 # What only tests need, and what only those of `make test-boot` do.
-TEST_PACKAGES := iputils-ping conntrack iptables procps systemd python3-nftables dnsmasq-base curl shellcheck vagrant linux-libc-dev
+TEST_PACKAGES := iputils-ping conntrack iptables procps systemd python3-nftables dnsmasq-base curl shellcheck vagrant linux-libc-dev \
+	bind9-dnsutils gcc libc6-dev musl-tools
 BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static
 VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-config-network libvirt-daemon-system \
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client

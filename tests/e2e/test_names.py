@@ -1,9 +1,7 @@
 """Names of pods that the API server knows: their own, and what their search path leads to."""
 
 import socket
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import dns.message
 import dns.rcode
@@ -12,42 +10,16 @@ import pytest
 from nodeagent.lab.net.namespaces import inside
 from tests.harness.api_cluster import ApiCluster, Tenant
 from tests.harness.cluster import NODE
-from tests.harness.dns.scripted_resolver import ScriptedResolver
+from tests.harness.dns import upstream_server
+from tests.harness.dns.asking import wrong_answers
+from tests.harness.dns.recorded_objects import create_all
 from tests.harness.warm_start import AGENT
 
 SERVER = "169.254.20.10"
-UPSTREAM = ("127.0.0.1", 5301)
-FLAGS = ("--dns", "--dns-upstreams", f"{UPSTREAM[0]}:{UPSTREAM[1]}", "--dns-pods", "verified", "--dns-autopath")
+FLAGS = ("--dns", "--dns-upstreams", upstream_server.FLAG, "--dns-pods", "verified", "--dns-autopath")
 POD = "web-0"
-
-
-@contextmanager
-def upstream(cluster: ApiCluster) -> Iterator[None]:
-    """A resolver on the node that the agent's DNS process asks."""
-
-    def opened() -> socket.socket:
-        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        sock.bind(UPSTREAM)
-        return sock
-
-    script = ScriptedResolver()
-    with inside(cluster.world.namespace(NODE), opened) as sock:
-
-        def serve() -> None:
-            while True:
-                packet, peer = sock.recvfrom(4096)
-                if not packet:
-                    return
-                if (reply := script.reply(packet)) is not None:
-                    sock.sendto(reply, peer)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield
-        finally:
-            sock.sendto(b"", UPSTREAM)
-            thread.join()
+APP_ENDPOINTS = 5
+"""Ready pods of the recorded Service apps/app."""
 
 
 @pytest.fixture
@@ -55,17 +27,17 @@ def named(shaken: ApiCluster, shaken_tenant: Tenant) -> Iterator[Tenant]:
     """A namespace with a Service and a pod, with names that know pods."""
     shaken_tenant.run_pod(POD)
     shaken_tenant.expose("web")
-    with upstream(shaken):
+    with upstream_server.scripted_upstream(shaken.world.namespace(NODE)):
         shaken.start_agent(*FLAGS, "--dns-listen", f"{SERVER},{shaken.world[NODE].addresses[0]}")
         yield shaken_tenant
         shaken.stop_agent()
         shaken.world.run(NODE, [*AGENT, "cleanup"])
 
 
-def ask(cluster: ApiCluster, name: str, *, client: str = POD, server: str = "") -> list[str]:
+def ask(cluster: ApiCluster, name: str, *, kind: str = "A", client: str = POD, server: str = "") -> list[str]:
     """The rcode, then the data of the answer; empty for no reply within a second. server: a node, asked at its address."""
     address = cluster.world[server].addresses[0] if server else SERVER
-    query = dns.message.make_query(name, "A").to_wire()
+    query = dns.message.make_query(name, kind).to_wire()
 
     def exchange() -> bytes:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -112,3 +84,17 @@ def test_only_pods_and_the_node_are_served(shaken: ApiCluster, named: Tenant) ->
     for client in ("caller", NODE):
         wait(says(shaken, expected, name, client=client, server=NODE), f"{client} is served")
     wait(says(shaken, ["REFUSED"], name, client="outside", server=NODE), "a host outside is not")
+
+
+def test_objects_of_the_api_server_get_the_recorded_answers(shaken: ApiCluster) -> None:
+    """The controllers of the server make the slices of the pods."""
+    create_all(shaken.api)
+    namespace = shaken.world.namespace(NODE)
+    with upstream_server.scripted_upstream(namespace):
+        shaken.start_agent("--dns", "--dns-upstreams", upstream_server.FLAG, "--dns-listen", SERVER)
+        app = "_http._tcp.app.apps.svc.cluster.local."
+        shaken.agent.wait_until(lambda: len(ask(shaken, app, kind="SRV")) == 1 + APP_ENDPOINTS, "slices of the pods")
+        wrong = wrong_answers(shaken.world.namespace(POD), SERVER)
+        shaken.stop_agent()
+        shaken.world.run(NODE, [*AGENT, "cleanup"])
+    assert wrong == {}

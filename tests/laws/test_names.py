@@ -61,7 +61,7 @@ def slices(draw: st.DrawFn, namespace: str, number: int) -> EndpointSlice:
             st.builds(
                 lambda addresses, host, ready, terminating: Endpoint(
                     tuple(addresses),
-                    conditions=None if ready == "none" else EndpointConditions(ready, terminating, terminating),  # type: ignore[arg-type]
+                    conditions=None if ready == "none" else EndpointConditions(ready, terminating, terminating),
                     hostname=host or None,
                 ),
                 st.lists(st.sampled_from(pool), min_size=1, max_size=2, unique=True),
@@ -183,7 +183,9 @@ def zone_of(cluster: list[One], zone: str) -> dict[str, Node]:
             if not pairs[base]:
                 del pairs[base]
         else:
-            own_ports = [(p.name or "", (p.protocol or "TCP").lower(), p.port) for p in spec.ports or ()]
+            own_ports: list[tuple[str, str, int | None]] = [
+                (p.name or "", (p.protocol or "TCP").lower(), p.port) for p in spec.ports or ()
+            ]
             ips = [str(ip_address(text)) for text in spec.cluster_ips or ()]
             listed = [(base, ip, port) for ip in ips for port in own_ports]
             pairs[base] = [(base, ip, port) for ip in ips for _, _, port in own_ports or [("", "", None)]]

@@ -11,6 +11,9 @@ import pytest
 from nodeagent.lab.net.namespaces import inside
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, Cluster, cluster_ips
+from tests.harness.dns import upstream_server
+from tests.harness.dns.asking import wrong_answers
+from tests.harness.dns.recorded_objects import write_manifests
 from tests.harness.objects import make_service, make_slices, service_port
 
 SERVER = "169.254.20.10"
@@ -104,6 +107,17 @@ def test_an_agent_without_names_ends_the_process_of_one_with_names(named: Cluste
     without.wait_for_line("ended the DNS process")
     until(named, [], "shop.default.svc.cluster.local.")
     without.stop()
+
+
+def test_manifests_get_the_recorded_answers(named: Cluster) -> None:
+    write_manifests(named.manifests.path)
+    with upstream_server.scripted_upstream(named.world.namespace(NODE)):
+        agent = named.start_agent("--dns", "--dns-listen", SERVER, "--dns-upstreams", upstream_server.FLAG)
+        until(named, ["NOERROR", "10.96.1.1"], "web.shop.svc.cluster.local.")
+        wrong = wrong_answers(named.world.namespace(CLIENT), SERVER)
+        (named.manifests.path / "recorded.json").unlink()
+        agent.stop()
+    assert wrong == {}
 
 
 def test_cleanup_ends_the_process(named: Cluster) -> None:

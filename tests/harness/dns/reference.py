@@ -93,8 +93,9 @@ def packet_of(query: dict[str, Any], ident: int) -> bytes:
     return header + b"\0\1\0\0\0\0\0\1" + question + opt
 
 
-def differences(record: Answer, reply: bytes | None) -> list[str]:
-    """What of a reply is not as recorded, one line each. Order and letter case of records do not count."""
+def differences(record: Answer, reply: bytes | None, *, aged: bool = False) -> list[str]:
+    """What of a reply is not as recorded, one line each. Order and letter case of records do not count. aged: a TTL may
+    be lower than recorded, but not 0, as a cache leaves it."""
     want = record["answer"]
     if reply is None or "none" in want:
         return [] if reply is None and "none" in want else ["a reply, or silence, where the other was recorded"]
@@ -114,11 +115,23 @@ def differences(record: Answer, reply: bytes | None) -> list[str]:
     cut = "TC" in want["flags"]
     full: Answer = record.get("full") or want
     for name in ("answer", "authority", "additional"):
-        found += _compare(name, full[name], list(_records(getattr(message, name))), cut=cut)
+        records = list(_records(getattr(message, name)))
+        found += _compare(name, full[name], _grown(records, full[name]) if aged else records, cut=cut)
     limit = max(512, record["query"].get("edns", 0))
     if cut and record["transport"] == "udp" and len(reply) > limit:
         found.append(f"{len(reply)} bytes are too many")
     return found
+
+
+def _grown(lines: list[str], recorded: list[str]) -> list[str]:
+    """The lines, with the recorded TTL where theirs is lower."""
+    ttls = {(line.split(" ")[0].lower(), *line.split(" ")[2:4]): line.split(" ")[1] for line in recorded}
+    grown = []
+    for line in lines:
+        owner, ttl, *rest = line.split(" ")
+        full = ttls.get((owner.lower(), *rest[:2]), ttl)
+        grown.append(" ".join([owner, full if 0 < int(ttl) <= int(full) else ttl, *rest]))
+    return grown
 
 
 def _compare_edns(want: Answer | None, message: dns.message.Message) -> Iterator[str]:
