@@ -1,19 +1,25 @@
 """Requests to the API server of a lab, by way of a socket that somebody else opens (in another namespace)."""
 
+import asyncio
 import base64
 import http.client
 import json
 import socket
 import ssl
-import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import yaml
+from msgspec.structs import replace
 
+from nodeagent.kube.credentials import Credential, CredentialSource, FixedCredential
+from nodeagent.kube.errors import CredentialsError, KubeconfigError
+from nodeagent.kube.kubeconfig import ClusterAccess, load_kubeconfig
+from nodeagent.kube.proxy import DEFAULT_PORTS
+from nodeagent.kube.tls import TlsContexts, TlsTrust
 from nodeagent.lab.net.namespaces import LabError
 
 TIMEOUT = 15.0
@@ -31,26 +37,26 @@ class ApiRefused(LabError):
 
 
 class Access:
-    """What a kubeconfig's current context says: a server, whom to trust, who one is. Raises LabError."""
+    """A server, whom to trust, who one is. Raises LabError for what cannot be used."""
 
-    def __init__(self, document: Document, directory: Path) -> None:
-        try:
-            context = _named(document, "contexts", document["current-context"])["context"]
-            self.cluster: Document = _named(document, "clusters", context["cluster"])["cluster"]
-            self.user: Document = _named(document, "users", context["user"])["user"] if context.get("user") else {}
-            self.url = str(self.cluster["server"]).rstrip("/")
-        except (KeyError, TypeError) as error:
-            raise LabError(f"the kubeconfig has no usable current context: {error!r}") from error
-        self._directory = directory
+    def __init__(self, access: ClusterAccess) -> None:
+        self._access = access
 
     @classmethod
     def read(cls, path: Path) -> "Access":
-        """The current context of a file."""
+        """What the current context of a kubeconfig says."""
         try:
-            document = yaml.safe_load(path.read_text())
-        except (OSError, yaml.YAMLError) as error:
-            raise LabError(f"kubeconfig {path}: {error}") from error
-        return cls(document, path.parent)
+            return cls(load_kubeconfig(path))
+        except KubeconfigError as error:
+            raise LabError(str(error)) from error
+
+    def at(self, url: str) -> "Access":
+        """The same, where the server has another URL."""
+        return Access(replace(self._access, server=url.rstrip("/")))
+
+    @property
+    def url(self) -> str:
+        return self._access.server
 
     @property
     def secure(self) -> bool:
@@ -62,55 +68,43 @@ class Access:
         parts = urlsplit(self.url)
         if not parts.hostname:
             raise LabError(f"{self.url!r} is no URL of a server")
-        return parts.hostname, parts.port or (443 if self.secure else 80)
+        return parts.hostname, parts.port or DEFAULT_PORTS["https" if self.secure else "http"]
 
     @property
     def server_name(self) -> str:
         """Whom the server's certificate is to be for."""
-        return str(self.cluster.get("tls-server-name") or self.place[0])
+        return self._access.trust.server_name or self.place[0]
 
-    def authority(self) -> str | None:
-        """PEM; None to trust what the system trusts."""
-        return self._text(self.cluster, "certificate-authority")
+    def credential(self) -> Credential:
+        """Who one is, as of now."""
+        with ThreadPoolExecutor(1) as elsewhere:  # this thread may have a loop that runs
+            try:
+                return elsewhere.submit(asyncio.run, _current(self._access.credentials)).result()
+            except CredentialsError as error:
+                raise LabError(str(error)) from error
 
-    def token(self) -> str:
-        """Empty when there is none."""
-        if path := self.user.get("tokenFile"):
-            return (self._directory / str(path)).read_text().strip()
-        return str(self.user.get("token") or "")
-
-    def tls(self) -> ssl.SSLContext:
+    def tls(self, credential: Credential) -> ssl.SSLContext:
         """How to speak TLS with it."""
-        context = ssl.create_default_context(cadata=self.authority())
-        if self.cluster.get("insecure-skip-tls-verify"):
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        certificate, key = (self._text(self.user, name) for name in ("client-certificate", "client-key"))
-        if certificate and key:
-            with tempfile.NamedTemporaryFile("w", prefix="nodeagent-lab-") as file:
-                file.write(certificate + "\n" + key)
-                file.flush()
-                context.load_cert_chain(file.name)
-        return context
-
-    def _text(self, section: Document, name: str) -> str | None:
-        if data := section.get(f"{name}-data"):
-            return base64.b64decode(data).decode()
-        path = section.get(name)
-        return (self._directory / str(path)).read_text() if path else None
+        try:
+            return TlsContexts(self._access.trust).context(credential.client_certificate)
+        except CredentialsError as error:
+            raise LabError(str(error)) from error
 
     def moved_to(self, host: str, port: int) -> Document:
         """A kubeconfig for the same server at another place, with everything in it that the files have."""
+        trust, credential = self._access.trust, self.credential()
         cluster: Document = {"server": f"{urlsplit(self.url).scheme}://{host}:{port}{urlsplit(self.url).path}"}
         if self.secure:
             cluster["tls-server-name"] = self.server_name
-        if self.cluster.get("insecure-skip-tls-verify"):
+        if trust.insecure:
             cluster["insecure-skip-tls-verify"] = True
-        elif authority := self.authority():
+        elif trust.authority is not None:
+            authority = trust.authority.read_bytes() if isinstance(trust.authority, Path) else trust.authority
             cluster["certificate-authority-data"] = _encoded(authority)
-        user: Document = {"token": self.token()} if self.token() else {}
-        for name in ("client-certificate", "client-key"):
-            if text := self._text(self.user, name):
-                user[f"{name}-data"] = _encoded(text)
+        user: Document = _spelled(credential.authorization or "")
+        if credential.client_certificate is not None:
+            certificate, key = credential.client_certificate
+            user |= {"client-certificate-data": _encoded(certificate), "client-key-data": _encoded(key)}
         return {
             "apiVersion": "v1",
             "kind": "Config",
@@ -123,21 +117,24 @@ class Access:
 
 def anonymous(url: str) -> Access:
     """A server that asks for nothing."""
-    cluster = {"name": "lab", "cluster": {"server": url}}
-    context = {"name": "lab", "context": {"cluster": "lab"}}
-    return Access({"clusters": [cluster], "contexts": [context], "current-context": "lab"}, Path())
+    return Access(ClusterAccess(url.rstrip("/"), TlsTrust(), FixedCredential()))
 
 
-def _named(document: Document, kind: str, name: str) -> Document:
-    for entry in document[kind]:
-        if entry["name"] == name:
-            found: Document = entry
-            return found
-    raise KeyError(f"{kind}: {name}")
+async def _current(source: CredentialSource) -> Credential:
+    return await source.current()
 
 
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
+def _spelled(authorization: str) -> Document:
+    """What a kubeconfig's user has for a header."""
+    scheme, _, rest = authorization.partition(" ")
+    if scheme == "Basic":
+        username, _, password = base64.b64decode(rest).decode().partition(":")
+        return {"username": username, "password": password}
+    return {"token": rest} if rest else {}
+
+
+def _encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
 
 
 class Api:
@@ -146,8 +143,8 @@ class Api:
     def __init__(self, access: Access, connect: Connect) -> None:
         self._access = access
         self._connect = connect
-        self._context = access.tls() if access.secure else None
-        self._token = access.token()
+        self._credential = access.credential()
+        self._context = access.tls(self._credential) if access.secure else None
         self._connection: http.client.HTTPConnection | None = None
 
     def call(
@@ -155,8 +152,8 @@ class Api:
     ) -> Document:
         """The answer's document."""
         headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "nodeagent-lab"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        if self._credential.authorization is not None:
+            headers["Authorization"] = self._credential.authorization
         data = json.dumps(body).encode() if body is not None else None
         kept = self._connection is not None
         try:

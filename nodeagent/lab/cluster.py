@@ -135,9 +135,7 @@ class LiveCluster:
         """The API server elsewhere, as this machine reaches it."""
         if not self.settings.credentials:
             return anonymous(self.settings.api)
-        access = Access.read(self._directory.base / self.settings.credentials)
-        access.url = self.settings.api.rstrip("/")
-        return access
+        return Access.read(self._directory.base / self.settings.credentials).at(self.settings.api)
 
     def await_outer(self, access: Access) -> None:
         """Return when somebody listens there. Raises LabError, in words easier to understand than those from inside."""

@@ -21,7 +21,7 @@ ALLOWED = {
     "trace": frozenset({"model", "netlink", "dataplane"}),
     "checks": frozenset({"model", "netlink", "dataplane"}),
     "config": frozenset({"model", "files"}),
-    "lab": frozenset({"model", "netlink"}),
+    "lab": frozenset({"model", "netlink", "kube"}),
     "explain": frozenset({"model", "translate"}),
     "part_options": frozenset({"model", "translate", "config", *SIBLINGS}),
     "agent_view": frozenset({"model", "translate", "engine", "config", "part_options", *SIBLINGS, "__init__"}),

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import math
 import threading
 from pathlib import Path
@@ -267,24 +268,28 @@ def test_a_cancelled_wait_ends_when_the_work_has() -> None:
     asyncio.run(cancel_twice())
 
 
-def kubeconfig(**cluster: object) -> dict[str, Any]:
-    return {
+def kubeconfig(directory: Path, **cluster: object) -> Access:
+    document = {
         "clusters": [{"name": "c", "cluster": {"server": "https://192.0.2.7:6443/k8s/", **cluster}}],
         "users": [{"name": "u", "user": {"tokenFile": "token"}}],
         "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
         "current-context": "x",
     }
+    path = directory / "config"
+    path.write_text(json.dumps(document))
+    return Access.read(path)
 
 
 def test_a_kubeconfig_for_another_place_names_the_server_and_needs_no_other_file(tmp_path: Path) -> None:
-    (tmp_path / "ca.pem").write_text("PEM")
+    authority = (Path(__file__).parents[2] / "contract/kube/tls/ca.pem").read_bytes()
+    (tmp_path / "ca.pem").write_bytes(authority)
     (tmp_path / "token").write_text("secret\n")
-    moved = Access(kubeconfig(**{"certificate-authority": "ca.pem"}), tmp_path).moved_to("127.0.0.1", 4711)
+    moved = kubeconfig(tmp_path, **{"certificate-authority": "ca.pem"}).moved_to("127.0.0.1", 4711)
 
     cluster = moved["clusters"][0]["cluster"]
     assert cluster["server"] == "https://127.0.0.1:4711/k8s"
     assert cluster["tls-server-name"] == "192.0.2.7"
-    assert base64.b64decode(cluster["certificate-authority-data"]) == b"PEM"
+    assert base64.b64decode(cluster["certificate-authority-data"]) == authority
     assert moved["users"][0]["user"] == {"token": "secret"}
 
 
@@ -295,8 +300,26 @@ def test_a_server_without_tls_has_neither_name_nor_trust() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [{}, {"current-context": "x", "contexts": []}, []], ids=["empty", "unknown", "list"]
+    ("document", "why"),
+    [
+        pytest.param({}, "current-context: not set", id="empty"),
+        pytest.param({"current-context": "x", "contexts": []}, "contexts: none is named 'x'", id="unknown"),
+        pytest.param([], "expected object, got array", id="list"),
+    ],
 )
-def test_a_kubeconfig_without_a_context_is_refused(document: Any) -> None:
-    with pytest.raises(LabError, match="no usable current context"):
-        Access(document, Path())
+def test_a_kubeconfig_without_a_context_is_refused(tmp_path: Path, document: Any, why: str) -> None:
+    (tmp_path / "config").write_text(json.dumps(document))
+    with pytest.raises(LabError, match=why):
+        Access.read(tmp_path / "config")
+
+
+def test_a_password_stays_one_in_another_place(tmp_path: Path) -> None:
+    document = {
+        "clusters": [{"name": "c", "cluster": {"server": "http://192.0.2.7:8080"}}],
+        "users": [{"name": "u", "user": {"username": "ann", "password": "a:b"}}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    (tmp_path / "config").write_text(json.dumps(document))
+    moved = Access.read(tmp_path / "config").moved_to("127.0.0.1", 4711)
+    assert moved["users"][0]["user"] == {"username": "ann", "password": "a:b"}
