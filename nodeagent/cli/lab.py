@@ -17,7 +17,7 @@ from nodeagent.lab import caller
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.plan import EMBEDDED, Settings
-from nodeagent.lab.requests import GetLog, GetStatus, Locate, LogLines, Place, Status
+from nodeagent.lab.requests import GetLog, GetStatus, Locate, LogLines, MemberPlace, Status
 
 _AS_A_SHELL_WOULD = ("sh", "-c", 'exec "$@"', "nodeagent")
 """A command that is not there is 127, one that cannot be run 126; `ip` would make both 255."""
@@ -85,7 +85,7 @@ def exec_command(directory: LabDirectory, *, member: str, command: tuple[str, ..
     """Run COMMAND in the namespace of a node, a pod, `client`, `control` or `underlay`; KUBECONFIG is set."""
     with caller.conversation(directory, Locate(member)) as answers:
         place = next(answers, None)
-        if not isinstance(place, Place):
+        if not isinstance(place, MemberPlace):
             raise LabError(f"lab {directory.name} ended")
         environment = _environment_inside(place, os.environ)
         # The program ends with this process, and this process with the lab.
@@ -111,7 +111,7 @@ def _end_with_the_lab(answers: Iterator[object], process: "subprocess.Popen[byte
     process.kill()
 
 
-def _environment_inside(place: Place, environment: Mapping[str, str]) -> dict[str, str]:
+def _environment_inside(place: MemberPlace, environment: Mapping[str, str]) -> dict[str, str]:
     """The caller's, with the lab's kubeconfig and this `nodeagent` on the path."""
     path = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
     return {**environment, "KUBECONFIG": place.kubeconfig, "PATH": path}

@@ -18,7 +18,7 @@ Serving = frozenset[tuple[bytes, int]]
 """(packed address, port) of endpoints."""
 
 
-class Place(NamedTuple):
+class UdpPlace(NamedTuple):
     """Where a UDP service port is reached: packed address and port; address None: a node port."""
 
     family: Family
@@ -54,12 +54,12 @@ class UdpLedger:
 
     def __init__(self) -> None:
         self._ports: dict[tuple[ServicePortName, Family], UdpPort] = {}
-        self._serving: dict[Place, dict[ServicePortName, Serving]] = {}
-        self._changed: set[Place] = set()
-        self._node_ports: set[Place] = set()
+        self._serving: dict[UdpPlace, dict[ServicePortName, Serving]] = {}
+        self._changed: set[UdpPlace] = set()
+        self._node_ports: set[UdpPlace] = set()
 
     @property
-    def changed(self) -> frozenset[Place]:
+    def changed(self) -> frozenset[UdpPlace]:
         """Places whose flows have to be looked at."""
         return frozenset(self._changed)
 
@@ -95,24 +95,24 @@ class UdpLedger:
         self._changed.update(self._node_ports)
 
     @property
-    def served(self) -> Collection[Place]:
+    def served(self) -> Collection[UdpPlace]:
         """Every place that somebody serves."""
         return self._serving.keys()
 
-    def take_changed(self) -> frozenset[Place]:
+    def take_changed(self) -> frozenset[UdpPlace]:
         """The changed places, from now on no longer counted as changed."""
         taken, self._changed = frozenset(self._changed), set()
         return taken
 
-    def put_back(self, places: Collection[Place]) -> None:
+    def put_back(self, places: Collection[UdpPlace]) -> None:
         """They could not be dealt with: they are changed still."""
         self._changed.update(places)
 
-    def serving(self, place: Place) -> Serving:
+    def serving(self, place: UdpPlace) -> Serving:
         """All endpoints that any owner of the place has."""
         return frozenset().union(*self._serving.get(place, {}).values())
 
-    def _withdraw(self, place: Place, service_port: ServicePortName) -> None:
+    def _withdraw(self, place: UdpPlace, service_port: ServicePortName) -> None:
         owners = self._serving.get(place, {})
         owners.pop(service_port, None)
         if not owners:
@@ -125,7 +125,7 @@ def packed_serving(udp_port: UdpPort) -> Serving:
 
 
 def targets_for(
-    places: Collection[Place], ledger: UdpLedger, family: Family, local_addresses: Collection[str]
+    places: Collection[UdpPlace], ledger: UdpLedger, family: Family, local_addresses: Collection[str]
 ) -> Targets:
     """What to look for among the flows of a family.
 
@@ -146,8 +146,8 @@ def targets_for(
     return Targets(addressed, node_ports, local)
 
 
-def _places(udp_port: UdpPort) -> list[Place]:
-    places = [Place(udp_port.family, pack_address(address), udp_port.port) for address in udp_port.addresses]
+def _places(udp_port: UdpPort) -> list[UdpPlace]:
+    places = [UdpPlace(udp_port.family, pack_address(address), udp_port.port) for address in udp_port.addresses]
     if udp_port.node_port:
-        places.append(Place(udp_port.family, None, udp_port.node_port))
+        places.append(UdpPlace(udp_port.family, None, udp_port.node_port))
     return places

@@ -18,7 +18,15 @@ from pathlib import Path
 
 from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK, objection
 from nodeagent.dataplane.interface_drift import Programmed, Told, as_programmed
-from nodeagent.dataplane.interface_plan import ADDRESS_LIMITS, Plan, Present, Stray, apply_plan, plan, plan_change
+from nodeagent.dataplane.interface_plan import (
+    ADDRESS_LIMITS,
+    InterfacePlan,
+    Present,
+    Stray,
+    apply_plan,
+    plan,
+    plan_change,
+)
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.problem import Problem, Retryable
@@ -159,7 +167,12 @@ class ServiceInterface:
             return _read_present(netlink, link.ifindex) == programmed.present
 
     def _program(
-        self, netlink: NetlinkSocket, link: rtnetlink.Link, present: Present, change: Plan, problems: list[Problem]
+        self,
+        netlink: NetlinkSocket,
+        link: rtnetlink.Link,
+        present: Present,
+        change: InterfacePlan,
+        problems: list[Problem],
     ) -> InterfaceReport:
         failed = _perform(netlink, link.ifindex, change)
         if not failed:
@@ -308,7 +321,7 @@ def _read_present_once(netlink: NetlinkSocket, index: int) -> Present:
     return Present(frozenset(addresses), frozenset(routes), frozenset(strays))
 
 
-def _perform(netlink: NetlinkSocket, ifindex: int, change: Plan) -> list[tuple[str, str]]:
+def _perform(netlink: NetlinkSocket, ifindex: int, change: InterfacePlan) -> list[tuple[str, str]]:
     """Carries out a plan; returns (address, why) of what failed."""
     failed: list[tuple[str, str]] = []
 

@@ -36,7 +36,7 @@ class Present(NamedTuple):
         return self.addresses | self.routes
 
 
-class Plan(NamedTuple):
+class InterfacePlan(NamedTuple):
     """What to change. Done in the order of the fields, every address is local before another ceases to be.
 
     redundant_routes: routes to what is, or now becomes, an address. Each part is in numeric order, IPv4 first.
@@ -65,7 +65,7 @@ class Plan(NamedTuple):
         return not any(self)
 
 
-def plan(desired: frozenset[str], present: Present, *, limits: Mapping[Family, int] = ADDRESS_LIMITS) -> Plan:
+def plan(desired: frozenset[str], present: Present, *, limits: Mapping[Family, int] = ADDRESS_LIMITS) -> InterfacePlan:
     """The least change from `present` to exactly `desired` being local, by the rules of `plan_change`.
 
     Besides, strays go, and so does the route to what is an address as well.
@@ -80,7 +80,7 @@ def plan(desired: frozenset[str], present: Present, *, limits: Mapping[Family, i
 
 def plan_change(
     present: Present, add: AbstractSet[str], remove: AbstractSet[str], *, limits: Mapping[Family, int] = ADDRESS_LIMITS
-) -> Plan:
+) -> InterfacePlan:
     """The least change that makes `add` local and `remove` not (an address in both stays or comes).
 
     What is programmed keeps the form it has. New ones become addresses, in numeric order, while there is room for
@@ -105,7 +105,7 @@ def plan_change(
     if _last_ipv4_goes(present, leaving_addresses, add_addresses):
         staying = [route for route in present.routes if _is_ipv4(route) and route not in leaving_routes]
         anchor = in_order(staying)[:1] or [route for route in add_routes if _is_ipv4(route)][:1]
-    return Plan(
+    return InterfacePlan(
         add_addresses=(*anchor, *add_addresses),
         add_routes=tuple(route for route in add_routes if route not in anchor),
         redundant_routes=tuple(route for route in anchor if route in present.routes),
@@ -114,7 +114,7 @@ def plan_change(
     )
 
 
-def apply_plan(present: Present, plan: Plan) -> Present:
+def apply_plan(present: Present, plan: InterfacePlan) -> Present:
     """What the interface carries after every step of `plan` succeeded."""
     return Present(
         (present.addresses | set(plan.add_addresses)) - set(plan.remove_addresses),

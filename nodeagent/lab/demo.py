@@ -36,7 +36,7 @@ from nodeagent.lab.requests import (
     GetStatus,
     InjectFault,
     Locate,
-    Place,
+    MemberPlace,
     ServiceStatus,
     Status,
 )
@@ -184,7 +184,7 @@ class Demo:
 
     def _show(self) -> None:
         """What the kernel of a node holds."""
-        place = ask(self._directory, Locate(node_name(1)), Place)
+        place = ask(self._directory, Locate(node_name(1)), MemberPlace)
         command = ["ip", "netns", "exec", place.namespace, sys.executable, "-m", "nodeagent", "show"]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:

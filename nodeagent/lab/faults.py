@@ -296,7 +296,7 @@ def packets_without_room(site: Site) -> int:
     return sum(int(row.split()[column], 16) for row in rows)
 
 
-class Kind(Struct, frozen=True):
+class FaultKind(Struct, frozen=True):
     """A fault. seconds: how long it lasts when nobody says, 0 when that is not for anybody to say; amount: how much,
     with its unit in `what`, 0 when there is none.
     """
@@ -315,15 +315,15 @@ class Kind(Struct, frozen=True):
 
 NOTHING = Promise(new=True, open=True)
 KINDS = {
-    "restart": Kind("agent of {node} restarted", restart, NOTHING),
-    "kill": Kind("agent of {node} killed, started again", kill, NOTHING, seconds=1.0),
-    "freeze": Kind("agent of {node} frozen", freeze, NOTHING, seconds=3.0),
-    "api": Kind("API server down", api, NOTHING, seconds=4.0, on_a_node=False),
-    "rollover": Kind("every pod replaced", rollover, Promise(new=True), on_a_node=False),
-    "flush": Kind("nft flush ruleset on {node}", flush),
-    "delay": Kind("{amount:g} ms more to and from {node}", delay, seconds=3.0, amount=20.0),
-    "drop": Kind("{amount:g}% of packets to and from {node} lost", drop, seconds=3.0, amount=5.0),
-    "conntrack": Kind("connection table of {node} full", conntrack, seconds=2.0),
-    "cut": Kind("link of {node} cut", cut, seconds=2.0),
+    "restart": FaultKind("agent of {node} restarted", restart, NOTHING),
+    "kill": FaultKind("agent of {node} killed, started again", kill, NOTHING, seconds=1.0),
+    "freeze": FaultKind("agent of {node} frozen", freeze, NOTHING, seconds=3.0),
+    "api": FaultKind("API server down", api, NOTHING, seconds=4.0, on_a_node=False),
+    "rollover": FaultKind("every pod replaced", rollover, Promise(new=True), on_a_node=False),
+    "flush": FaultKind("nft flush ruleset on {node}", flush),
+    "delay": FaultKind("{amount:g} ms more to and from {node}", delay, seconds=3.0, amount=20.0),
+    "drop": FaultKind("{amount:g}% of packets to and from {node} lost", drop, seconds=3.0, amount=5.0),
+    "conntrack": FaultKind("connection table of {node} full", conntrack, seconds=2.0),
+    "cut": FaultKind("link of {node} cut", cut, seconds=2.0),
 }
 """In the order in which they hurt."""

@@ -19,7 +19,7 @@ from nodeagent.lab.requests import (
     InjectFault,
     Locate,
     LogLines,
-    Place,
+    MemberPlace,
     Reply,
     Request,
     StartLoad,
@@ -80,7 +80,7 @@ class Replies:
 
     async def _locate(self, request: Locate) -> AsyncGenerator[Reply, None]:
         namespace = await self._work(lambda: self._cluster.place_of(request.member))
-        yield Place(namespace, str(self._directory.inner_kubeconfig))
+        yield MemberPlace(namespace, str(self._directory.inner_kubeconfig))
         await asyncio.Event().wait()
 
     async def _connect(self, request: Connect) -> AsyncGenerator[Reply, None]:

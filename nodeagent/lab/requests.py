@@ -18,7 +18,7 @@ class GetStatus(Struct, frozen=True, tag=True):
 
 
 class Locate(Struct, frozen=True, tag=True):
-    """One Place; the connection stays open for as long as the lab is there."""
+    """One MemberPlace; the connection stays open for as long as the lab is there."""
 
     member: str
 
@@ -119,7 +119,7 @@ class Status(Struct, frozen=True, tag=True):
     faults: tuple[str, ...] = ()
 
 
-class Place(Struct, frozen=True, tag=True):
+class MemberPlace(Struct, frozen=True, tag=True):
     """Where a member lives; `kubeconfig` works there."""
 
     namespace: str
@@ -208,7 +208,7 @@ class FaultProgress(Struct, frozen=True, tag=True):
     text: str
 
 
-class Verdict(StrEnum):
+class FaultVerdict(StrEnum):
     """What a fault came to. LOST: connections that it must not cost."""
 
     NONE_FAILED = "none failed"
@@ -218,7 +218,7 @@ class Verdict(StrEnum):
 
     @property
     def good(self) -> bool:
-        return self in (Verdict.NONE_FAILED, Verdict.RECOVERED)
+        return self in (FaultVerdict.NONE_FAILED, FaultVerdict.RECOVERED)
 
 
 class WayCost(Struct, frozen=True):
@@ -245,7 +245,7 @@ class FaultReport(Struct, frozen=True, tag=True):
 
     kind: str
     what: str
-    verdict: Verdict
+    verdict: FaultVerdict
     seconds: float
     ways: tuple[WayCost, ...]
     outage: float
@@ -283,4 +283,4 @@ class Refused(Struct, frozen=True, tag=True):
     unusable: bool = False
 
 
-Reply = Status | Place | LogLines | LoadSample | Connected | FaultProgress | FaultReport | Done | Refused
+Reply = Status | MemberPlace | LogLines | LoadSample | Connected | FaultProgress | FaultReport | Done | Refused

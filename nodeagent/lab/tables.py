@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nodeagent.lab.net.latencies import merged, percentile
-from nodeagent.lab.requests import FaultReport, LoadSample, Verdict, WayCost, WaySample
+from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, WayCost, WaySample
 from nodeagent.lab.verdict import NotDone
 from nodeagent.model.addresses import Family
 
@@ -127,7 +127,7 @@ def shortcomings(results: Sequence[FaultReport | NotDone]) -> str:
 def _of_fault(report: FaultReport) -> Sequence[str]:
     seconds = (report.outage, report.recovery)
     times = [NEVER if each is None else f"{each:.2f} s" for each in seconds]
-    spotless = not report.failed and report.verdict is not Verdict.NOT_RECOVERED
+    spotless = not report.failed and report.verdict is not FaultVerdict.NOT_RECOVERED
     return (
         report.kind,
         report.what,

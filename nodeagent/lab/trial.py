@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from msgspec.structs import replace
 
 from nodeagent.lab.cluster import LiveCluster
-from nodeagent.lab.faults import ALL_PERCENT, KINDS, LEAST_DROPS, Kind, Site
+from nodeagent.lab.faults import ALL_PERCENT, KINDS, LEAST_DROPS, FaultKind, Site
 from nodeagent.lab.load import ClusterLoad, HeldConnections, check_rate, find_service, going_on, ways_to
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.requests import FaultProgress, FaultReport, InjectFault, LoadSample
@@ -55,7 +55,7 @@ async def carry_out(
         yield report
 
 
-async def break_and_right(kind: Kind, site: Site, seconds: float, text: str, present: list[str]) -> Course:
+async def break_and_right(kind: FaultKind, site: Site, seconds: float, text: str, present: list[str]) -> Course:
     """How it went. Whatever was broken is put right before anything is raised."""
     site.began = time.monotonic()
     present.append(text)

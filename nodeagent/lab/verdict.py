@@ -5,7 +5,7 @@ from collections import Counter
 from msgspec import Struct
 
 from nodeagent.lab.net.latencies import merged
-from nodeagent.lab.requests import FaultReport, LoadSample, Verdict, WayCost
+from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, WayCost
 
 QUIET = 0.5
 """Seconds in which nothing fails before all is said to be well."""
@@ -81,11 +81,11 @@ def judge(
     last = after.last_failure if failed else 0.0
     recovered = is_well(after, course.ended)
     if not recovered:
-        verdict = Verdict.NOT_RECOVERED
+        verdict = FaultVerdict.NOT_RECOVERED
     elif (promise.new and failed) or (promise.open and opened.kept < opened.held):
-        verdict = Verdict.LOST
+        verdict = FaultVerdict.LOST
     else:
-        verdict = Verdict.RECOVERED if failed else Verdict.NONE_FAILED
+        verdict = FaultVerdict.RECOVERED if failed else FaultVerdict.NONE_FAILED
     return FaultReport(
         kind,
         what,

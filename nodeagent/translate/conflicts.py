@@ -16,9 +16,9 @@ from nodeagent.model.precedence import age_of
 from nodeagent.model.problem import Problem
 from nodeagent.translate.udp import udp_ports
 
-Place = tuple[Family, str | None, Protocol, int]
+FrontendPlace = tuple[Family, str | None, Protocol, int]
 
-_Where = TypeVar("_Where", Place, str)
+_Where = TypeVar("_Where", FrontendPlace, str)
 
 
 class _Claim(NamedTuple):
@@ -37,7 +37,7 @@ class _Footprint(NamedTuple):
 
     created: str
     cluster_ips: tuple[str, ...]
-    places: tuple[tuple[Place, bool], ...]
+    places: tuple[tuple[FrontendPlace, bool], ...]
     external: tuple[str, ...]
 
 
@@ -49,7 +49,7 @@ class Claims:
 
     def __init__(self) -> None:
         self._footprints: dict[ObjectKey, _Footprint] = {}
-        self._places: dict[Place, tuple[_Claim, ...]] = {}
+        self._places: dict[FrontendPlace, tuple[_Claim, ...]] = {}
         self._cluster_ips: dict[str, tuple[_Claim, ...]] = {}
         self._external: dict[str, set[ObjectKey]] = {}
 

@@ -11,12 +11,12 @@ from nodeagent.lab.requests import (
     Connected,
     FaultProgress,
     FaultReport,
+    FaultVerdict,
     GetStatus,
     InjectFault,
     Locate,
-    Place,
+    MemberPlace,
     Status,
-    Verdict,
 )
 from tests.harness.nft import Nft
 
@@ -64,7 +64,7 @@ def test_no_connection_fails_and_none_that_is_open_breaks(
 
     report = broken(shared, kind, seconds=seconds, protocol=protocol)
 
-    assert report.verdict is Verdict.NONE_FAILED, report
+    assert report.verdict is FaultVerdict.NONE_FAILED, report
     assert (report.failed, report.outage, report.recovery) == (0, 0.0, 0.0)
     assert report.attempts > 20
     assert {(cost.way.role, cost.way.family) for cost in report.ways if cost.attempts} == EVERYBODY
@@ -79,7 +79,7 @@ def test_no_connection_fails_while_every_pod_is_replaced(shared: Any) -> None:
     report = broken(shared, "rollover")
     after = {pod.name for pod in ask(shared.directory(), GetStatus(), Status).pods}
 
-    assert (report.failed, report.verdict) == (0, Verdict.NONE_FAILED), report
+    assert (report.failed, report.verdict) == (0, FaultVerdict.NONE_FAILED), report
     assert report.attempts > 100
     assert report.kept == 0, "the pods they were open to have gone"
     assert len(after) == len(before)
@@ -89,7 +89,7 @@ def test_no_connection_fails_while_every_pod_is_replaced(shared: Any) -> None:
 def test_a_cut_node_costs_connections_until_the_link_is_back(shared: Any) -> None:
     report = broken(shared, "cut", seconds=2.1)
 
-    assert (report.verdict, report.seen) == (Verdict.RECOVERED, "node-1 answered no ping")
+    assert (report.verdict, report.seen) == (FaultVerdict.RECOVERED, "node-1 answered no ping")
     assert report.failed == report.failures.total() > 0
     assert 0.0 < report.outage < 8.0
     assert report.recovery is not None
@@ -100,7 +100,7 @@ def test_a_cut_node_costs_connections_until_the_link_is_back(shared: Any) -> Non
 def test_a_full_connection_table_costs_connections_until_there_is_room(shared: Any) -> None:
     report = broken(shared, "conntrack", seconds=2.1)
 
-    assert report.verdict is Verdict.RECOVERED
+    assert report.verdict is FaultVerdict.RECOVERED
     assert report.failed > 0
     assert report.seen.endswith("packets of new connections found no room")
     assert report.recovery is not None
@@ -173,13 +173,13 @@ def test_pods_are_as_many_as_before_when_their_replacement_is_interrupted(shared
 def test_flushed_plain_tables_are_reported_as_they_are(bench: Any) -> None:
     bench.do("up", "--nodes", "1", "--pods", "2", "--agent-option=--table-ownership=plain")
     report = broken(bench, "flush")
-    tables = Nft(ask(bench.directory(), Locate("node-1"), Place).namespace).tables()
+    tables = Nft(ask(bench.directory(), Locate("node-1"), MemberPlace).namespace).tables()
 
     assert report.seen == "the agent's tables were flushed"
     assert "nodeagent" in {table["name"] for table in tables}, "repaired"
     assert report.recovery is not None
     assert report.recovery < SOON
-    assert (report.verdict is Verdict.RECOVERED) is (report.failed > 0), "no failure is hidden, none invented"
+    assert (report.verdict is FaultVerdict.RECOVERED) is (report.failed > 0), "no failure is hidden, none invented"
     assert connect(bench, "caller-1", cluster_ip(bench), 80, count=20).failures == {}
 
 

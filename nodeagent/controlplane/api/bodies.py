@@ -25,7 +25,7 @@ APPLY_PATCH: Final = "application/apply-patch+yaml"
 PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
-class Kind(Protocol):
+class ObjectKind(Protocol):
     """What a body can be an object of: a resource, or a question that is not stored."""
 
     @property
@@ -89,7 +89,7 @@ def parse(body: bytes, media_type: str) -> Json:
     raise unsupported_media_type((JSON, YAML))
 
 
-def parse_object(body: bytes, media_type: str, resource: Kind) -> Document:
+def parse_object(body: bytes, media_type: str, resource: ObjectKind) -> Document:
     """The body as an object of this resource, in any format it may come in. Raises ApiError 400, 415."""
     if media_type == protobuf.MEDIA_TYPE and protobuf.reads(resource.struct):
         try:
@@ -116,7 +116,7 @@ def parse_delete_options(body: bytes, media_type: str) -> Document:
     return given
 
 
-def as_object(value: Json, resource: Kind, body: bytes) -> Document:
+def as_object(value: Json, resource: ObjectKind, body: bytes) -> Document:
     """The body as an object of this resource. Raises ApiError 400 when it is something else."""
     if not isinstance(value, dict):
         kind = {str: "string", list: "array", bool: "bool"}.get(type(value), "number")

@@ -9,7 +9,7 @@ from nodeagent.controlplane.storage.records import Change
 
 
 @dataclass(slots=True)
-class Plan:
+class WritePlan:
     """Further changes of the transaction; `reservation` is to be released after it."""
 
     changes: list[Change] = field(default_factory=list)
@@ -27,11 +27,11 @@ class Lifecycle(Protocol):
         """Keeps what clients cannot change."""
         ...
 
-    def plan(self, document: Document | None, old: Document | None) -> Plan:
+    def plan(self, document: Document | None, old: Document | None) -> WritePlan:
         """Completes `document` (None: deleted) and says what else is to be written. Raises AllocationRefused."""
         ...
 
-    def settle(self, plan: Plan) -> None:
+    def settle(self, plan: WritePlan) -> None:
         """The transaction has ended, well or not."""
         ...
 
@@ -65,11 +65,11 @@ class Plain:
         if self._has_status:
             document["status"] = copy(old.get("status", {}))
 
-    def plan(self, document: Document | None, old: Document | None) -> Plan:  # noqa: ARG002 - the protocol's
+    def plan(self, document: Document | None, old: Document | None) -> WritePlan:  # noqa: ARG002 - the protocol's
         """Nothing is written along with an object of this kind."""
-        return Plan()
+        return WritePlan()
 
-    def settle(self, plan: Plan) -> None:
+    def settle(self, plan: WritePlan) -> None:
         """Nothing was reserved, so nothing is given back."""
 
     def is_held(self, document: Document) -> bool:

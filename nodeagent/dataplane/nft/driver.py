@@ -25,7 +25,7 @@ from nodeagent.dataplane.nft.desired import DesiredImage, slots_of
 from nodeagent.dataplane.nft.diff import apply_delta
 from nodeagent.dataplane.nft.element_walk import ElementWalk
 from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.plan import Plan, Planner
+from nodeagent.dataplane.nft.plan import Planner, TablePlan
 from nodeagent.dataplane.nft.render import too_many_backends
 from nodeagent.dataplane.nft.ruleset import Ruleset, typed
 from nodeagent.dataplane.nft.transaction import Transaction
@@ -258,7 +258,7 @@ class TableDriver:
         known = self._known_generation()
         return known is not None and not self._socket.steps.covers(known, self._socket.generation())
 
-    async def _commit(self, plan: Plan) -> bool:
+    async def _commit(self, plan: TablePlan) -> bool:
         """Whether the transaction was committed; if not, others changed the table and it must be read back first."""
         belief = self._belief
         assert belief is not None, "a plan was made from a belief"
@@ -278,7 +278,7 @@ class TableDriver:
         self._count(plan, await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction)))
         return True
 
-    def _count(self, plan: Plan, echoes: list[bytes]) -> None:
+    def _count(self, plan: TablePlan, echoes: list[bytes]) -> None:
         """Note which connections fell between the reading of a counter and the end of its element."""
         final: dict[str, dict[bytes, int]] = {}
         for told in echoes:
@@ -288,7 +288,7 @@ class TableDriver:
             final.setdefault(name, {}).update({key: packets for key, (packets, _) in counted.items()})
         self._uncounted.committed(self._carried, final, plan.delta.deletes)
 
-    async def _plan(self, big: bool) -> Plan:
+    async def _plan(self, big: bool) -> TablePlan:
         belief = self._belief
         assert belief is not None, "a pass reads back before it plans"
         if belief.usable and not self._planner.base_chains() <= belief.chains:
@@ -301,7 +301,7 @@ class TableDriver:
         wanted, looked_at = self._desired.image, None if self._compare_all else dirty
         anew = rebuild or not belief.usable
 
-        def plan() -> Plan:
+        def plan() -> TablePlan:
             self._carried = self._counted(belief, None if anew else carried_keys(wanted, belief.image, looked_at))
             counts = self._uncounted.added_to(self._carried)
             if rebuild:
@@ -325,7 +325,7 @@ class TableDriver:
             return {}
         return self._table.counts(keys)
 
-    def _committed(self, plan: Plan) -> None:
+    def _committed(self, plan: TablePlan) -> None:
         belief = self._belief
         assert belief is not None, "a plan was made from a belief"
         if plan.new_table:

@@ -10,7 +10,7 @@ from typing import Any
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
 from nodeagent.dataplane.nft.image import Elements, packed_class, packed_protocol
-from nodeagent.dataplane.nft.schema import Kind, SetSpec
+from nodeagent.dataplane.nft.schema import FieldType, SetSpec
 from nodeagent.model.addresses import Protocol, pack_address
 
 Listing = dict[str, Elements]
@@ -70,13 +70,13 @@ def _element(spec: SetSpec, element: Any) -> tuple[bytes, bytes]:
 def _value(spec: SetSpec, value: Any) -> bytes:
     if not spec.is_map:
         return b""
-    if spec.data == (Kind.VERDICT,):
+    if spec.data == (FieldType.VERDICT,):
         target: str = value["goto"]["target"]
         return target.encode()
     return _packed(spec.data, value["concat"] if isinstance(value, Mapping) else [value])[0]
 
 
-def _packed(kinds: Sequence[Kind], fields: Sequence[Any]) -> tuple[bytes, bytes]:
+def _packed(kinds: Sequence[FieldType], fields: Sequence[Any]) -> tuple[bytes, bytes]:
     """The first and the last key that the fields stand for: the same, unless one of them is a range."""
     if len(kinds) != len(fields):
         raise ValueError(f"{fields!r} has not {len(kinds)} fields")
@@ -84,7 +84,7 @@ def _packed(kinds: Sequence[Kind], fields: Sequence[Any]) -> tuple[bytes, bytes]
     return b"".join(first for first, _ in pairs), b"".join(last for _, last in pairs)
 
 
-def _field(kind: Kind, field: Any) -> tuple[bytes, bytes]:
+def _field(kind: FieldType, field: Any) -> tuple[bytes, bytes]:
     if isinstance(field, Mapping) and "prefix" in field:
         network = ip_network(f"{field['prefix']['addr']}/{field['prefix']['len']}")
         return network.network_address.packed, network.broadcast_address.packed
@@ -94,17 +94,17 @@ def _field(kind: Kind, field: Any) -> tuple[bytes, bytes]:
     return (_single(kind, field),) * 2
 
 
-def _single(kind: Kind, field: Any) -> bytes:
+def _single(kind: FieldType, field: Any) -> bytes:
     match kind:
-        case Kind.ADDRESS:
+        case FieldType.ADDRESS:
             return pack_address(field)
-        case Kind.PROTOCOL:
+        case FieldType.PROTOCOL:
             return packed_protocol(Protocol[field.upper()] if isinstance(field, str) else Protocol(field))
-        case Kind.PORT:
+        case FieldType.PORT:
             return int(field).to_bytes(2, "big") + bytes(2)
-        case Kind.CLASS:
+        case FieldType.CLASS:
             return packed_class(_class_number(field))
-        case Kind.VERDICT:
+        case FieldType.VERDICT:
             raise ValueError("a verdict is no key")
 
 

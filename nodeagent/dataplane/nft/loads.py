@@ -108,7 +108,7 @@ class Loader:
 
 
 # nft 1.0.6 loads a listing with `ct original proto-dst` only behind a literal test of the connection's protocol.
-_KNOWN_TRANSPORT: Rule = (Ct(0, CtKey.PROTOCOL), OneOf(0, _TRANSPORTS, schema.Kind.PROTOCOL.value[0]))
+_KNOWN_TRANSPORT: Rule = (Ct(0, CtKey.PROTOCOL), OneOf(0, _TRANSPORTS, schema.FieldType.PROTOCOL.value[0]))
 CLEAR: Rule = (Immediate(0, native_u32(0)), MetaSet(0, MetaKey.PRIORITY))
 """meta priority set none"""
 

@@ -20,7 +20,7 @@ from nodeagent.model.addresses import Family
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TablePlan:
     """A transaction and what will be true once it is committed."""
 
     transaction: Transaction
@@ -47,7 +47,7 @@ class Planner:
         wanted: TableImage,
         dirty: Mapping[str, Iterable[bytes]] | None,
         counts: Counts | None = None,
-    ) -> Plan:
+    ) -> TablePlan:
         """The least transaction; an empty one when the kernel is right.
 
         dirty: the keys that may differ; None: compare everything (after a read-back). counts: of elements that get
@@ -69,13 +69,13 @@ class Planner:
         else:
             self._add_chains(transaction, classes - belief.classes, timeouts - belief.timeouts)
         transaction.write_delta(delta, counts)
-        return Plan(transaction, delta, classes, timeouts)
+        return TablePlan(transaction, delta, classes, timeouts)
 
     def base_chains(self) -> set[str]:
         """Where the kernel shall enter the table, whatever is in it."""
         return {chain.name for chain in build_program(self._family, self._options, (), ()).chains if chain.hook}
 
-    def plan_new_table(self, belief: Belief, wanted: TableImage, counts: Counts | None = None) -> Plan:
+    def plan_new_table(self, belief: Belief, wanted: TableImage, counts: Counts | None = None) -> TablePlan:
         """Replace whatever is there by a new table, in one transaction: traffic sees the old one or the new one."""
         transaction = Transaction(self._family, self._specs)
         if belief.exists:
@@ -87,7 +87,7 @@ class Planner:
         delta = diff_images(wanted, empty_image(wanted))
         transaction.write_delta(delta, counts)
         transaction.restore_affinity(belief.affinity)
-        return Plan(transaction, delta, classes, timeouts, new_table=True)
+        return TablePlan(transaction, delta, classes, timeouts, new_table=True)
 
     def _add_chains(self, transaction: Transaction, classes: Iterable[PickClass], timeouts: Iterable[int]) -> None:
         classes, timeouts = sorted(classes), sorted(timeouts)

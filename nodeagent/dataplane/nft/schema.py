@@ -17,7 +17,7 @@ SCHEMA = 3
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 
 
-class Kind(Enum):
+class FieldType(Enum):
     """A datatype of nft (libnftables' numbers, include/datatype.h) and its length; addresses depend on the family."""
 
     ADDRESS = (0, 0)
@@ -39,7 +39,7 @@ class Flag(IntFlag):
     CONCAT = uapi.NFT_SET_CONCAT
 
 
-A, L4, PORT, CLASS = Kind.ADDRESS, Kind.PROTOCOL, Kind.PORT, Kind.CLASS
+A, L4, PORT, CLASS = FieldType.ADDRESS, FieldType.PROTOCOL, FieldType.PORT, FieldType.CLASS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class SetSpec:
     """
 
     name: str
-    key: tuple[Kind, ...]
-    data: tuple[Kind, ...] = ()
+    key: tuple[FieldType, ...]
+    data: tuple[FieldType, ...] = ()
     interval: bool = False
     counter: bool = False
     commented: bool = False
@@ -112,22 +112,22 @@ class SetSpec:
         return tuple(_field_length(kind, family) for kind in self.key)
 
 
-def _field_length(kind: Kind, family: Family) -> int:
-    return family.address_length if kind is Kind.ADDRESS else kind.value[1]
+def _field_length(kind: FieldType, family: Family) -> int:
+    return family.address_length if kind is FieldType.ADDRESS else kind.value[1]
 
 
-def _length(fields: tuple[Kind, ...], family: Family) -> int:
+def _length(fields: tuple[FieldType, ...], family: Family) -> int:
     if len(fields) == 1:
         return _field_length(fields[0], family)
     return sum((_field_length(kind, family) + 3) & ~3 for kind in fields)
 
 
-def _type(fields: tuple[Kind, ...], family: Family) -> int:
-    if fields == (Kind.VERDICT,):
-        return Kind.VERDICT.value[0]
+def _type(fields: tuple[FieldType, ...], family: Family) -> int:
+    if fields == (FieldType.VERDICT,):
+        return FieldType.VERDICT.value[0]
     number = 0
     for kind in fields:
-        number = number << 6 | ((7 if family is Family.IPV4 else 8) if kind is Kind.ADDRESS else kind.value[0])
+        number = number << 6 | ((7 if family is Family.IPV4 else 8) if kind is FieldType.ADDRESS else kind.value[0])
     return number
 
 
@@ -201,9 +201,11 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
         SetSpec(NODEPORTS, _NODEPORT, (CLASS,), counter=counters, commented=True),
         SetSpec(NODEPORTS_CLUSTER_SCOPE, _NODEPORT, (CLASS,)),
         SetSpec(NODEPORTS_LOCAL_SCOPE, _NODEPORT, (CLASS,)),
-        SetSpec(DISPATCH, (CLASS,), (Kind.VERDICT,), comment="class to chain: the minor number is the endpoint count"),
-        SetSpec(DISPATCH_ALLOWED, (CLASS,), (Kind.VERDICT,), comment="behind the look at source ranges"),
-        SetSpec(DISPATCH_SCOPED, (CLASS,), (Kind.VERDICT,), comment="behind the choice between two lists"),
+        SetSpec(
+            DISPATCH, (CLASS,), (FieldType.VERDICT,), comment="class to chain: the minor number is the endpoint count"
+        ),
+        SetSpec(DISPATCH_ALLOWED, (CLASS,), (FieldType.VERDICT,), comment="behind the look at source ranges"),
+        SetSpec(DISPATCH_SCOPED, (CLASS,), (FieldType.VERDICT,), comment="behind the choice between two lists"),
         SetSpec(BACKENDS, (*_FRONTEND, CLASS), (A, PORT), comment="frontend and slot to endpoint"),
         SetSpec(NODEPORT_BACKENDS, (*_NODEPORT, CLASS), (A, PORT)),
         SetSpec(STICKY_IDS, _FRONTEND, (CLASS,)),
@@ -212,8 +214,8 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
         SetSpec(NODEPORT_STICKY_IDS_CLUSTER_SCOPE, _NODEPORT, (CLASS,)),
         SetSpec(STICKY_TIMEOUTS, _FRONTEND, (CLASS,), comment="affinity timeout in seconds, hexadecimal"),
         SetSpec(NODEPORT_STICKY_TIMEOUTS, _NODEPORT, (CLASS,)),
-        SetSpec(LEARN, (CLASS,), (Kind.VERDICT,)),
-        SetSpec(NODEPORT_LEARN, (CLASS,), (Kind.VERDICT,)),
+        SetSpec(LEARN, (CLASS,), (FieldType.VERDICT,)),
+        SetSpec(NODEPORT_LEARN, (CLASS,), (FieldType.VERDICT,)),
         SetSpec(
             AFFINITY, (A, L4, CLASS), (A, PORT), dynamic=True, size=AFFINITY_SIZE, comment="which endpoint a client had"
         ),

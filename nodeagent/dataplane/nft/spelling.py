@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from nodeagent.dataplane.nft.schema import Kind
+from nodeagent.dataplane.nft.schema import FieldType
 from nodeagent.model.addresses import Family, unpack_address
 from nodeagent.netlink.nf_tables.expressions import (
     Ct,
@@ -55,7 +55,12 @@ class Form(Enum):
     NUMBER = "number"
 
 
-_OF_KIND = {Kind.ADDRESS: Form.ADDRESS, Kind.PROTOCOL: Form.PROTOCOL, Kind.PORT: Form.PORT, Kind.CLASS: Form.CLASS}
+_OF_KIND = {
+    FieldType.ADDRESS: Form.ADDRESS,
+    FieldType.PROTOCOL: Form.PROTOCOL,
+    FieldType.PORT: Form.PORT,
+    FieldType.CLASS: Form.CLASS,
+}
 _CT_NAMES = {
     CtKey.STATUS: "ct status",
     CtKey.PROTOCOL: "ct original protocol",
@@ -151,12 +156,12 @@ def spell_class(number: int) -> str:
     return f"{number >> 16:x}:{number & 0xFFFF:x}" if number else "none"
 
 
-def spell_fields(kinds: Sequence[Kind], family: Family, data: bytes) -> str:
+def spell_fields(kinds: Sequence[FieldType], family: Family, data: bytes) -> str:
     """A key or value of a set, its fields separated by ` . `."""
     parts = []
     offset = 0
     for kind in kinds:
-        length = family.address_length if kind is Kind.ADDRESS else kind.value[1]
+        length = family.address_length if kind is FieldType.ADDRESS else kind.value[1]
         parts.append(spell(_OF_KIND[kind], data[offset : offset + length]))
         offset += length + 3 & ~3
     return " . ".join(parts)

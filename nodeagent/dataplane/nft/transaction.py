@@ -249,11 +249,11 @@ class Transaction:
 def _set_user_data(spec: SetSpec) -> bytes:
     """Byte orders, without which nft prints a lone classid swapped, and the comment (type, length, value each)."""
     entries = []
-    if spec.key == (schema.Kind.CLASS,):
+    if spec.key == (schema.FieldType.CLASS,):
         entries.append((NFTNL_UDATA_SET_KEYBYTEORDER, _BYTE_ORDER_HOST))
-    elif spec.data == (schema.Kind.CLASS,):
+    elif spec.data == (schema.FieldType.CLASS,):
         entries.append((NFTNL_UDATA_SET_KEYBYTEORDER, _BYTE_ORDER_NONE))
-    if spec.data == (schema.Kind.CLASS,):
+    if spec.data == (schema.FieldType.CLASS,):
         entries.append((NFTNL_UDATA_SET_DATABYTEORDER, _BYTE_ORDER_HOST))
     if spec.comment:
         entries.append((NFTNL_UDATA_SET_COMMENT, spec.comment.encode() + b"\0"))

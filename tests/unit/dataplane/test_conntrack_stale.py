@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.dataplane.conntrack_stale import Place, UdpLedger, targets_for
+from nodeagent.dataplane.conntrack_stale import UdpLedger, UdpPlace, targets_for
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ObjectKey, ServicePortName
@@ -117,8 +117,8 @@ def test_families_are_separate() -> None:
     assert stale_flows([six], set(), Family.IPV4, tracked) == []
 
 
-def place(address: str | None, port: int = 53) -> Place:
-    return Place(Family.IPV4, None if address is None else pack_address(address), port)
+def place(address: str | None, port: int = 53) -> UdpPlace:
+    return UdpPlace(Family.IPV4, None if address is None else pack_address(address), port)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def place(address: str | None, port: int = 53) -> Place:
         ),
     ],
 )
-def test_what_a_change_makes_the_cleaner_look_at(first: UdpPort, then: UdpPort, changed: set[Place]) -> None:
+def test_what_a_change_makes_the_cleaner_look_at(first: UdpPort, then: UdpPort, changed: set[UdpPlace]) -> None:
     ledger = UdpLedger()
     ledger.note(first)
     ledger.take_changed()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.dataplane.interface_plan import Plan, Present, Stray, apply_plan, plan, plan_change
+from nodeagent.dataplane.interface_plan import InterfacePlan, Present, Stray, apply_plan, plan, plan_change
 from nodeagent.model.addresses import Family
 
 VIPS = st.sampled_from([*(f"10.96.0.{n}" for n in range(1, 12)), *(f"fd00::{n}" for n in range(1, 6))])
@@ -20,41 +20,41 @@ def of(*vips: str) -> frozenset[str]:
 @pytest.mark.parametrize(
     ("desired", "present", "expected"),
     [
-        pytest.param(of(), Present(), Plan(), id="nothing wanted, nothing there"),
+        pytest.param(of(), Present(), InterfacePlan(), id="nothing wanted, nothing there"),
         pytest.param(
             of("10.96.0.10", "10.96.0.9", "10.96.0.2"),
             Present(),
-            Plan(add_addresses=("10.96.0.2", "10.96.0.9"), add_routes=("10.96.0.10",)),
+            InterfacePlan(add_addresses=("10.96.0.2", "10.96.0.9"), add_routes=("10.96.0.10",)),
             id="the numerically first are addresses, the rest routes",
         ),
         pytest.param(
             of("10.96.0.1", "10.96.0.2", "fd00::1", "fd00::2", "fd00::3"),
             Present(),
-            Plan(add_addresses=("10.96.0.1", "10.96.0.2", "fd00::1", "fd00::2"), add_routes=("fd00::3",)),
+            InterfacePlan(add_addresses=("10.96.0.1", "10.96.0.2", "fd00::1", "fd00::2"), add_routes=("fd00::3",)),
             id="each family has its own limit",
         ),
         pytest.param(
             of("10.96.0.1", "10.96.0.8", "10.96.0.9"),
             Present(addresses=of("10.96.0.8", "10.96.0.9")),
-            Plan(add_routes=("10.96.0.1",)),
+            InterfacePlan(add_routes=("10.96.0.1",)),
             id="an earlier number does not push out what is there",
         ),
         pytest.param(
             of("10.96.0.1", "10.96.0.3", "10.96.0.4"),
             Present(addresses=of("10.96.0.1", "10.96.0.2"), routes=of("10.96.0.3")),
-            Plan(add_addresses=("10.96.0.4",), remove_addresses=("10.96.0.2",)),
+            InterfacePlan(add_addresses=("10.96.0.4",), remove_addresses=("10.96.0.2",)),
             id="a place that becomes free goes to a new one, a route stays a route",
         ),
         pytest.param(
             of("10.96.0.1", "10.96.0.2", "10.96.0.3"),
             Present(addresses=of("10.96.0.1", "10.96.0.2", "10.96.0.3")),
-            Plan(),
+            InterfacePlan(),
             id="more addresses than the limit, from a time of another limit, stay",
         ),
         pytest.param(
             of("10.96.0.3", "10.96.0.4"),
             Present(addresses=of("10.96.0.1", "10.96.0.2"), routes=of("10.96.0.3", "10.96.0.4")),
-            Plan(
+            InterfacePlan(
                 add_addresses=("10.96.0.3",),
                 redundant_routes=("10.96.0.3",),
                 remove_addresses=("10.96.0.1", "10.96.0.2"),
@@ -64,24 +64,24 @@ def of(*vips: str) -> frozenset[str]:
         pytest.param(
             of("fd00::3"),
             Present(addresses=of("fd00::1", "fd00::2"), routes=of("fd00::3")),
-            Plan(remove_addresses=("fd00::1", "fd00::2")),
+            InterfacePlan(remove_addresses=("fd00::1", "fd00::2")),
             id="IPv6 routes outlive the last address",
         ),
         pytest.param(
             of("10.96.0.1"),
             Present(addresses=of("10.96.0.1"), routes=of("10.96.0.1")),
-            Plan(redundant_routes=("10.96.0.1",)),
+            InterfacePlan(redundant_routes=("10.96.0.1",)),
             id="a route to what is an address too is superfluous",
         ),
         pytest.param(
             of("10.96.0.1"),
             Present(addresses=of("10.96.0.1"), strays=frozenset({Stray("192.0.2.1", 24)})),
-            Plan(remove_strays=(Stray("192.0.2.1", 24),)),
+            InterfacePlan(remove_strays=(Stray("192.0.2.1", 24),)),
             id="an address that is no host address goes",
         ),
     ],
 )
-def test_plan(desired: frozenset[str], present: Present, expected: Plan) -> None:
+def test_plan(desired: frozenset[str], present: Present, expected: InterfacePlan) -> None:
     assert plan(desired, present, limits=dict.fromkeys(Family, 2)) == expected
 
 

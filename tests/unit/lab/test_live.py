@@ -19,7 +19,7 @@ from nodeagent.lab.load import check_rate
 from nodeagent.lab.net.latencies import merged, percentile, to_two_digits
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.plan import Settings, plan, pod_at
-from nodeagent.lab.requests import FaultReport, LoadSample, Verdict, Way, WayCost, WaySample
+from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, Way, WayCost, WaySample
 from nodeagent.lab.tables import fault_table, load_text
 from nodeagent.lab.verdict import Course, NotDone, Open, Promise, ailing, is_well, judge
 from nodeagent.lab.worker import Worker
@@ -126,15 +126,15 @@ def test_only_what_failed_since_the_fault_counts() -> None:
 @pytest.mark.parametrize(
     ("promise", "failed", "kept", "expected"),
     [
-        pytest.param(Promise(), 0, 5, Verdict.NONE_FAILED, id="nothing lost"),
-        pytest.param(Promise(), 7, 0, Verdict.RECOVERED, id="nothing promised"),
-        pytest.param(Promise(new=True), 0, 0, Verdict.NONE_FAILED, id="open ones may break"),
-        pytest.param(Promise(new=True), 1, 5, Verdict.LOST, id="a new one lost"),
-        pytest.param(Promise(new=True, open=True), 0, 4, Verdict.LOST, id="an open one broken"),
+        pytest.param(Promise(), 0, 5, FaultVerdict.NONE_FAILED, id="nothing lost"),
+        pytest.param(Promise(), 7, 0, FaultVerdict.RECOVERED, id="nothing promised"),
+        pytest.param(Promise(new=True), 0, 0, FaultVerdict.NONE_FAILED, id="open ones may break"),
+        pytest.param(Promise(new=True), 1, 5, FaultVerdict.LOST, id="a new one lost"),
+        pytest.param(Promise(new=True, open=True), 0, 4, FaultVerdict.LOST, id="an open one broken"),
     ],
 )
 def test_a_fault_is_measured_by_what_it_must_not_cost(
-    promise: Promise, failed: int, kept: int, expected: Verdict
+    promise: Promise, failed: int, kept: int, expected: FaultVerdict
 ) -> None:
     after = sample(20, 190, failed, 11.0 if failed else 0.0)
 
@@ -151,7 +151,7 @@ def test_failures_before_the_fault_are_no_outage() -> None:
 def test_what_still_fails_has_not_recovered_whatever_was_promised() -> None:
     report = verdict(sample(10, 100), sample(20, 100, 50, 19.9), promise=Promise(new=True))
 
-    assert (report.verdict, report.recovery) == (Verdict.NOT_RECOVERED, None)
+    assert (report.verdict, report.recovery) == (FaultVerdict.NOT_RECOVERED, None)
     assert "not seen" in fault_table([report])
     assert fault_table([report]).endswith("; not as it must be: cut not recovered")
 

@@ -3,7 +3,7 @@
 from nodeagent.controlplane.addresses.allocation import Allocator
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.kinds.service.addresses import allocate, carry_over, sync_first_address
-from nodeagent.controlplane.machinery.lifecycle import Plain, Plan
+from nodeagent.controlplane.machinery.lifecycle import Plain, WritePlan
 
 
 class ServiceLife(Plain):
@@ -25,12 +25,12 @@ class ServiceLife(Plain):
             document["status"] = {"loadBalancer": {}}
         carry_over(document, old)
 
-    def plan(self, document: Document | None, old: Document | None) -> Plan:
+    def plan(self, document: Document | None, old: Document | None) -> WritePlan:
         """Addresses and ports, taken and given back."""
         reservation = allocate(self._allocator, document, old)
-        return Plan(reservation.changes, reservation)
+        return WritePlan(reservation.changes, reservation)
 
-    def settle(self, plan: Plan) -> None:
+    def settle(self, plan: WritePlan) -> None:
         """The store now knows what is held."""
         if plan.reservation is not None:
             self._allocator.release(plan.reservation)

@@ -9,7 +9,7 @@ import pytest
 from nodeagent.dataplane.nft.chain import Chain, Hook, HookNumber
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import ICMP, RST, SCTP, TCP, UDP, Fate, Outcome, Packet
-from nodeagent.dataplane.nft.schema import Kind, SetSpec
+from nodeagent.dataplane.nft.schema import FieldType, SetSpec
 from nodeagent.model.addresses import Family, pack_address
 from nodeagent.netlink.nf_tables.expressions import (
     Cmp,
@@ -159,7 +159,7 @@ def test_one_of_a_few_constants(table: BuildTable) -> None:
     assert fates == [Fate.DROPPED, Fate.DROPPED, Fate.UNTOUCHED]
 
 
-SERVICES = SetSpec("services", (Kind.ADDRESS, Kind.PROTOCOL, Kind.PORT))
+SERVICES = SetSpec("services", (FieldType.ADDRESS, FieldType.PROTOCOL, FieldType.PORT))
 SERVICE_KEY: Rule = (DADDR, Meta(1, MetaKey.L4PROTO), Payload(2, TRANSPORT, 2, 2))
 WEB_KEY = pack_address("10.96.0.10") + b"\x06\0\0\0" + PORT_80 + b"\0\0"
 
@@ -198,13 +198,13 @@ def interval(first: str, last: str) -> bytes:
     ],
 )
 def test_an_interval_holds_both_its_ends(table: BuildTable, source: str, inside: bool) -> None:
-    spec = SetSpec("pods", (Kind.ADDRESS,), interval=True)
+    spec = SetSpec("pods", (FieldType.ADDRESS,), interval=True)
     image = {"pods": {interval("10.0.0.0", "10.255.255.255"): b"", interval("240.0.0.0", "255.255.255.255"): b""}}
     interpreter = table((SADDR, Lookup("pods", 0), DROP), specs=(spec,), image=image)
     assert (fate(interpreter, Packet(source, "10.96.0.10")) is Fate.DROPPED) is inside
 
 
-ALLOWED = SetSpec("allowed", (Kind.ADDRESS, Kind.PROTOCOL, Kind.PORT, Kind.ADDRESS), interval=True)
+ALLOWED = SetSpec("allowed", (FieldType.ADDRESS, FieldType.PROTOCOL, FieldType.PORT, FieldType.ADDRESS), interval=True)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_concatenated_interval_is_compared_field_by_field(table: BuildTable, p
     assert (fate(interpreter, packet) is Fate.DROPPED) is inside
 
 
-BACKENDS = SetSpec("backends", (Kind.PORT,), (Kind.ADDRESS, Kind.PORT))
+BACKENDS = SetSpec("backends", (FieldType.PORT,), (FieldType.ADDRESS, FieldType.PORT))
 BACKEND = pack_address("10.244.1.7") + (8080).to_bytes(2, "big") + b"\0\0"
 
 
@@ -238,7 +238,7 @@ def test_a_maps_value_is_loaded_and_a_miss_ends_the_rule(table: BuildTable) -> N
 
 
 def test_the_comment_behind_a_value_is_told_and_not_loaded(table: BuildTable) -> None:
-    spec = SetSpec("classes", (Kind.PORT,), (Kind.CLASS,), commented=True)
+    spec = SetSpec("classes", (FieldType.PORT,), (FieldType.CLASS,), commented=True)
     image = {"classes": {PORT_80: native_u32(3) + b"default/web:http"}}
     rule: Rule = (Immediate(1, b"\0" * 4), DPORT, Lookup("classes", 0, dreg=0), Cmp(1, b"\0" * 4), DROP)
     outcome = only(table(rule, specs=(spec,), image=image))
@@ -251,7 +251,7 @@ def test_dnat_works_for_ipv6(table: BuildTable) -> None:
     assert (outcome.fate, outcome.destination, outcome.port) == (Fate.TRANSLATED, "fd00:244::7", 8080)
 
 
-DISPATCH = SetSpec("dispatch", (Kind.CLASS,), (Kind.VERDICT,))
+DISPATCH = SetSpec("dispatch", (FieldType.CLASS,), (FieldType.VERDICT,))
 
 
 def test_a_verdict_map_leads_to_a_chain_and_a_miss_ends_the_rule(table: BuildTable) -> None:
@@ -306,7 +306,7 @@ def test_a_rejected_packet_is_dropped_and_mostly_answered(
     assert (outcome.fate, outcome.reset) == expected
 
 
-CLIENTS = SetSpec("clients", (Kind.ADDRESS, Kind.PROTOCOL), (Kind.ADDRESS, Kind.PORT), dynamic=True)
+CLIENTS = SetSpec("clients", (FieldType.ADDRESS, FieldType.PROTOCOL), (FieldType.ADDRESS, FieldType.PORT), dynamic=True)
 LEARN: Rule = (SADDR, Meta(1, MetaKey.L4PROTO), Payload(2, NET, 16, 4), Payload(3, TRANSPORT, 2, 2))
 
 

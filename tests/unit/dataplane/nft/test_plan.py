@@ -10,7 +10,7 @@ from nodeagent.dataplane.nft.belief import Belief, Ownership
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.image import TableImage, empty_image, frontend_key, packed_class
-from nodeagent.dataplane.nft.plan import Plan, Planner
+from nodeagent.dataplane.nft.plan import Planner, TablePlan
 from nodeagent.dataplane.nft.program import build_program, verdict_elements
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.netlink.framing import attribute_map
@@ -60,15 +60,15 @@ def plan(
     wanted: TableImage,
     dirty: Mapping[str, Iterable[bytes]] | None = None,
     ownership: Ownership = Ownership.PLAIN,
-) -> Plan:
+) -> TablePlan:
     return Planner(Family.IPV4, SPECS, OPTIONS, ownership).plan(belief, wanted, dirty)
 
 
-def kinds(plan: Plan) -> list[int]:
+def kinds(plan: TablePlan) -> list[int]:
     return [message.kind for message in plan.transaction.messages]
 
 
-def elements(plan: Plan, kind: int) -> list[tuple[str, tuple[bytes, ...]]]:
+def elements(plan: TablePlan, kind: int) -> list[tuple[str, tuple[bytes, ...]]]:
     return [(message.set, message.keys) for message in plan.transaction.messages if message.kind == kind]
 
 
