@@ -310,3 +310,65 @@ def test_who_is_not_there_is_one_line(told: Told, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"nodeagent: no agent answers at {tmp_path}/none.sock: No such file or directory: ")
     assert told.run("journal", "--socket", str(tmp_path / "none.sock")).returncode == 1
+
+
+TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
+DOCUMENTED = {
+    "cart": "selector",
+    "api": "port-name",
+    "web": "target-port",
+    "login": "not-ready",
+    "files": "policy-local",
+}
+"""Service in the document → the fault that is planted for it."""
+
+
+def documented() -> list[tuple[list[str], str]]:
+    """Each command of the document, and how the first line that it prints begins."""
+    lines = [line.strip() for line in TROUBLESHOOTING.read_text().splitlines() if line.startswith("    ")]
+    starts = [number for number, line in enumerate(lines) if line.startswith("$ nodeagent ")]
+    return [(lines[number].split()[2:], lines[number + 1]) for number in starts]
+
+
+@pytest.fixture(scope="module")
+def troubled(told: Told) -> Told:
+    """The Services that the document speaks of."""
+    manifests = told.cluster.manifests
+    for number, (name, fault) in enumerate(DOCUMENTED.items()):
+        manifests.put(*objects(name, address(200 + number), FAULTS[fault], healthy=False))
+    balanced = ServiceStatus(LoadBalancerStatus((LoadBalancerIngress("198.51.100.40"),)))
+    for number, name, spec, status in (
+        (210, "shop", ServiceSpec(load_balancer_source_ranges=("203.0.113.0/26",)), balanced),
+        (211, "first", ServiceSpec(external_ips=("198.51.100.41",)), None),
+        (212, "other", ServiceSpec(external_ips=("198.51.100.41",)), None),
+    ):
+        plain = make_service(name, address(number), ports=HTTP, spec=spec)
+        service = Service(plain.metadata, plain.spec, status)
+        manifests.put(make_slice(service, [make_endpoint(*HERE)], target_port=TARGET_PORT), service)
+    return told
+
+
+def test_the_document_has_every_fault_that_it_can_have() -> None:
+    asked = {arguments[1] for arguments, _ in documented() if arguments[0] == "explain" and len(arguments) > 1}
+    assert asked == {*DOCUMENTED, "shop", "other"}
+    assert len(documented()) >= 14
+
+
+@pytest.mark.parametrize(("arguments", "begins"), documented(), ids=lambda value: " ".join(value)[:40])
+def test_the_commands_of_the_document_say_what_it_says(troubled: Told, arguments: list[str], begins: str) -> None:
+    """They end with 0 exactly when that is good news. The agent is found at its socket here, where more than one may be."""
+    own = ("--socket", str(troubled.socket)) if arguments[0] != "plan" else ("--node-name", NODE)
+    root = str(TROUBLESHOOTING.parents[1])
+    found = ""
+
+    def said() -> bool:
+        nonlocal found
+        done = troubled._launcher.command(troubled.world.namespace(NODE), (*arguments, *own), directory=root)
+        found = f"{done.returncode} {done.stdout.partition(chr(10))[0]} {done.stderr}"
+        good = not begins.startswith(("broken", "impaired", "not healthy", "…"))
+        head = begins.partition("…")[0].rstrip()
+        end = begins.rpartition("…")[2].strip() if begins.startswith("…") else ""
+        line = done.stdout.partition("\n")[0]
+        return done.returncode == (not good) and line.startswith(head) and line.endswith(end)
+
+    wait_for(said, lambda: f"{arguments}: {begins}: {found}")
