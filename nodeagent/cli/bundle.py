@@ -1,0 +1,197 @@
+"""`nodeagent bundle` and `nodeagent replay`: one archive for a bug report, and what it says programmed in a namespace."""
+
+import io
+import json
+import os
+import platform
+import re
+import subprocess
+import tarfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from nodeagent import __version__
+from nodeagent.cli.asking import asking_options, examples
+from nodeagent.cli.diff import difference
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
+from nodeagent.cli.explain import document, explain
+from nodeagent.cli.kernel_view import KernelView, read_kernel
+from nodeagent.cli.node_view import Access, NodeView, ask_agent, look_at_node
+from nodeagent.cli.replay import NotReplayable, Recording, replay_in_namespace
+from nodeagent.dataplane.errors import DataplaneError
+from nodeagent.files.bounded import read_whole
+from nodeagent.observe.admin.client import NoAgent
+from nodeagent.observe.admin.documents import Status
+
+RECORDING = "recording.json"
+LARGEST_BYTES = 1 << 30
+_SYSCTLS = (
+    "net/ipv4/ip_forward",
+    "net/ipv6/conf/all/forwarding",
+    "net/ipv6/conf/all/disable_ipv6",
+    "net/ipv4/conf/all/rp_filter",
+    "net/netfilter/nf_conntrack_max",
+    "net/netfilter/nf_conntrack_count",
+)
+_NFT_SECONDS = 60.0
+_USER = re.compile(rb"(\w://)[^/@\s\"]+@")
+_TOKEN = re.compile(rb"((?:Bearer|Basic) )[\w.~+/=-]{8,}")
+
+
+@click.command(
+    "bundle", epilog=examples("nodeagent bundle report.tar.gz", "nodeagent bundle report.tar.gz --manifests DIR")
+)
+@click.argument("output", type=click.Path(dir_okay=False, path_type=Path))
+@asking_options
+def bundle_command(output: Path, access: Access) -> None:
+    """Write one archive for a bug report to OUTPUT (mode 0600), which must not be there yet.
+
+    It holds Services, EndpointSlices and what the agent makes of them, the tables of this kernel, problems, passes, a few
+    sysctls and versions. Credentials, kubeconfigs, annotations and labels are not in it; names and addresses are.
+
+    Exit codes: 0, 1 failed, 2 what was asked cannot be.
+    """
+    view = look_at_node(access)
+    files = dict(_files(view, access))
+    try:
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for name, content in files.items():
+                member = tarfile.TarInfo(f"nodeagent-bundle/{name}")
+                member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
+                archive.addfile(member, io.BytesIO(content))
+    except OSError as error:
+        raise Failure(f"{output}: {error.strerror or error}", FAILED) from error
+    click.echo(f"{output}: {len(files)} files, from {view.origin}")
+
+
+def _files(view: NodeView, access: Access) -> Mapping[str, bytes]:
+    """What is in the archive, by name."""
+    about = {
+        "version": __version__,
+        "kernel": " ".join(platform.uname()[i] for i in (0, 2, 4)),
+        "python": platform.python_version(),
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "origin": view.origin,
+        "sysctls": {name.replace("/", "."): _sysctl(name) for name in _SYSCTLS},
+    }
+    recording = Recording(
+        families=view.families,
+        node=view.node,
+        states=tuple(view.states.values()),
+        program=None if view.program is None else dict(view.program),
+    )
+    files = {
+        "about.json": _json(about),
+        RECORDING: msgspec.json.encode(recording),
+        "objects.json": _json(
+            [{"service": view.services[key], "slices": list(view.slices.get(key, ()))} for key in sorted(view.services)]
+        ),
+        "context.json": _json(view.context),
+        "problems.json": _json([{"problem": one, "since": view.since.get(one)} for one in view.problems]),
+    }
+    kernel = _kernel(view, files)
+    explained = [explain(view, key, kernel, flows=False) for key in sorted(view.services)]
+    bad = [one for one in explained if not one.healthy]
+    files["explain.json"] = _json([document(one, view.origin) for one in bad])
+    if view.agent is not None:
+        files.update(_said_by_agent(access, view.agent))
+    return {name: redacted(content) for name, content in files.items()}
+
+
+def _said_by_agent(access: Access, status: Status) -> Mapping[str, bytes]:
+    found = {"status.json": _json(status)}
+    client, _ = ask_agent(access)
+    for name in ("transactions", "belief"):
+        try:
+            found[f"{name}.json"] = b"".join(client.lines(name))
+        except NoAgent as error:
+            found[f"{name}.error.txt"] = str(error).encode()
+    return found
+
+
+def redacted(content: bytes) -> bytes:
+    """Without passwords in URLs and tokens in headers, which words of others may hold."""
+    return _TOKEN.sub(rb"\1***", _USER.sub(rb"\1***@", content))
+
+
+def _kernel(view: NodeView, files: dict[str, bytes]) -> list[KernelView] | None:
+    """Adds what the kernel has; a note instead where it cannot be read."""
+    try:
+        kernel = read_kernel(view.families, view.program if view.agent is not None else None)
+    except (DataplaneError, OSError) as error:
+        files["kernel.error.txt"] = str(error).encode()
+        return None
+    files["diff.json"] = _json(difference(view, kernel))
+    try:
+        done = subprocess.run(
+            ["nft", "-n", "list", "ruleset"],  # noqa: S607
+            capture_output=True,
+            check=False,
+            timeout=_NFT_SECONDS,
+        )
+        files["ruleset.txt"] = done.stdout or done.stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        files["ruleset.error.txt"] = str(error).encode()
+    return kernel
+
+
+def _sysctl(name: str) -> str | None:
+    try:
+        return (Path("/proc/sys") / name).read_text().strip()
+    except OSError:
+        return None
+
+
+def _json(value: object) -> bytes:
+    plain: Any = msgspec.to_builtins(value, str_keys=True)
+    return json.dumps(plain, indent=1, ensure_ascii=False).encode()
+
+
+@click.command(
+    "replay",
+    context_settings={"ignore_unknown_options": True},
+    epilog=examples(
+        "nodeagent replay report.tar.gz",
+        "nodeagent replay report.tar.gz nft list table ip nodeagent",
+        "nodeagent replay report.tar.gz nodeagent trace 10.244.1.5 10.96.0.10:80",
+    ),
+)
+@click.argument("bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def replay_command(bundle: Path, command: tuple[str, ...]) -> None:
+    """Program what BUNDLE says in a network namespace of its own, and run COMMAND in it (`nodeagent show frontends`).
+
+    The namespace is gone when COMMAND ends; this machine's own rules are not touched.
+
+    Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is none, 3 no permission.
+    """
+    try:
+        recording = read_bundle(bundle)
+    except NotReplayable as error:
+        raise Failure(f"{bundle}: {error}", UNUSABLE) from error
+    try:
+        code = replay_in_namespace(recording, command)
+    except PermissionError as error:
+        raise Failure(f"a network namespace needs root: {error.strerror}", CANNOT_PROGRAM) from error
+    except (DataplaneError, OSError) as error:
+        raise Failure(str(error), FAILED) from error
+    click.get_current_context().exit(code)
+
+
+def read_bundle(path: Path) -> Recording:
+    """What is to be programmed. Raises NotReplayable."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(read_whole(path, LARGEST_BYTES)), mode="r:gz") as archive:
+            file = archive.extractfile(f"nodeagent-bundle/{RECORDING}")
+            content = b"" if file is None else file.read(LARGEST_BYTES)
+        return msgspec.json.decode(content, type=Recording)
+    except (OSError, EOFError, KeyError, tarfile.TarError) as error:
+        raise NotReplayable(f"it is no bundle: {error}") from error
+    except msgspec.MsgspecError as error:
+        raise NotReplayable(f"it is of another version: {error}") from error

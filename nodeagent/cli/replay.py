@@ -1,0 +1,62 @@
+"""Programs a recorded node in a network namespace of this process's own."""
+
+import asyncio
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+
+from msgspec import Struct
+
+from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dataplane.node_dataplane import NodeDataplane
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.reports import PurgeReport
+
+_CLONE_NEWNET = 0x40000000
+SHOWN = (sys.executable, "-m", "nodeagent", "show", "frontends")
+
+
+class NotReplayable(Exception):
+    """A file that holds no recording; one line for a person."""
+
+
+class Recording(Struct, frozen=True):
+    """What an agent wanted of its node. program: None where nobody said how its rules were made."""
+
+    families: tuple[Family, ...]
+    node: NodeState
+    states: tuple[ServiceState, ...]
+    program: dict[Family, ProgramOptions] | None
+
+
+class _Silent:
+    """Nobody counts what is forgotten of affinity."""
+
+    def affinity_purged(self, report: PurgeReport) -> None:
+        """Nothing."""
+
+
+def replay_in_namespace(recording: Recording, command: Sequence[str]) -> int:
+    """The exit code of `command`, run where the recording is in force. Raises PermissionError, OSError and a
+    DataplaneError."""
+    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=False)  # noqa: S607 - without a shell
+    asyncio.run(_program(recording))
+    return subprocess.run(list(command) or list(SHOWN), check=False).returncode  # noqa: S603 - what the user typed
+
+
+async def _program(recording: Recording) -> None:
+    plain = ProgramOptions(PodDetection.CIDR)
+    options = {family: (recording.program or {}).get(family, plain) for family in recording.families}
+    with closing(Ruleset()) as netlink:
+        dataplane = NodeDataplane(netlink, Ownership.PLAIN, options, _Silent(), interface_name=None)
+        for table in dataplane.tables:
+            await table.sync({state.key: state for state in recording.states}, recording.node)

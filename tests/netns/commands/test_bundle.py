@@ -1,0 +1,84 @@
+"""`nodeagent bundle` takes a node along, without secrets, and `nodeagent replay` makes its tables anew elsewhere."""
+
+import json
+import stat
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.cli.bundle import redacted
+from tests.netns.commands.conftest import EXAMPLES, Node
+
+SETTINGS = {"NODEAGENT_TRAFFIC_CLUSTER_CIDRS": "10.244.0.0/16,fd00:244::/32"}
+SOURCE = ("--manifests", str(EXAMPLES), "--node-name", "node-a")
+LIST = ("nft", "-s", "list", "table", "ip", "nodeagent")
+
+
+def members(bundle: Path) -> dict[str, Any]:
+    with tarfile.open(bundle) as archive:
+        found = {}
+        for member in archive.getmembers():
+            file = archive.extractfile(member)
+            assert file is not None
+            text = file.read().decode()
+            name = member.name.removeprefix("nodeagent-bundle/")
+            found[name] = json.loads(text) if name.endswith(".json") else text
+    return found
+
+
+def test_what_is_replayed_is_the_table_that_was_bundled(node: Node, tmp_path: Path) -> None:
+    node.program_examples("--table-ownership=plain")
+    bundle = tmp_path / "report.tar.gz"
+    done = node.nodeagent("bundle", str(bundle), *SOURCE, environment=SETTINGS)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert stat.S_IMODE(bundle.stat().st_mode) == 0o600
+
+    found = members(bundle)
+    assert {one["service"]["metadata"]["name"] for one in found["objects.json"]} == {"empty", "shop", "web"}
+    assert [one["service"] for one in found["explain.json"]] == ["default/empty"]
+    assert found["diff.json"]["same"]
+    assert "table ip nodeagent" in found["ruleset.txt"]
+    assert found["about.json"]["sysctls"]["net.ipv4.ip_forward"] == "1"
+
+    table = node.shell(" ".join(LIST))
+    node.shell("nft flush ruleset; nft add table ip somebody")
+    done = node.nodeagent("replay", str(bundle), *LIST)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.splitlines()) == sorted(table.splitlines())
+    assert node.shell("nft list tables") == "table ip somebody\n", "the node's own rules are not touched"
+    assert node.nodeagent("replay", str(bundle), "false").returncode == 1
+
+
+def test_a_bundle_is_never_written_over_a_file(node: Node, tmp_path: Path) -> None:
+    bundle = tmp_path / "report.tar.gz"
+    bundle.write_text("mine")
+    done = node.nodeagent("bundle", str(bundle), *SOURCE)
+    assert (done.returncode, done.stderr) == (1, f"nodeagent: {bundle}: File exists\n")
+    assert bundle.read_text() == "mine"
+
+
+def test_what_is_no_bundle_is_one_line(node: Node, tmp_path: Path) -> None:
+    file = tmp_path / "report.tar.gz"
+    file.write_text("not an archive")
+    done = node.nodeagent("replay", str(file))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"nodeagent: {file}: it is no bundle: ")
+    with tarfile.open(file, "w:gz") as archive:
+        archive.add(__file__, "nodeagent-bundle/recording.json")
+    done = node.nodeagent("replay", str(file))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "it is of another version" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"https://joe:secret@api.example:6443/x", b"https://***@api.example:6443/x"),
+        (b"Authorization: Bearer eyJhbGciOi.x.y-z", b"Authorization: Bearer ***"),
+        (b"default/web: 10.96.0.10:80 user@host", b"default/web: 10.96.0.10:80 user@host"),
+    ],
+)
+def test_secrets_in_words_of_others_are_struck_out(content: bytes, expected: bytes) -> None:
+    assert redacted(content) == expected
