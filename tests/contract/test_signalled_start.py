@@ -97,11 +97,11 @@ def test_a_signal_at_any_moment_of_the_start_ends_the_agent_with_0(namespaces: l
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_reload_at_any_moment_of_the_start_is_a_reload(namespace: str, tmp_path: Path) -> None:
+def test_a_reload_at_any_moment_of_the_start_is_a_reload(namespaces: list[str], tmp_path: Path) -> None:
     """The configuration may have been read already, so that it is read again."""
 
     def hung_up(before: str) -> tuple[int, list[str]]:
-        process = start(namespace, tmp_path, before)
+        process = start(namespaces[0], tmp_path, before)
         process.send_signal(signal.SIGHUP)
         wait_for(process, "reload: the new configuration takes effect")
         return ends(process, signal.SIGTERM)
