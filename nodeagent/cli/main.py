@@ -20,6 +20,7 @@ COMMANDS = {
     "problems": ("nodeagent.cli.problems", "problems_command", "List what is not in effect, and since when."),
     "journal": ("nodeagent.cli.problems", "journal_command", "Print what the agent's last passes did."),
     "log-level": ("nodeagent.cli.problems", "log_level_command", "Print or change the level of the agent's log."),
+    "top": ("nodeagent.cli.top", "top_command", "Show Services by new connections a second."),
     "bundle": ("nodeagent.cli.bundle", "bundle_command", "Write one archive for a bug report."),
     "replay": ("nodeagent.cli.bundle", "replay_command", "Program such an archive in a network namespace."),
     "check": ("nodeagent.cli.check", "check_command", "Look whether this node can do the work and has what it should."),

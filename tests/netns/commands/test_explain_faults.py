@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -310,6 +311,20 @@ def test_who_is_not_there_is_one_line(told: Told, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"nodeagent: no agent answers at {tmp_path}/none.sock: No such file or directory: ")
     assert told.run("journal", "--socket", str(tmp_path / "none.sock")).returncode == 1
+
+
+def test_top_has_the_service_that_gets_connections_first(told: Told) -> None:
+    """Connections are made all the while between its two looks."""
+    with ThreadPoolExecutor(1) as threads:
+        looking = threads.submit(told.run, "top", "--once", "--every", "1", "-o", "json")
+        while not looking.done():
+            told.world["caller"].ask(address(2), 80, count=5)
+    done = looking.result()
+    rows = json.loads(done.stdout)
+    assert rows[0]["service"] == "default/selector-twin:http"
+    assert rows[0]["rate"] > 0
+    assert rows[0]["total"] >= 5
+    assert {row["rate"] for row in rows[1:]} == {0.0}
 
 
 TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"

@@ -1,0 +1,58 @@
+"""How many connections a second Services get, from counters that are read again and again (pure)."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+KEPT = 30
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+class Rate(Struct, frozen=True):
+    """Of one service port. per_second: over the last interval. recent: earlier ones, the oldest first. total: counted so
+    far."""
+
+    service: str
+    per_second: float
+    total: int
+    recent: tuple[float, ...]
+
+
+class Rates:
+    """Takes counters by service port and address, one look after the other."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[tuple[str, bytes], int] = {}
+        self._at: float | None = None
+        self._recent: dict[str, deque[float]] = {}
+
+    def look(self, counters: Mapping[tuple[str, bytes], int], at: float) -> tuple[Rate, ...]:
+        """What came of every service port since the last look (none at the first), unsorted. at: seconds.
+
+        A counter that is smaller than it was has been made anew: all of it is new.
+        """
+        seconds = None if self._at is None else max(at - self._at, 1e-9)
+        came: dict[str, int] = {}
+        total: dict[str, int] = {}
+        for (service, place), count in counters.items():
+            before = self._before.get((service, place), 0)
+            came[service] = came.get(service, 0) + (count - before if count >= before else count)
+            total[service] = total.get(service, 0) + count
+        self._before, self._at = dict(counters), at
+        if seconds is None:
+            return ()
+        self._recent = {service: self._recent.get(service, deque(maxlen=KEPT)) for service in total}
+        for service, count in came.items():
+            self._recent[service].append(count / seconds)
+        return tuple(
+            Rate(service, came[service] / seconds, total[service], tuple(self._recent[service])) for service in total
+        )
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """One character for each value, as high as it is among them; the lowest for nothing."""
+    highest = max(values, default=0.0)
+    if highest <= 0:
+        return _BARS[0] * len(values)
+    return "".join(_BARS[round(value / highest * (len(_BARS) - 1))] for value in values)
