@@ -20,7 +20,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test every-test test-boot lint unit kernel laws attack fuzz fuzz-names bench bench-connections wheel deb lock audit clean
+.PHONY: help setup system-packages demo test every-test test-boot lint unit kernel laws attack fuzz fuzz-names bench bench-connections bench-names wheel deb lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -36,6 +36,7 @@ help:
 	@echo "make fuzz    bytes from outside, led by the code they reach (atheris); SECONDS=60 of each kind"
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
+	@echo "make bench-names  how fast names are answered, beside unbound with the same names (root, dnsperf)"
 	@echo "make fuzz-names  a million broken packets to what answers names"
 	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
@@ -133,6 +134,10 @@ bench: setup $(VENV)/.installed
 bench-connections: SYSTEM_PACKAGES += gcc libc6-dev
 bench-connections: setup $(VENV)/.installed
 	$(SUDO) $(BIN)/python tests/bench/new_connection.py
+
+bench-names: SYSTEM_PACKAGES += dnsperf unbound
+bench-names: setup $(VENV)/.installed
+	$(BIN)/python tests/bench/names.py
 
 fuzz-names: setup
 	NODEAGENT_PACKETS=1000000 $(BIN)/pytest -o timeout=3600 -o faulthandler_timeout=3700 tests/unit/dns/test_hostile_packets.py

@@ -1,4 +1,4 @@
-"""Counting what was answered, at a cost that does not show: a tenth of a microsecond for each query."""
+"""Counting what was answered, at a cost that does not show: a fifth of a microsecond for each query."""
 
 import socket
 from bisect import bisect_left
