@@ -15,7 +15,7 @@ from nodeagent.netlink.nf_tables.rule_reading import read_rule_expressions
 
 
 def is_program(contents: Contents, family: Family) -> bool:
-    """Whether these are the rules for one of the ways to tell pods, with or without masqueradeAll."""
+    """Whether these are the rules for one of the ways to tell pods, with or without masqueradeAll and names."""
     classes = {pick for key in contents.verdicts[schema.DISPATCH] if (pick := pick_class(class_of(key))) is not None}
     timeouts = {class_of(key) for key in contents.verdicts[schema.LEARN]}
     belief = Belief(contents.image, classes=classes, timeouts=timeouts)
@@ -25,12 +25,12 @@ def is_program(contents: Contents, family: Family) -> bool:
 
 
 def _possible_options(contents: Contents) -> Iterator[ProgramOptions]:
-    interfaces = set(_interfaces(contents))
-    for masquerade_all in (False, True):
-        for detection in (PodDetection.CIDR, PodDetection.NONE):
-            yield ProgramOptions(detection, "", masquerade_all)
-        for detection, name in itertools.product((PodDetection.INTERFACE, PodDetection.INTERFACE_PREFIX), interfaces):
-            yield ProgramOptions(detection, name, masquerade_all)
+    by_interface = itertools.product(
+        (PodDetection.INTERFACE, PodDetection.INTERFACE_PREFIX), sorted(set(_interfaces(contents)))
+    )
+    pods = ((PodDetection.CIDR, ""), (PodDetection.NONE, ""), *by_interface)
+    for (detection, name), masquerade_all, names in itertools.product(pods, (False, True), (False, True)):
+        yield ProgramOptions(detection, name, masquerade_all, names=names)
 
 
 def _interfaces(contents: Contents) -> Iterator[str]:

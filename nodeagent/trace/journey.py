@@ -87,8 +87,12 @@ class _Trip:
         self._iif = "" if self._sent_here else interface or self._back.interface
         family = question.family
         program = Program(family, ()) if node.own is None else node.own.program
+        place = (question.destination, int(question.protocol), question.port)
+        bound = router.listens(question.destination, question.port, question.protocol, exactly=True)
         self._own: Interpreter = (
-            Interpreter(program, {}, {}, node.local) if node.own is None else node.own.interpreter(node.local)
+            Interpreter(program, {}, {}, node.local)
+            if node.own is None
+            else node.own.interpreter(node.local, (place,) if bound else ())
         )
         self._name = "" if node.own is None else node.own.name
         self._others = tuple(table for table in node.others if family in table.families)

@@ -61,13 +61,13 @@ class KernelRoutes:
         name = socket.if_indextoname(found.interface) if found.interface else ""
         return Route(_way(found), name, found.gateway, found.source)
 
-    def listens(self, address: str, port: int, protocol: Protocol) -> bool:
+    def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
         """Whether a socket of this namespace waits there; of protocols whose sockets are not listed: yes."""
         if protocol not in _SOCKET_TABLES:
-            return True
+            return not exactly
         v4, v6, state = _SOCKET_TABLES[protocol]
         names = (v6,) if family_of(address) is Family.IPV6 else (v4, v6)
-        return any(_waits(NET / name, address, port, state) for name in names)
+        return any(_waits(NET / name, address, port, state, exactly=exactly) for name in names)
 
     def local_addresses(self) -> frozenset[str]:
         """The addresses that packets are delivered here for, those of routes included. Raises OSError."""
@@ -147,7 +147,7 @@ def _setting(path: str) -> int | None:
         return None
 
 
-def _waits(table: Path, address: str, port: int, state: str) -> bool:
+def _waits(table: Path, address: str, port: int, state: str, *, exactly: bool) -> bool:
     try:
         lines = table.read_text().splitlines()[1:]
     except OSError:
@@ -155,16 +155,16 @@ def _waits(table: Path, address: str, port: int, state: str) -> bool:
     for line in lines:
         _, local, _, found, *_ = line.split()
         place, _, number = local.partition(":")
-        if int(number, 16) == port and found == state and _covers(place, address):
+        if int(number, 16) == port and found == state and _covers(place, address, exactly=exactly):
             return True
     return False
 
 
-def _covers(place: str, address: str) -> bool:
+def _covers(place: str, address: str, *, exactly: bool) -> bool:
     """Whether a socket's address, in the hexadecimal words of /proc/net, takes packets to `address`."""
     words = [bytes.fromhex(place[at : at + 8])[::-1] for at in range(0, len(place), 8)]
     packed = b"".join(words)
     if not any(packed):
-        return True
+        return not exactly
     mapped = packed[-4:] if len(packed) > len(pack_address(address)) else packed
     return unpack_address(mapped) == address

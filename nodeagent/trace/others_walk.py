@@ -160,7 +160,7 @@ class _Rule:
 
     def untrack(self, _: Any) -> Ending:
         """From here on no translation of others or ours sees the packet."""
-        self._traveller.tracked = False
+        self._traveller.machine.untracked = True
         self._done("not tracked, so nothing is translated")
         return None
 
@@ -225,4 +225,6 @@ def is_done(chain: OtherChain, traveller: Traveller) -> bool:
     if hook is None or hook.type is not ChainType.NAT:
         return False
     machine = traveller.machine
-    return not traveller.tracked or (machine.translated if hook.number in DESTINATION_HOOKS else machine.masqueraded)
+    return traveller.machine.untracked or (
+        machine.translated if hook.number in DESTINATION_HOOKS else machine.masqueraded
+    )

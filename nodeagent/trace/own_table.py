@@ -33,9 +33,11 @@ class OwnTable(Struct, frozen=True):
         """With its family, as `nft list table` takes it."""
         return f"{'ip' if self.family is Family.IPV4 else 'ip6'} {schema.TABLE}"
 
-    def interpreter(self, local_addresses: Collection[str]) -> Interpreter:
-        """What runs its rules."""
-        return Interpreter(self.program, self.specs, self.image, local_addresses)
+    def interpreter(
+        self, local_addresses: Collection[str], sockets: Collection[tuple[str, int, int]] = ()
+    ) -> Interpreter:
+        """What runs its rules. sockets: bound to an address, with protocol and port."""
+        return Interpreter(self.program, self.specs, self.image, local_addresses, sockets)
 
     def rule(self, chain: str, number: int) -> Rule:
         """A rule by its chain and number, from 1; empty when there is none."""

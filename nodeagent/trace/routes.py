@@ -56,6 +56,6 @@ class Router(Interface):
         """Where a packet goes."""
         ...
 
-    def listens(self, address: str, port: int, protocol: Protocol) -> bool:
-        """Whether a program of the node waits for connections there."""
+    def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
+        """Whether a program of the node waits for connections there. exactly: bound to this very address."""
         ...

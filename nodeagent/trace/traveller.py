@@ -45,9 +45,13 @@ class Traveller:
     back: str = ""
     mark: int = 0
     hook: str = ""
-    tracked: bool = True
     rejected: str = ""
     decisions: list[Decision] = field(default_factory=list)
+
+    @property
+    def tracked(self) -> bool:
+        """Whether connection tracking, and with it translation, sees it."""
+        return not self.machine.untracked
 
     @property
     def state(self) -> int:

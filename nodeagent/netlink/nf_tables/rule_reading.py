@@ -32,7 +32,9 @@ from nodeagent.netlink.nf_tables.expressions import (
     Random,
     Reject,
     Rule,
+    SocketWildcard,
     Unreadable,
+    Untracked,
     UpdateMap,
     Verdict,
 )
@@ -169,8 +171,9 @@ def _random(fields: Fields) -> Expression:
 def _dnat(fields: Fields) -> Expression:
     if number(fields[uapi.NFTA_NAT_TYPE]) != uapi.NFT_NAT_DNAT:
         raise ValueError("of the source")
-    address, port = fields[uapi.NFTA_NAT_REG_ADDR_MIN], fields[uapi.NFTA_NAT_REG_PROTO_MIN]
-    return Dnat(number(fields[uapi.NFTA_NAT_FAMILY]), _register(address), _register(port))
+    port = fields.get(uapi.NFTA_NAT_REG_PROTO_MIN)
+    address = _register(fields[uapi.NFTA_NAT_REG_ADDR_MIN])
+    return Dnat(number(fields[uapi.NFTA_NAT_FAMILY]), address, None if port is None else _register(port))
 
 
 def _masquerade(fields: Fields) -> Expression:  # noqa: ARG001 - its flags choose a port
@@ -180,6 +183,16 @@ def _masquerade(fields: Fields) -> Expression:  # noqa: ARG001 - its flags choos
 def _reject(fields: Fields) -> Expression:
     by_reset = number(fields[uapi.NFTA_REJECT_TYPE]) == uapi.NFT_REJECT_TCP_RST
     return Reject(tcp_reset=by_reset, icmp_code=number(fields.get(uapi.NFTA_REJECT_ICMP_CODE, b"")))
+
+
+def _socket(fields: Fields) -> Expression:
+    if number(fields[uapi.NFTA_SOCKET_KEY]) != uapi.NFT_SOCKET_WILDCARD:
+        raise ValueError("not whether it is bound")
+    return SocketWildcard(_register(fields[uapi.NFTA_SOCKET_DREG]))
+
+
+def _untracked(fields: Fields) -> Expression:  # noqa: ARG001 - it has none
+    return Untracked()
 
 
 def _update(fields: Fields) -> Expression:
@@ -202,5 +215,7 @@ _READERS: dict[str, Callable[[Fields], Expression]] = {
     "masq": _masquerade,
     "reject": _reject,
     "fib": _fib,
+    "socket": _socket,
+    "notrack": _untracked,
     "dynset": _update,
 }

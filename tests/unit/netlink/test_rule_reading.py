@@ -20,10 +20,11 @@ OPTIONS = [
     ProgramOptions(PodDetection.CIDR),
     ProgramOptions(PodDetection.INTERFACE_PREFIX, "veth"),
     ProgramOptions(masquerade_all=True),
+    ProgramOptions(names=True),
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: options.pod_detection.value)
+@pytest.mark.parametrize("options", OPTIONS, ids=repr)
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 def test_every_expression_of_the_program_is_read_as_it_was_written(family: Family, options: ProgramOptions) -> None:
     seen = set()

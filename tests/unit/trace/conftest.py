@@ -32,8 +32,8 @@ class Routes:
         pod = leg.destination.startswith(("10.244.", "fd00:244:"))
         return Route(Way.OUT, "cni0") if pod else Route(Way.OUT, "eth0", "192.168.0.1")
 
-    def listens(self, address: str, port: int, protocol: Protocol) -> bool:
-        return self.listening
+    def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
+        return self.listening and not exactly
 
 
 @pytest.fixture

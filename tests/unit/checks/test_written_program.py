@@ -1,0 +1,51 @@
+"""Chains and rules of every configuration are known as the agent's, and those with a change are not."""
+
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from nodeagent.checks.written_program import is_program
+from nodeagent.dataplane.nft.belief import Contents
+from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.classes import PickClass
+from nodeagent.dataplane.nft.program import build_program
+from nodeagent.model.addresses import Family
+from nodeagent.netlink.nf_tables.expressions import OneOf, Rule
+from nodeagent.netlink.nf_tables.objects import KernelExpression, KernelRule, TableHeader
+
+PODS = [
+    (PodDetection.NONE, ""),
+    (PodDetection.CIDR, ""),
+    (PodDetection.INTERFACE, "cni0"),
+    (PodDetection.INTERFACE_PREFIX, "veth"),
+]
+
+
+def held(rule: Rule, chain: str) -> KernelRule:
+    """A rule as the kernel would show it."""
+    parts = ((one.name, one.encode_with(7) if isinstance(one, OneOf) else one.encode()) for one in rule)
+    return KernelRule(chain, tuple(KernelExpression(*part) for part in parts))
+
+
+def contents(options: ProgramOptions) -> Contents:
+    program = build_program(Family.IPV4, options, [PickClass(3), PickClass(1, sticky=True)], [60])
+    return Contents(
+        TableHeader(0, "", 1),
+        hooks={chain.name: chain.hook for chain in program.chains},
+        rules={chain.name: [held(rule, chain.name) for rule in chain.rules] for chain in program.chains},
+        verdicts=program.verdicts,
+    )
+
+
+@pytest.mark.parametrize(("pods", "masquerade_all", "names"), [*itertools.product(PODS, (False, True), (False, True))])
+def test_every_configuration_is_known(pods: tuple[PodDetection, str], masquerade_all: bool, names: bool) -> None:
+    assert is_program(contents(ProgramOptions(*pods, masquerade_all, names=names)), Family.IPV4)
+
+
+def test_a_rule_less_a_rule_more_and_a_policy_are_noticed() -> None:
+    less, more, closed = (contents(ProgramOptions(PodDetection.CIDR)) for _ in range(3))
+    less.rules["prerouting"].pop()
+    more.rules["prerouting"].append(replace(more.rules["prerouting"][0]))
+    closed.policies["prerouting"] = 0
+    assert [is_program(one, Family.IPV4) for one in (less, more, closed)] == [False, False, False]
