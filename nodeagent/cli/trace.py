@@ -5,6 +5,7 @@ from contextlib import closing
 from functools import partial
 
 import click
+from msgspec import to_builtins
 
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.other_tables import read_others
@@ -12,6 +13,8 @@ from nodeagent.cli.show import patiently
 from nodeagent.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.text import printable
+from nodeagent.trace.followed import Followed, judge, packets_of, told
+from nodeagent.trace.live import follow
 from nodeagent.trace.looking import look
 from nodeagent.trace.question import Question, parse_question
 from nodeagent.trace.report import Report
@@ -22,6 +25,7 @@ Examples:
   nodeagent trace 10.244.1.5 10.96.0.10:53/udp
   nodeagent trace fd00:244:1::5 [fd00:10:96::10]:443 -o json
   nodeagent trace 203.0.113.7 198.51.100.2:443 --from eth1
+  nodeagent trace 10.244.1.5 10.96.0.10:80 --live 3
 (quote the arrow for the shell: '->', or leave it out)"""
 
 
@@ -30,23 +34,43 @@ Examples:
 @click.option("--from", "interface", default="", metavar="INTERFACE", help="The interface it comes in by.")
 @click.option("--all", "everything", is_flag=True, help="Show rules that did not apply as well.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def trace_command(connection: tuple[str, ...], interface: str, everything: bool, output: str) -> None:
+@click.option("--live", type=click.IntRange(1, 1000), metavar="N", help="Follow N real packets, and compare.")
+@click.option("--wait", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for them.")
+def trace_command(
+    connection: tuple[str, ...], interface: str, everything: bool, output: str, live: int | None, wait: float
+) -> None:
     """Say what becomes of a new connection from SRC: every decision in order, with the rule and the element that made it.
 
     Rules and elements are read from the kernel, ours and those of others; nothing is changed. The first line is the
-    verdict. Exit codes: 0 it arrives, 1 it does not (or not always), 2 no such connection, 3 no permission.
+    verdict. With --live the kernel tells which rules real packets meet, by a table that goes with this process. Exit codes: 0 it arrives, 1 it does not (or not always), 2 no such connection, 3 no permission.
     """
     try:
         question = parse_question(connection)
     except ValueError as error:
         raise Failure(str(error), UNUSABLE) from error
     report = _report(question, interface)
+    followed = None if live is None else _follow(report, live, wait)
     if output == "json":
-        click.echo(json.dumps(report.document(), indent=2))
+        seen = {} if followed is None else {"live": told(followed), "packets": to_builtins(followed)}
+        click.echo(json.dumps(report.document() | seen, indent=2))
     else:
         lines = [printable(line) for line in report.lines(everything=everything)]
         click.echo("\n".join([click.style(lines[0], bold=True), *lines[1:]]))
-    click.get_current_context().exit(0 if report.arrives else FAILED)
+        if followed is not None:
+            click.echo(printable(told(followed)))
+    otherwise = followed is not None and (not followed or any(one.agrees is False for one in followed))
+    click.get_current_context().exit(0 if report.arrives and not otherwise else FAILED)
+
+
+def _follow(report: Report, count: int, seconds: float) -> list[Followed]:
+    """Real packets of the connection, and whether they went as the report says."""
+    try:
+        events = follow(report.question, count, seconds, lambda: click.echo("nodeagent: following packets", err=True))
+    except PermissionError as error:
+        raise Failure("nf_tables: not permitted: run as root or with CAP_NET_ADMIN", CANNOT_PROGRAM) from error
+    except (DataplaneError, OSError) as error:
+        raise Failure(str(error), FAILED) from error
+    return [judge(packet, report.found, report.node.own) for packet in packets_of(events)]
 
 
 def _report(question: Question, interface: str) -> Report:

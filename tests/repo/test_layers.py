@@ -70,6 +70,7 @@ PURE = (
     *(
         f"trace/{name}.py"
         for name in (
+            "followed",
             "journey",
             "matching",
             "others",
