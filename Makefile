@@ -20,7 +20,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test every-test test-boot lint unit kernel laws attack fuzz fuzz-names bench bench-connections bench-names wheel deb lock audit clean
+.PHONY: help setup system-packages demo test every-test test-boot lint unit kernel laws history attack fuzz fuzz-names bench bench-connections bench-names wheel deb lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -32,6 +32,7 @@ help:
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
 	@echo "make laws    the tests that look for random cases, ten times as long"
+	@echo "make history  what eight clients see while servers are killed, for minutes"
 	@echo "make attack  what hostile clients, servers and files do to server and agent, at length, with figures"
 	@echo "make fuzz    bytes from outside, led by the code they reach (atheris); SECONDS=60 of each kind"
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
@@ -110,6 +111,10 @@ kernel: setup $(VENV)/.installed $(TEST_TOOLS)
 
 laws: setup $(VENV)/.installed
 	EFFORT=10 $(BIN)/pytest $(PARALLEL) -o timeout=3600 -o faulthandler_timeout=3700 tests/laws tests/contract/apiserver/test_any_request.py
+
+# Three minutes for each way to share a store; SEED=N repeats a schedule.
+history: setup $(VENV)/.installed
+	EFFORT=45 $(BIN)/pytest -s -o timeout=3600 -o faulthandler_timeout=3700 tests/contract/apiserver/test_history.py
 
 attack: setup $(VENV)/.installed
 	$(BIN)/pytest -s -o timeout=1200 -o faulthandler_timeout=1300 tests/attack

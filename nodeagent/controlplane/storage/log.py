@@ -161,9 +161,13 @@ class Log:
 
     def _load(self, connection: sqlite3.Connection) -> Loaded:
         check_structure(connection)
-        rows = read_revisions(connection)
-        facts = dict(connection.execute("SELECT name, value FROM fact"))
-        self._leased = set(connection.execute("SELECT collection, path FROM lease"))
+        connection.execute("BEGIN")  # others may be writing: all of it as it was at one moment
+        try:
+            rows = read_revisions(connection)
+            facts = dict(connection.execute("SELECT name, value FROM fact"))
+            self._leased = set(connection.execute("SELECT collection, path FROM lease"))
+        finally:
+            _roll_back(connection)
         self._note(rows)
         self._counter = max(self._counter, facts["counter"])
         return Loaded(rows, facts["floor"], self._counter)
@@ -177,12 +181,13 @@ class Log:
             self._counter = row.number
 
     def _read_foreign(self, connection: sqlite3.Connection) -> None:
+        found = read_revisions(connection, self._counter)
+        # Only now: what is forgotten from here on has been read.
         (floor,) = connection.execute("SELECT value FROM fact WHERE name = 'floor'").fetchone()
         if floor > self._counter:
             raise LeftBehind(
                 f"others have forgotten the history from revision {self._counter} to {floor}, which this server has not read"
             )
-        found = read_revisions(connection, self._counter)
         if found:
             self._note(found)
             self._leased = set(connection.execute("SELECT collection, path FROM lease"))

@@ -26,6 +26,7 @@ COMMAND = [sys.executable, "-c", "from nodeagent.cli.apiserver import apiserver_
 SEED = int(os.environ.get("SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
 SECONDS = 4.0 * EFFORT
 ENOUGH = 3
+"""Writes that succeed before and after each fault, or the run shows nothing."""
 
 
 class Process:
@@ -114,7 +115,7 @@ def harms_of(servers: Sequence[Process]) -> list[Harm]:
 def test_what_clients_saw_is_what_was_kept(tmp_path: Path, count: int, one_view: bool) -> None:
     data = tmp_path / "data"
     with running(tmp_path, count, "--data-dir", str(data)) as servers:
-        histories = asyncio.run(play(Plan(SEED, SECONDS), servers, harms_of(servers)))
+        histories = asyncio.run(play(Plan(SEED, SECONDS, enough=ENOUGH), servers, harms_of(servers)))
     facts = kept_in_sqlite(data / "store.db", NAMESPACE)
     for collection, history in histories.items():
         history.facts = facts[collection]

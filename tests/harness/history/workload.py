@@ -44,13 +44,15 @@ Harm = Callable[[random.Random], Awaitable[Fault]]
 
 @dataclass
 class Plan:
-    """seconds: how long it goes on. every: seconds between harms. objects: names of each collection."""
+    """seconds: how long it goes on, at least. every: about how many between harms. enough: writes to each collection that
+    must have succeeded before the next harm, and before the end. objects: names of each collection."""
 
     seed: int
     seconds: float
     clients: int = 8
     watchers: int = 2
     every: float = 1.5
+    enough: int = 3
     objects: int = 5
 
 
@@ -116,13 +118,24 @@ async def _prepare(run: Run) -> None:
 async def _harm(run: Run, harms: Sequence[Harm]) -> None:
     chance = random.Random(f"{run.plan.seed} harm")
     end = run.now() + run.plan.seconds
-    await asyncio.sleep(run.plan.every)
+    mark = 0.0
     while harms and run.now() < end - run.plan.every:
+        await asyncio.sleep(run.plan.every * (0.5 + chance.random()))
+        await _until(partial(_enough, run, mark))
         fault = await harms[chance.randrange(len(harms))](chance)
+        mark = fault.began
         for history in run.histories.values():
             history.faults.append(fault)
-        await asyncio.sleep(run.plan.every * (0.5 + chance.random()))
     await asyncio.sleep(max(0.0, end - run.now()))
+    await _until(partial(_enough, run, mark))
+
+
+def _enough(run: Run, mark: float) -> bool:
+    """So many writes to each collection have succeeded since then."""
+    return all(
+        sum(write.done and write.began >= mark for write in history.writes) >= run.plan.enough
+        for history in run.histories.values()
+    )
 
 
 async def _finish(run: Run) -> None:

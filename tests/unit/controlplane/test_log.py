@@ -13,13 +13,16 @@ from random import Random
 
 import pytest
 
+from nodeagent.controlplane.storage import log
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import (
     Change,
+    LeftBehind,
+    Revision,
     StorageFailed,
     draft,
 )
-from nodeagent.controlplane.storage.sqlite_file import check, connect, copy_to
+from nodeagent.controlplane.storage.sqlite_file import check, connect, copy_to, read_revisions
 from nodeagent.controlplane.storage.store import Store
 
 THINGS = "things"
@@ -37,6 +40,62 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
+
+
+def test_what_another_writes_while_a_server_starts_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counted as read by the number of the latest revision, and was missing for good."""
+    path = str(tmp_path / "store")
+
+    async def scenario() -> None:
+        async with Store(Log(path), clock=Clock()) as store:
+            await store.commit([put("before")])
+            loop = asyncio.get_running_loop()
+
+            def read_and_let_another_write(connection: sqlite3.Connection, after: int = 0) -> list[Revision]:
+                rows = read_revisions(connection, after)
+                monkeypatch.undo()
+                asyncio.run_coroutine_threadsafe(store.commit([put("meanwhile")]), loop).result(60)
+                return rows
+
+            monkeypatch.setattr(log, "read_revisions", read_and_let_another_write)
+            async with Store(Log(path), clock=Clock()) as late:
+                await late.catch_up()
+                assert set(late.collection(THINGS).records) == {"before", "meanwhile"}
+
+    asyncio.run(scenario())
+
+
+def test_what_another_forgets_while_a_server_looks_is_noticed_or_was_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "store")
+
+    async def scenario() -> None:
+        async with Store(Log(path), clock=Clock()) as store, Store(Log(path), clock=Clock()) as late:
+            await store.commit([put("gone")])
+            await late.catch_up()
+            loop = asyncio.get_running_loop()
+            forgetful = Log(path)
+            await forgetful.open(lambda *_: None)
+
+            async def delete_and_forget() -> None:
+                await store.commit([Change(THINGS, "gone", None, None)])
+                await store.commit([put("after")])
+                await forgetful.compact(store.revision)
+
+            def look_too_late(connection: sqlite3.Connection, after: int = 0) -> list[Revision]:
+                monkeypatch.undo()
+                asyncio.run_coroutine_threadsafe(delete_and_forget(), loop).result(60)
+                return read_revisions(connection, after)
+
+            monkeypatch.setattr(log, "read_revisions", look_too_late)
+            with pytest.raises(LeftBehind):
+                await late.catch_up()
+            await forgetful.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_store_outlives_those_who_no_longer_wait(tmp_path: Path) -> None:
