@@ -15,7 +15,7 @@ PARALLEL := --numprocesses=4 --dist=loadfile --no-loadscope-reorder
 # What only tests need, and what only those of `make test-boot` do.
 TEST_PACKAGES := iputils-ping conntrack iptables procps systemd python3-nftables dnsmasq-base curl shellcheck vagrant linux-libc-dev \
 	bind9-dnsutils gcc libc6-dev musl-tools
-BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static
+BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static chromium
 VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-config-network libvirt-daemon-system \
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
@@ -27,7 +27,7 @@ help:
 	@echo "make demo    set up, then a cluster of three nodes on this machine, in use and under faults"
 	@echo "make test    set up, then lint and every test (root)"
 	@echo "make test-boot  the tests that boot machines: systemd in containers, stock kernels in QEMU,"
-	@echo "                the Vagrantfile's cluster (root)"
+	@echo "                the Vagrantfile's cluster; the status page in Chromium (root)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
@@ -172,7 +172,7 @@ test-boot: setup $(VENV)/.installed .tools/boot/debian-12 $(VM_IMAGES) .tools/bo
 	rm -rf build/boot
 	systemd/packaging/build_deb.sh build/boot 1
 	systemd/packaging/build_deb.sh build/boot 2
-	$(SUDO) env CI=$(CI) $(BIN)/pytest -o timeout=1800 -o faulthandler_timeout=2000 tests/boot/container tests/boot/vm tests/boot/vagrant
+	$(SUDO) env CI=$(CI) $(BIN)/pytest -o timeout=1800 -o faulthandler_timeout=2000 tests/boot/container tests/boot/vm tests/boot/vagrant tests/boot/page
 
 .tools/boot/debian-12: tests/boot/container/build_root.sh | system-packages
 	$(SUDO) tests/boot/container/build_root.sh $@

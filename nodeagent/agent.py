@@ -120,7 +120,7 @@ class Agent:
         )
         names = dns_settings(config, self._families)
         with_names = names is not None
-        self._metrics = self._figures(loop.time)
+        self._metrics = self._figures(loop.time, journal)
         self._store = ClusterStore(
             health,
             keep_headless=with_names,
@@ -187,7 +187,7 @@ class Agent:
             ready=self._ready,
             healthz=config.reporting.healthz_bind_address,
             hard_fail=config.reporting.bind_address_hard_fail,
-            listeners=(self._names, self._metrics.kube_proxy, self._metrics.agent, journal),
+            listeners=(self._names, self._metrics.kube_proxy, self._metrics.agent, self._metrics.book, journal),
         )
         if (place := config.reporting.metrics_bind_address) is not None:
             hard_fail = config.reporting.bind_address_hard_fail
@@ -302,11 +302,17 @@ class Agent:
         self._tables = dataplane.tables
         return dataplane
 
-    def _figures(self, clock: Callable[[], float]) -> Metrics:
+    def _figures(self, clock: Callable[[], float], journal: Journal) -> Metrics:
         """What is counted. Nothing of this agent is looked up before the first scrape."""
         return Metrics(
             self._families,
-            About(__version__, configz(self._config), self._config.reporting.metrics_services),
+            About(
+                __version__,
+                self._config.node.name,
+                describe_source(self._config),
+                configz(self._config),
+                self._config.reporting.metrics_services,
+            ),
             Views(
                 oldest_change=lambda: self._changes.oldest,
                 pending=lambda: self._changes.pending,
@@ -325,6 +331,7 @@ class Agent:
             ready=self._why_not_ready,
             clock=clock,
             wall=time.time,
+            journal=journal,
         )
 
     def _why_not_ready(self) -> str | None:

@@ -277,7 +277,7 @@ class ReportingConfig(Group):
     metrics_bind_address: MetricsAddress = option(
         BindAddress("127.0.0.1", 10249),
         'IP:port; port 10249 when left out; `""` = off',
-        "Where `/metrics`, `/proxyMode`, `/configz`, `/statusz` and `/readyz` are served, to whoever can connect.",
+        "Where `/metrics`, `/proxyMode`, `/configz`, `/statusz`, `/readyz` and the status page are served, to whoever can connect.",
     )
     metrics_services: Count = option(
         1000,

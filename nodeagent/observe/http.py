@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
@@ -152,9 +152,10 @@ class HttpListeners:
         """Pieces as they come, until they end or the client is gone."""
         sending = web.StreamResponse(headers={**stream.headers, "Server": "nodeagent"})
         await sending.prepare(request)
-        with suppress(ConnectionError):
-            async for piece in stream.pieces:
-                await sending.write(piece)
+        async with aclosing(stream.pieces) as pieces:
+            with suppress(ConnectionError):
+                async for piece in pieces:
+                    await sending.write(piece)
         return sending
 
 

@@ -1,6 +1,6 @@
 """What is asked over HTTP and what is answered, as values. Pure."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family
@@ -32,7 +32,7 @@ class Stream(NamedTuple):
     """What is sent back piece by piece, with status 200, for as long as the client stays."""
 
     headers: Mapping[str, str]
-    pieces: AsyncIterator[bytes]
+    pieces: AsyncGenerator[bytes, None]
 
 
 NOT_FOUND = Response(

@@ -26,7 +26,7 @@ class Figures(Protocol):
 
 class MetricsAnswers:
     """figures: in the order of the text. late: series that are written by themselves, beside the event loop. config: the
-    configuration as JSON. ready: None when ready, else why not, in one line. clock: loop time."""
+    configuration as JSON. ready: None when ready, else why not, in one line. clock: loop time. page: answers all other paths."""
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class MetricsAnswers:
         version: str,
         ready: Callable[[], str | None],
         clock: Callable[[], float],
+        page: Callable[[Request], Response | Stream | Awaitable[Response]] = lambda _: NOT_FOUND,
     ) -> None:
         self._figures = figures
         self._late = late
@@ -46,6 +47,7 @@ class MetricsAnswers:
         self._clock = clock
         self._started = clock()
         self._exposition: Exposition | None = None
+        self._page = page
         self._pages: dict[str, Callable[[Request], Response | Stream | Awaitable[Response]]] = {
             "/metrics": lambda _: self._metrics(),
             "/proxyMode": lambda _: Response(200, TEXT_HEADERS, b"nftables"),
@@ -58,8 +60,7 @@ class MetricsAnswers:
         """What is true right now."""
         if request.method not in {"GET", "HEAD"}:
             return _NOT_ALLOWED
-        found = self._pages.get(request.path)
-        return NOT_FOUND if found is None else found(request)
+        return self._pages.get(request.path, self._page)(request)
 
     async def _metrics(self) -> Response:
         """A scrape: what is counted on the loop is written there, in a few milliseconds; the rest beside it."""

@@ -16,22 +16,27 @@ from nodeagent.observe.metrics.kube_proxy_figures import KubeProxyFigures, Proxy
 from nodeagent.observe.metrics.loop_lag import watch_loop
 from nodeagent.observe.metrics.name_figures import NameFigures
 from nodeagent.observe.metrics.service_series import ServiceSeries
+from nodeagent.observe.status_page.answers import Journal, StatusPage
+from nodeagent.observe.status_page.book import ServiceBook
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What never changes. config: as JSON. most_services: service ports with a series of their own."""
+    """What never changes. source: where objects come from, for people. config: as JSON. most_services: service ports with a
+    series of their own."""
 
     version: str
+    node: str
+    source: str
     config: bytes
     most_services: int
 
 
 class Metrics:
     """Make it and use it inside one event loop. read_counts: of the kernel; blocking, runs in a thread. ready: None when
-    ready, else why not. clock: loop time; wall: seconds of the time of day."""
+    ready, else why not. clock: loop time; wall: seconds of the time of day. journal: of passes and problems, for people."""
 
     def __init__(
         self,
@@ -45,6 +50,7 @@ class Metrics:
         ready: Callable[[], str | None],
         clock: Callable[[], float],
         wall: Callable[[], float],
+        journal: Journal,
     ) -> None:
         self.kube_proxy = KubeProxyFigures(families, proxy_views, wall=wall)
         self.agent = AgentFigures(views, clock=clock, version=about.version)
@@ -53,6 +59,15 @@ class Metrics:
         self._series = ServiceSeries(about.most_services)
         self._counts = KernelCounts()
         self._reading = asyncio.Lock()
+        self.book = ServiceBook()
+        page = StatusPage(
+            self.book,
+            journal,
+            counts=self.kernel_counts,
+            about={"version": about.version, "node": about.node, "source": about.source},
+            ready=ready,
+            clock=clock,
+        )
         self.answers = MetricsAnswers(
             (self.kube_proxy, self.agent, NameFigures(names), self),
             late=self._service_series,
@@ -60,6 +75,7 @@ class Metrics:
             version=about.version,
             ready=ready,
             clock=clock,
+            page=page.answer,
         )
 
     async def run(self) -> None:

@@ -1,0 +1,183 @@
+"""Answers for the status page: the document, what it asks for, and a stream of what changes.
+
+Nothing can be changed here, and a page of somebody else's cannot read it: no origin but our own may, and who calls us by a name
+that is not this machine's is turned away (a name that an attacker owns can be made to mean 127.0.0.1).
+"""
+
+import asyncio
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from hashlib import sha256
+from ipaddress import ip_address
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import parse_qs
+
+import msgspec
+
+from nodeagent.model.reports import KernelCounts
+from nodeagent.observe.responses import JSON_HEADERS, NOT_FOUND, Request, Response, Stream
+from nodeagent.observe.status_page.book import ServiceBook, compare
+from nodeagent.observe.status_page.ways import way_of
+
+TICK_SECONDS = 1.0
+MOST_STREAMS = 16
+MOST_TRANSACTIONS = 50
+MOST_PROBLEMS = 500
+_DOCUMENT = Path(__file__).with_name("page.html")
+_PORTION = 1000
+_JSON = {**JSON_HEADERS, "Cache-Control": "no-store"}
+_FORBIDDEN = Response(
+    403, {"Content-Type": "text/plain; charset=utf-8"}, b"call this server by an address or localhost\n"
+)
+_BUSY = Response(503, {"Content-Type": "text/plain; charset=utf-8"}, b"too many watch this page\n")
+
+_encode = msgspec.json.encode
+
+
+class Journal(Protocol):
+    """What the last passes did, and which problems there are."""
+
+    @property
+    def transactions(self) -> Collection[msgspec.Struct]: ...
+    @property
+    def problems(self) -> Collection[msgspec.Struct]: ...
+
+
+class StatusPage:
+    """counts: reads the kernel's. about: what never changes, by name. ready: None when ready, else why not."""
+
+    def __init__(
+        self,
+        book: ServiceBook,
+        journal: Journal,
+        *,
+        counts: Callable[[], Awaitable[KernelCounts]],
+        about: Mapping[str, str],
+        ready: Callable[[], str | None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._book = book
+        self._journal = journal
+        self._counts = counts
+        self._about = dict(about)
+        self._ready = ready
+        self._clock = clock
+        self._started = clock()
+        self._counted: float | None = None
+        self._streams = 0
+        document = _DOCUMENT.read_text(encoding="utf-8")
+        self._document = Response(200, _headers(document), document.encode())
+        self._paths: dict[str, Callable[[Request], Response | Stream | Awaitable[Response]]] = {
+            "/": lambda _: self._document,
+            "/api/services": lambda _: self._services(),
+            "/api/service": self._service,
+            "/api/events": self._events,
+        }
+
+    def answer(self, request: Request) -> Response | Stream | Awaitable[Response]:
+        """What is true right now."""
+        found = self._paths.get(request.path)
+        if found is None:
+            return NOT_FOUND
+        return found(request) if _is_ours(request.host) else _FORBIDDEN
+
+    async def _services(self) -> Response:
+        """In portions: 10,000 rows at once would hold the loop for 50 ms."""
+        await self._count()
+        revision, portions, rows = self._book.revision, list[bytes](), self._book.all_rows()
+        while portion := list(islice(rows, _PORTION)):
+            portions.append(_encode(portion)[1:-1])
+            await asyncio.sleep(0)
+        body = b'{"revision":%d,"services":[%s]}' % (revision, b",".join(portions))
+        return Response(200, _JSON, body)
+
+    async def _service(self, request: Request) -> Response:
+        name = parse_qs(request.query).get("name", [""])[0]
+        await self._count()
+        return _json({"name": name, "ways": [way_of(*found) for found in self._book.frontends(name)]})
+
+    def _events(self, request: Request) -> Response | Stream:
+        if self._streams >= MOST_STREAMS:
+            return _BUSY
+        headers = {
+            "Content-Type": "text/event-stream",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        }
+        since = parse_qs(request.query).get("since", [""])[0]
+        return Stream(
+            headers, self._changes(int(since) if since.isascii() and since.isdigit() else self._book.revision)
+        )
+
+    async def _changes(self, revision: int) -> AsyncGenerator[bytes, None]:
+        """How things are, and the services that changed after this revision: once a tick."""
+        self._streams += 1
+        try:
+            while True:
+                await self._count()
+                rows = self._book.rows(revision)
+                revision = self._book.revision
+                told = {**self._overview(), "revision": revision, "services": rows}
+                yield b"data: " + _encode(told) + b"\n\n"
+                await asyncio.sleep(TICK_SECONDS)
+        finally:
+            self._streams -= 1
+
+    def _overview(self) -> dict[str, object]:
+        transactions, problems = list(self._journal.transactions), list(self._journal.problems)
+        return {
+            "about": self._about,
+            "up": round(self._clock() - self._started),
+            "not_ready": self._ready(),
+            "count": self._book.services,
+            "connections": self._book.connections,
+            "problem_count": len(problems),
+            "problems": problems[:MOST_PROBLEMS],
+            "transactions": transactions[: -MOST_TRANSACTIONS - 1 : -1],
+        }
+
+    async def _count(self) -> None:
+        """Read the counters, once a tick however many watch."""
+        now = self._clock()
+        if self._counted is None or now - self._counted >= TICK_SECONDS:
+            self._counted = now
+            self._book.counted(*await asyncio.to_thread(compare, await self._counts(), self._book.counts))
+
+
+def _json(document: object) -> Response:
+    return Response(200, _JSON, _encode(document))
+
+
+def _headers(document: str) -> dict[str, str]:
+    """Only the document's own script and style may run, by their hashes, and it may ask nobody but us."""
+
+    def allowed(tag: str) -> str:
+        inside = document.split(f"<{tag}>", 1)[1].split(f"</{tag}>", 1)[0]
+        return f"'sha256-{b64encode(sha256(inside.encode()).digest()).decode()}'"
+
+    policy = (
+        f"default-src 'none'; script-src {allowed('script')}; style-src {allowed('style')}; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": policy,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-store",
+    }
+
+
+def _is_ours(host: str) -> bool:
+    """Whether this is an address, or localhost, with or without a port."""
+    bare = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
+    bare = bare.strip("[]")
+    if bare == "localhost":
+        return True
+    try:
+        ip_address(bare)
+    except ValueError:
+        return False
+    return True

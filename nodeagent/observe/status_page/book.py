@@ -1,0 +1,156 @@
+"""What the passes made of each service, and since when, so that a watcher is told only what changed."""
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from nodeagent.model.addresses import Family, unpack_address
+from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.reports import KernelCounts, PassReport
+
+Place = tuple[Family, str | None, int, int]
+"""Family, address (None: a node port), protocol, port."""
+
+_GONE_KEPT = 1000
+"""Of services that are gone: a watcher that was away for longer asks for all of them anyway."""
+
+
+class Row(Struct, frozen=True, array_like=True):
+    """A service in the list. places: how many addresses and node ports; refused: none of them has an endpoint."""
+
+    name: str
+    address: str
+    places: int
+    endpoints: int
+    connections: int
+    state: str
+
+
+class ServiceBook:
+    """A listener to passes."""
+
+    def __init__(self) -> None:
+        self._states: dict[ObjectKey, ServiceState] = {}
+        self._revisions: dict[ObjectKey, int] = {}
+        self._gone: deque[ObjectKey] = deque()
+        self._owners: dict[Place, ObjectKey] = {}
+        self._counts: dict[Place, int] = {}
+        self._connections: dict[ObjectKey, int] = {}
+        self.revision = 0
+
+    def passed(self, report: PassReport) -> None:
+        """Called after every pass."""
+        if not report.changed:
+            return
+        self.revision += 1
+        for key, state in report.changed.items():
+            self._revisions[key] = self.revision
+            before = self._states.pop(key, None)
+            for frontend in () if before is None else before.frontends:
+                self._owners.pop(_occupied(frontend), None)
+            if state is None:
+                self._connections.pop(key, None)
+                self._gone.append(key)
+            else:
+                self._states[key] = state
+                self._owners.update(dict.fromkeys(map(_occupied, state.frontends), key))
+                self._connections[key] = self._connections_of(state)
+        while len(self._gone) > _GONE_KEPT:
+            gone = self._gone.popleft()
+            if gone not in self._states:
+                self._revisions.pop(gone, None)
+
+    @property
+    def counts(self) -> Mapping[Place, int]:
+        """What was counted last; never changed, only replaced."""
+        return self._counts
+
+    def counted(self, latest: dict[Place, int], changed: Iterable[Place]) -> None:
+        """Take in what the kernel has counted, and where that is not what it was."""
+        self._counts = latest
+        keys = {key for place in changed if (key := self._owners.get(place)) is not None}
+        self.revision += bool(keys)
+        for key in keys:
+            self._connections[key] = self._connections_of(self._states[key])
+            self._revisions[key] = self.revision
+
+    @property
+    def services(self) -> int:
+        """How many there are."""
+        return len(self._states)
+
+    @property
+    def connections(self) -> int:
+        """To all of them."""
+        return sum(self._connections[key] for key in self._states)
+
+    def all_rows(self) -> Iterator[Row]:
+        """Every service that there is when this begins."""
+        for key, state in list(self._states.items()):
+            yield self._row(key, state)
+
+    def rows(self, since: int) -> list[Row]:
+        """Services that changed after a revision. One that is gone has the state `gone`."""
+        changed = [key for key, revision in self._revisions.items() if revision > since]
+        return [
+            Row(str(key), "", 0, 0, 0, "gone") if (state := self._states.get(key)) is None else self._row(key, state)
+            for key in changed
+        ]
+
+    def frontends(self, name: str) -> Iterator[tuple[Frontend, int | None]]:
+        """Of a service by `namespace/name`: each frontend and how many connections it had."""
+        namespace, _, bare = name.partition("/")
+        state = self._states.get(ObjectKey(namespace, bare))
+        for frontend in () if state is None else state.frontends:
+            yield frontend, self._counts.get(_occupied(frontend))
+
+    def _connections_of(self, state: ServiceState) -> int:
+        return sum(self._counts.get(_occupied(one), 0) for one in state.frontends)
+
+    def _row(self, key: ObjectKey, state: ServiceState) -> Row:
+        endpoints = _endpoints(state.frontends)
+        condition = (
+            "problem"
+            if state.problems
+            else "ok"
+            if endpoints
+            else "no endpoints"
+            if state.frontends
+            else "nothing here"
+        )
+        first = next((one for one in state.frontends if one.kind is FrontendKind.CLUSTER_IP), None)
+        address = "" if first is None else f"{first.address}:{first.port}"
+        return Row(str(key), address, len(state.frontends), endpoints, self._connections.get(key, 0), condition)
+
+
+def _endpoints(frontends: Collection[Frontend]) -> int:
+    """Distinct ones; frontends of a port share their route."""
+    routes = {id(one.route): one.route for one in frontends}
+    if len(routes) == 1:
+        return sum(len(route.backends) for route in routes.values())
+    return len({(one.address, one.port) for route in routes.values() for one in route.backends})
+
+
+def compare(counts: KernelCounts, before: Mapping[Place, int]) -> tuple[dict[Place, int], list[Place]]:
+    """Connections by place, and the places at which they are not what they were."""
+    latest = {
+        (found.family, *_place(key)): connections
+        for found in counts.frontends
+        for key, (connections, _) in found.by_key.items()
+    }
+    return latest, [place for place, connections in latest.items() if before.get(place, 0) != connections]
+
+
+def _occupied(frontend: Frontend) -> Place:
+    return frontend.family, frontend.address, int(frontend.protocol), frontend.port
+
+
+def _place(key: bytes) -> tuple[str | None, int, int]:
+    """Address, protocol and port of a key: each padded to four bytes, the address first where there is one."""
+    return (
+        unpack_address(key[:-8]) if key[:-8] else None,
+        key[-8],
+        int.from_bytes(key[-4:-2], "big"),
+    )

@@ -1,0 +1,149 @@
+"""The status page in a headless Chromium: 9,001 services, found, followed and explained, by mouse and keyboard."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nodeagent.lab.net.process import AgentProcess
+from tests.boot.page.browser import Browser
+from tests.boot.page.conftest import SHOP
+from tests.harness.cluster import NODE, Cluster
+
+PAGE = "http://127.0.0.1:10249/"
+LOADED = "typeof rows !== 'undefined' && rows.size >= 9001 && last"
+BLOCKED_MILLISECONDS = 200
+
+
+@pytest.fixture
+def page(browser: Browser) -> Browser:
+    browser.open(PAGE)
+    browser.wait(LOADED)
+    return browser
+
+
+def picture(browser: Browser, name: str) -> None:
+    """Kept where PICTURES says, for people to look at."""
+    if directory := os.environ.get("PICTURES"):
+        browser.picture(Path(directory) / f"{name}.png")
+
+
+def search(browser: Browser, text: str) -> None:
+    browser.value(f"(() => {{ $('search').value = {text!r}; $('search').oninput(); }})()")
+
+
+def test_the_overview_says_how_things_are(page: Browser) -> None:
+    page.wait("$('cards').innerText.includes('9,001')")
+    assert page.value("$('state').innerText") in {"well", "1 problem", "2 problems"}
+    assert page.value("$('recent').children.length") >= 1
+    picture(page, "overview")
+
+
+def test_ten_thousand_services_hold_nobody_up(page: Browser) -> None:
+    """The longest that the page is busy with a search, a scroll or an update; the page draws what can be seen."""
+    page.value("choose('services')")
+    busy = page.value(
+        "(() => { const began = performance.now(); for (const word of ['s','sv','svc-0432','']) "
+        "{ $('search').value = word; $('search').oninput(); } return (performance.now() - began) / 4; })()"
+    )
+    assert busy < BLOCKED_MILLISECONDS
+    assert page.value("$('space').children.length") < 60
+    page.value("$('list').scrollTop = 8000 * HEIGHT; draw()")
+    assert page.value("$('space').children.length") > 10
+
+
+def test_a_service_is_found_and_its_way_is_drawn(page: Browser) -> None:
+    page.value("choose('services')")
+    search(page, "default/shop")
+    page.wait("shown.length === 1")
+    page.value("$('space').firstChild.click()")
+    page.wait(f"$('detail').innerText.includes({SHOP[0]!r})")
+    text = page.value("$('detail').innerText")
+    for word in ("frontends", "pick-2", "one of 2 at random", "10.244.", "(this node)", "postrouting"):
+        assert word in text
+    picture(page, "service")
+
+
+def test_everything_can_be_done_with_the_keyboard(page: Browser) -> None:
+    page.press("/", "/")
+    page.wait("document.activeElement === $('search')")
+    for letter in "shop":
+        page.press(letter, letter)
+    page.wait("shown.length === 1")
+    page.press("ArrowDown")
+    page.wait("document.activeElement === $('list')")
+    page.press("Enter")
+    page.wait("$('detail').innerText.includes('way to default/shop')")
+
+
+def test_connections_are_seen_as_they_come(page: Browser, cluster: Cluster) -> None:
+    before = page.value("rows.get('default/shop')[4]")
+    assert not cluster.world["caller"].ask(SHOP[0], 80, count=20).failures
+    page.wait(f"rows.get('default/shop')[4] === {before + 20}")
+
+
+def test_a_problem_appears_and_goes(page: Browser, cluster: Cluster) -> None:
+    page.value("choose('problems')")
+    rival = cluster.expose("rival", *SHOP, pods=["web-0"])
+    page.wait("$('problem-rows').innerText.includes('default/rival')")
+    picture(page, "problem")
+    cluster.withdraw(rival)
+    page.wait("!$('problem-rows').innerText.includes('default/rival')")
+
+
+def test_a_service_comes_and_goes(page: Browser, cluster: Cluster) -> None:
+    new = cluster.expose("brand-new", "10.96.99.1", pods=["web-0"])
+    page.wait("rows.has('default/brand-new')")
+    cluster.withdraw(new)
+    page.wait("!rows.has('default/brand-new')")
+
+
+def test_an_agent_that_is_gone_is_said_and_found_again(page: Browser, agent: AgentProcess) -> None:
+    agent.stop(seconds=60.0)
+    page.wait("$('state').innerText === 'the agent does not answer'")
+    printed = len(agent.lines)
+    agent.restart()
+    agent.wait_for_line(" ready: ", after=printed, seconds=60.0)
+    page.wait("$('state').innerText !== 'the agent does not answer' && rows.size >= 9001")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_fits_a_phone(browser: Browser, dark: bool) -> None:
+    browser.open(f"{PAGE}#services", width=390, height=800, dark=dark)
+    browser.wait(LOADED)
+    assert browser.value("document.documentElement.scrollWidth") <= 390
+    colour = browser.value("getComputedStyle(document.body).backgroundColor")
+    assert colour == ("rgb(17, 22, 29)" if dark else "rgb(246, 247, 249)")
+    search(browser, "shop")
+    browser.value("$('space').firstChild.click()")
+    browser.wait("$('detail').innerText.includes('frontends')")
+    picture(browser, f"phone-{'dark' if dark else 'light'}")
+
+
+def test_names_are_text_and_nothing_else(page: Browser) -> None:
+    hostile = "<img src=x onerror=\"document.title='owned'\">"
+    page.value(
+        f"(() => {{ const news = structuredClone(last); const bad = {hostile!r}; news.problems = [{{subject: bad, reason: bad, detail: bad, since: bad}}];"
+        "news.problem_count = 1; news.about.node = bad; news.services = [[bad, bad, 1, 1, 1, 'ok']]; show(news); choose('services'); })()"
+    )
+    assert page.value("document.querySelectorAll('img').length") == 0
+    assert page.value("rows.has(" + repr(hostile) + ")")
+    assert page.value("$('problem-rows').innerText.includes('<img') || $('problem-rows').textContent.includes('<img')")
+
+
+def test_nothing_is_asked_of_anybody_else(page: Browser) -> None:
+    asked = page.value("performance.getEntriesByType('resource').map(one => one.name)")
+    assert asked
+    assert all(one.startswith(PAGE) for one in asked)
+    assert page.errors == []
+
+
+def test_a_page_of_somebody_elses_name_is_turned_away(cluster: Cluster) -> None:
+    command = ["curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", "-H"]
+    for host, status in (
+        ("evil.example", "403"),
+        ("evil.example:10249", "403"),
+        ("127.0.0.1.", "403"),
+        ("[::1]:10249", "200"),
+    ):
+        assert cluster.world.run(NODE, [*command, f"Host: {host}", PAGE]).stdout == status
