@@ -94,7 +94,7 @@ def test_what_kube_proxy_tells_beside_its_metrics(scraper: Scraper) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "path", "status"), [([], "/", 404), (["-XPOST"], "/metrics", 405), (["-I"], "/metrics", 200)]
+    ("options", "path", "status"), [([], "/nothing", 404), (["-XPOST"], "/metrics", 405), (["-I"], "/metrics", 200)]
 )
 def test_only_what_is_there_can_only_be_read(scraper: Scraper, options: list[str], path: str, status: int) -> None:
     assert scraper.get(path, *options, "-o", "/dev/null", "-w", "%{http_code}") == str(status)
