@@ -19,7 +19,6 @@ from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.plan import EMBEDDED, Settings
 from nodeagent.lab.requests import GetLog, GetStatus, Locate, LogLines, MemberPlace, Status
 
-_AS_A_SHELL_WOULD = ("sh", "-c", 'exec "$@"', "nodeagent")
 """A command that is not there is 127, one that cannot be run 126; `ip` would make both 255."""
 
 
@@ -44,6 +43,7 @@ def lab_command(ctx: click.Context, *, name: str) -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
     help="Whose credentials to use with the URL; without it, none.",
 )
+@click.option("--dns/--no-dns", default=True, show_default=True, help="Nodes answer names; pods ask them.")
 @click.option("--agent-option", multiple=True, help="One more option of every `nodeagent run`; repeatable.")
 @pass_lab
 def up_command(
@@ -54,6 +54,7 @@ def up_command(
     ipv6: bool,
     api: str,
     api_kubeconfig: Path | None,
+    dns: bool,
     agent_option: tuple[str, ...],
 ) -> None:
     """Build a lab. It stays until `down`; interrupted or failed, it leaves nothing."""
@@ -65,6 +66,7 @@ def up_command(
         api=api,
         credentials=str(api_kubeconfig or ""),
         agent_options=agent_option,
+        dns=dns,
     )
     caller.start(directory, settings, os.environ, lab_screen.show_step)
     click.echo(lab_screen.after_up(directory))
@@ -89,8 +91,7 @@ def exec_command(directory: LabDirectory, *, member: str, command: tuple[str, ..
             raise LabError(f"lab {directory.name} ended")
         environment = _environment_inside(place, os.environ)
         # The program ends with this process, and this process with the lab.
-        inside = ["ip", "netns", "exec", place.namespace, *_AS_A_SHELL_WOULD, *command]
-        argv = ["setpriv", "--pdeathsig", "KILL", *inside]
+        argv = ["setpriv", "--pdeathsig", "KILL", *place.command(command)]
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         with subprocess.Popen(argv, env=environment, preexec_fn=_heed_interrupts) as process:  # noqa: S603, PLW1509
             threading.Thread(target=_end_with_the_lab, args=(answers, process), daemon=True).start()

@@ -95,6 +95,7 @@ def fault_command(
     KIND is one of
       restart    the agent of the node is stopped and started
       kill       the agent is killed (SIGKILL), and started again
+      dns        the process that answers names is killed
       freeze     the agent is stopped in its tracks (SIGSTOP)
       api        the API server is down
       rollover   every pod is replaced

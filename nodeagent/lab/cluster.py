@@ -4,6 +4,7 @@ One thread may use it. Everything here blocks: for milliseconds, but for buildin
 """
 
 import os
+import re
 import signal
 import socket
 import threading
@@ -29,21 +30,25 @@ from nodeagent.lab.plan import (
     SERVICE,
     SERVICE_CIDRS,
     TARGET_PORT,
+    ZONE,
     Settings,
     api_address,
     caller_name,
     families_of,
     plan,
     pod_at,
+    resolv_conf,
 )
 from nodeagent.lab.programming import NODEAGENT, expected_endpoints, programmed
 from nodeagent.lab.registration import Registration
+from nodeagent.lab.resolver import Resolver
 from nodeagent.model.addresses import Protocol
 
 PATIENCE = 30.0
 OUTER_PATIENCE = 8.0
 LOOK_EVERY = 0.05
 API_ANSWER = "an answer of the API server"
+DNS_PROCESS = re.compile(r"(?:started a|adopted the) DNS process pid=(\d+)")
 READY = " ready: "
 """In the line that an agent prints when it is."""
 SPREAD_BY_FLOW = {"net/ipv4/fib_multipath_hash_policy": "1", "net/ipv6/fib_multipath_hash_policy": "1"}
@@ -105,6 +110,8 @@ class LiveCluster:
         members = [UNDERLAY, *(member.name for member in self.world.topology.members)]
         self._directory.namespaces.write_text("\n".join(map(self.world.namespace, members)))
         self.world.write_sysctls(UNDERLAY, SPREAD_BY_FLOW)
+        if self.settings.dns:
+            self._directory.resolv_conf.write_text(resolv_conf(self.settings.dns_addresses[0], objects.NAMESPACE))
         callers = set(self.callers)
         for _, node in self.nodes.values():
             for pod in node.pods:
@@ -210,6 +217,8 @@ class LiveCluster:
         options = ["--kubeconfig", str(self._directory.inner_kubeconfig), "--node-name", node]
         options += ["--cluster-cidr", cluster, "--families", ",".join(families_of(self.settings))]
         options += ["--conntrack-max-per-core", "0"]
+        if self.settings.dns:
+            options += ["--dns", "--dns-listen", ",".join(self.settings.dns_addresses)]
         return [*NODEAGENT, "run", *options, *self.settings.agent_options]
 
     def register(self) -> None:
@@ -234,6 +243,21 @@ class LiveCluster:
         for name, agent in self.agents.items():
             self.wait_for_line(agent, READY, f"the agent of {name}")
         self.wait_until(complete, "every endpoint on every node")
+
+    def wait_until_names_are_answered(self) -> None:
+        """Return when the lab's service has a name on every node."""
+        name = f"{SERVICE}.{objects.NAMESPACE}.svc.{ZONE}"
+        for number, _ in self.nodes.values():
+            for server in self.settings.dns_addresses:
+                resolver = Resolver(self.world.namespace(caller_name(number)), server)
+                self.wait_until(lambda resolver=resolver: resolver.knows(name), f"{name} at {server}")  # type: ignore[misc]
+
+    def dns_process(self, node: str) -> int:
+        """The pid of the process that answers names, as the agent said last. Raises LabError when it said nothing."""
+        for line in reversed(self.agents[node].lines):
+            if found := DNS_PROCESS.search(line):
+                return int(found[1])
+        raise LabError(f"the agent of {node} speaks of no DNS process")
 
     def wait_until(
         self, condition: Callable[[], bool], what: str, *, of: AgentProcess | None = None, seconds: float = PATIENCE

@@ -55,6 +55,13 @@ FAULTS = {
 }
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SERVICE = "default/shop"
+NAMES = ("shop", "shop.default", "shop.default.svc.cluster.local")
+CALL = """\
+import sys, urllib.request
+for name in sys.argv[1:]:
+    with urllib.request.urlopen(f"http://{name}/", timeout=30) as answer:
+        print(f"http://{name}/".ljust(40), answer.read().split()[0].decode())
+"""
 MANIFEST = """\
 apiVersion: v1
 kind: Service
@@ -89,6 +96,7 @@ class Demo:
         """All of it, in a lab that is up."""
         self._apply()
         shop = self._await_shop()
+        self._call_by_name()
         self._connect(shop)
         self._show()
         self._break()
@@ -158,6 +166,18 @@ class Demo:
                 self._print(", ".join(shop.addresses), style="green")
                 return shop
         raise LabError(f"{SERVICE} was not programmed everywhere within {PATIENCE:.0f} s")
+
+    def _call_by_name(self) -> None:
+        """As a program in a pod does, with the resolv.conf that Kubernetes writes."""
+        place = ask(self._directory, Locate(caller_name(1)), MemberPlace)
+        self._head(f"/etc/resolv.conf of the pods; {caller_name(1)} calls {SERVICE} by its names")
+        self._print(Path(place.resolv_conf).read_text().rstrip(), style="dim")
+        result = subprocess.run(
+            place.command([sys.executable, "-c", CALL, *NAMES]), capture_output=True, text=True, check=False
+        )
+        if result.returncode:
+            raise LabError(f"no call by name: {(result.stderr.strip().splitlines() or ['no reason given'])[-1]}")
+        self._print(result.stdout.rstrip(), style="green")
 
     def _connect(self, shop: ServiceStatus) -> None:
         """From everywhere, through everything."""

@@ -71,6 +71,11 @@ class LabDirectory:
         return self.path / "kubeconfig-inside"
 
     @property
+    def resolv_conf(self) -> Path:
+        """What pods have as /etc/resolv.conf."""
+        return self.path / "resolv.conf"
+
+    @property
     def api_data(self) -> Path:
         """The embedded API server's store and keys."""
         return self.path / "api"

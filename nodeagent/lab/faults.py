@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -14,12 +16,15 @@ from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.net.bridge_wiring import BRIDGE
 from nodeagent.lab.net.namespaces import LabError, inside, run_ip
 from nodeagent.lab.net.topology import UNDERLAY
-from nodeagent.lab.plan import CONTROL
+from nodeagent.lab.objects import NAMESPACE
+from nodeagent.lab.plan import CONTROL, SERVICE, ZONE, caller_name
+from nodeagent.lab.resolver import Lookups, Resolver
 from nodeagent.lab.slow_link import restore_lines
 from nodeagent.lab.verdict import Promise
 from nodeagent.lab.worker import Work
 
 GRACE = 2
+FIRST_LOOKUPS = 20
 DROPS = "lab-drops"
 PROGRAM = (sys.executable, "-m")
 PING_TIMEOUT = 0.2
@@ -50,6 +55,8 @@ class Site:
         self.broken: Broken | None = None
         """To be put right. A fault that puts itself right has none."""
         self.seen: list[str] = []
+        self.lost = 0
+        """What failed beside connections, and must not."""
 
     @property
     def underlay(self) -> list[str]:
@@ -173,6 +180,44 @@ async def kill(site: Site) -> None:
 
     pid = agent.pid
     await site.break_by(strike)
+
+
+async def dns(site: Site) -> None:
+    """The process that answers names is killed (SIGKILL), while a pod of the node asks all the time."""
+    agent = site.cluster.agents[site.node]
+    before, printed = site.cluster.dns_process(site.node), len(agent.lines)
+    number, _ = site.cluster.nodes[site.node]
+    namespace = site.cluster.world.namespace(caller_name(number))
+    name = f"{SERVICE}.{NAMESPACE}.svc.{ZONE}"
+
+    def look() -> str:
+        after = site.cluster.dns_process(site.node)
+        if after == before:
+            raise LabError(f"the agent of {site.node} has not seen that process {before} was killed")
+        return f"process {before} was killed, {after} took its place"
+
+    def kill() -> Broken:
+        lookups = [Lookups(Resolver(namespace, server), name) for server in site.cluster.settings.dns_addresses]
+
+        def end() -> str:
+            for each in lookups:
+                each.stop()
+            site.lost = sum(each.failed for each in lookups)
+            asked, again = sum(each.asked for each in lookups), sum(each.again for each in lookups)
+            slowest = max(each.slowest for each in lookups)
+            return f"{asked} lookups, {site.lost} failed, {again} asked again, the slowest took {slowest:.2f} s"
+
+        try:
+            site.cluster.wait_until(lambda: all(each.asked > FIRST_LOOKUPS for each in lookups), "lookups")
+            os.kill(before, signal.SIGKILL)
+            site.began = time.monotonic()
+            site.cluster.wait_for_line(agent, "started a DNS process", "another DNS process", after=printed)
+        except BaseException:
+            end()
+            raise
+        return Broken(look, end)
+
+    await site.break_by(kill)
 
 
 async def freeze(site: Site) -> None:
@@ -317,6 +362,7 @@ NOTHING = Promise(new=True, open=True)
 KINDS = {
     "restart": FaultKind("agent of {node} restarted", restart, NOTHING),
     "kill": FaultKind("agent of {node} killed, started again", kill, NOTHING, seconds=1.0),
+    "dns": FaultKind("DNS process of {node} killed", dns, NOTHING, seconds=2.0),
     "freeze": FaultKind("agent of {node} frozen", freeze, NOTHING, seconds=3.0),
     "api": FaultKind("API server down", api, NOTHING, seconds=4.0, on_a_node=False),
     "rollover": FaultKind("every pod replaced", rollover, Promise(new=True), on_a_node=False),

@@ -4,7 +4,7 @@ import platform
 from typing import Any
 
 from nodeagent.lab.net.topology import Node, Pod
-from nodeagent.lab.plan import LABELS, SERVICE, SERVICE_PORT, TARGET_PORT, ZONES, Settings
+from nodeagent.lab.plan import DNS_PORT, LABELS, SERVICE, SERVICE_PORT, TARGET_PORT, ZONES, Settings
 
 Document = dict[str, Any]
 
@@ -12,6 +12,7 @@ NAMESPACE = "default"
 NODES = "/api/v1/nodes"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 SERVICES = f"/api/v1/namespaces/{NAMESPACE}/services"
+DNS_SERVICES = "/api/v1/namespaces/kube-system/services"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 """The label that says which lab an object is of."""
@@ -121,3 +122,20 @@ def service_object(settings: Settings, name: str = SERVICE) -> Document:
     if settings.ipv6:
         spec |= {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+
+
+def dns_service_object(settings: Settings) -> Document:
+    """The DNS Service as every cluster has it, but without endpoints: the nodes answer."""
+    addresses = list(settings.dns_addresses)
+    spec: Document = {
+        "clusterIP": addresses[0],
+        "clusterIPs": addresses,
+        "ports": [
+            {"name": "dns", "port": DNS_PORT, "protocol": "UDP"},
+            {"name": "dns-tcp", "port": DNS_PORT, "protocol": "TCP"},
+        ],
+    }
+    if settings.ipv6:
+        spec |= {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
+    metadata = {"name": "kube-dns", "namespace": "kube-system", "labels": {"k8s-app": "kube-dns"}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}

@@ -22,6 +22,11 @@ HEALTH_PORT = 10256
 
 CLUSTER_CIDRS = ("10.244.0.0/16", "fd00:244::/32")
 SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
+DNS_ADDRESSES = ("10.96.0.10", "fd00:10:96::a")
+"""The DNS Service's; where the API server is not the lab's, so are its Services not."""
+OWN_DNS_ADDRESSES = ("169.254.20.10", "fd00:20::10")
+DNS_PORT = 53
+ZONE = "cluster.local"
 LOAD_BALANCER_CIDRS = ("198.51.100.0/24", "2001:db8:100::/112")
 ZONES = ("zone-a", "zone-b")
 
@@ -40,7 +45,7 @@ class Settings(Struct, frozen=True):
     """How a lab is to be. `check` says what is wrong with it.
 
     api: ``embedded``, or the URL of a running server; then credentials may name a kubeconfig to take them from.
-    agent_options: further options of every node's `nodeagent run`.
+    agent_options: further options of every node's `nodeagent run`. dns: whether nodes answer names.
     """
 
     name: str = "lab"
@@ -50,6 +55,7 @@ class Settings(Struct, frozen=True):
     api: str = EMBEDDED
     credentials: str = ""
     agent_options: tuple[str, ...] = ()
+    dns: bool = True
 
     @property
     def embedded(self) -> bool:
@@ -65,6 +71,11 @@ class Settings(Struct, frozen=True):
             raise ValueError(f"--api {self.api!r} is neither 'embedded' nor an http:// or https:// URL of a server")
         if self.credentials and self.embedded:
             raise ValueError("--api-kubeconfig is for a server given with --api; the embedded one makes its own")
+
+    @property
+    def dns_addresses(self) -> tuple[str, ...]:
+        """Where names are asked for; none in a lab without names."""
+        return self.of_families(DNS_ADDRESSES if self.embedded else OWN_DNS_ADDRESSES) if self.dns else ()
 
     def of_families(self, pair: tuple[str, str]) -> tuple[str, ...]:
         """The IPv4 one of a pair, and the IPv6 one in a lab that has both families."""
@@ -127,6 +138,12 @@ def plan(settings: Settings) -> Topology:
     nodes = tuple(node_at(settings, number) for number in range(1, settings.nodes + 1))
     control = Outside(CONTROL, settings.of_families(CONTROL_ADDRESSES))
     return Topology(nodes, (control, Outside(CLIENT, settings.of_families(CLIENT_ADDRESSES))))
+
+
+def resolv_conf(server: str, namespace: str) -> str:
+    """What a container runtime writes for a pod of this namespace with dnsPolicy ClusterFirst."""
+    search = " ".join((f"{namespace}.svc.{ZONE}", f"svc.{ZONE}", ZONE))
+    return f"search {search}\nnameserver {server}\noptions ndots:5\n"
 
 
 def api_address() -> str:

@@ -32,8 +32,10 @@ class Registration:
         self._api.call("PATCH", f"{objects.PODS}/{pod.name}/status", status, content_type=objects.MERGE_PATCH)
 
     def add_service(self) -> None:
-        """The lab's own service."""
+        """The lab's own service, and the DNS Service of a cluster that is all the lab's."""
         self._create(objects.SERVICES, objects.service_object(self._settings))
+        if self._settings.dns and self._settings.embedded:
+            self._create(objects.DNS_SERVICES, objects.dns_service_object(self._settings))
 
     def beat(self, node: str) -> None:
         """Say that a node lives."""

@@ -80,7 +80,9 @@ class Replies:
 
     async def _locate(self, request: Locate) -> AsyncGenerator[Reply, None]:
         namespace = await self._work(lambda: self._cluster.place_of(request.member))
-        yield MemberPlace(namespace, str(self._directory.inner_kubeconfig))
+        is_pod = request.member in self._cluster.pods or request.member in self._cluster.callers
+        resolv_conf = self._directory.resolv_conf if is_pod and self._cluster.settings.dns else ""
+        yield MemberPlace(namespace, str(self._directory.inner_kubeconfig), str(resolv_conf))
         await asyncio.Event().wait()
 
     async def _connect(self, request: Connect) -> AsyncGenerator[Reply, None]:

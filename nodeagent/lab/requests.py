@@ -4,7 +4,9 @@ The supervisor answers with any number of messages and closes. What a request st
 Times are seconds, moments CLOCK_MONOTONIC.
 """
 
+import shlex
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -120,10 +122,17 @@ class Status(Struct, frozen=True, tag=True):
 
 
 class MemberPlace(Struct, frozen=True, tag=True):
-    """Where a member lives; `kubeconfig` works there."""
+    """Where a member lives; `kubeconfig` works there. resolv_conf: the file that a pod has as /etc/resolv.conf; empty for
+    whoever has the machine's."""
 
     namespace: str
     kubeconfig: str
+    resolv_conf: str = ""
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """What runs a command there. `sh` looks it up on the path; `ip` gives it mounts of its own."""
+        mount = f"mount --bind {shlex.quote(self.resolv_conf)} /etc/resolv.conf && " if self.resolv_conf else ""
+        return ["ip", "netns", "exec", self.namespace, "sh", "-c", f'{mount}exec "$@"', "nodeagent", *command]
 
 
 class LogLines(Struct, frozen=True, tag=True):

@@ -106,6 +106,9 @@ class Supervisor:
         await self._step(lambda: cluster.write_outer_kubeconfig(outward.getsockname()[1]))
         await self._step(cluster.wait_until_programmed)
         self._say("every endpoint is programmed on every node")
+        if self._settings.dns:
+            await self._step(cluster.wait_until_names_are_answered)
+            self._say(f"names are answered on every node, at {', '.join(self._settings.dns_addresses)}")
 
     async def _keep(self, stack: AsyncExitStack) -> None:
         """Answer, and keep it alive, until it is to go."""

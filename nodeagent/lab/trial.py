@@ -70,7 +70,7 @@ async def break_and_right(kind: FaultKind, site: Site, seconds: float, text: str
                 site.seen.append(await site.work(site.broken.right))
     finally:
         present.remove(text)
-    return Course(site.began, time.monotonic(), ", ".join(filter(None, site.seen)))
+    return Course(site.began, time.monotonic(), ", ".join(filter(None, site.seen)), site.lost)
 
 
 def site_of(request: InjectFault, cluster: LiveCluster, work: Work) -> Site:
@@ -93,6 +93,8 @@ def site_of(request: InjectFault, cluster: LiveCluster, work: Work) -> Site:
     check_rate(request.rate)
     if request.kind == "api" and cluster.api_server is None:
         raise LabError("the API server is not of the lab, so it is not stopped")
+    if request.kind == "dns" and not cluster.settings.dns:
+        raise LabError("the lab has no names, so there is no process that answers them")
     node = request.node or next(iter(cluster.nodes))
     return Site(cluster, work, node, request.amount or kind.amount)
 

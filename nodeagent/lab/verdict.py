@@ -19,11 +19,15 @@ class Promise(Struct, frozen=True):
 
 
 class Course(Struct, frozen=True):
-    """How a fault went: when it began, when it was over (put right, or done), and what showed that it was in effect."""
+    """How a fault went: when it began, when it was over (put right, or done), and what showed that it was in effect.
+
+    lost: what failed beside connections, and must not.
+    """
 
     began: float
     ended: float
     seen: str = ""
+    lost: int = 0
 
 
 class Open(Struct, frozen=True):
@@ -82,7 +86,7 @@ def judge(
     recovered = is_well(after, course.ended)
     if not recovered:
         verdict = FaultVerdict.NOT_RECOVERED
-    elif (promise.new and failed) or (promise.open and opened.kept < opened.held):
+    elif course.lost or (promise.new and failed) or (promise.open and opened.kept < opened.held):
         verdict = FaultVerdict.LOST
     else:
         verdict = FaultVerdict.RECOVERED if failed else FaultVerdict.NONE_FAILED

@@ -61,6 +61,26 @@ def test_three_nodes_are_up_and_programmed_in_time_and_leave_nothing(bench: Any)
     assert bench.do("down") == "there was no lab lab\n"
 
 
+def test_a_pod_finds_services_by_name_with_the_resolv_conf_that_kubernetes_writes(shared: Any) -> None:
+    read = ("sh", "-c", "cat /etc/resolv.conf; getent ahostsv4 echo; getent ahostsv6 kubernetes.default.svc || true")
+    told = shared.do("exec", "caller-1", "--", *read)
+    search = "search default.svc.cluster.local svc.cluster.local cluster.local"
+    assert told.startswith(f"{search}\nnameserver 10.96.0.10\noptions ndots:5\n")
+    assert "echo.default.svc.cluster.local" in told
+    fetched = shared.do("exec", "echo-1-1", "--", sys.executable, "-c", FETCH, "http://echo.default/")
+    assert fetched.startswith("echo-")
+    machine = Path("/etc/resolv.conf").read_text()
+    assert shared.do("exec", "node-1", "--", "cat", "/etc/resolv.conf") == machine
+
+
+def test_a_lab_without_names_leaves_pods_the_machines_resolvers(bench: Any) -> None:
+    bench.do("up", "--nodes", "1", "--pods", "1", "--no-dns")
+    assert bench.do("exec", "caller-1", "--", "cat", "/etc/resolv.conf") == Path("/etc/resolv.conf").read_text()
+    refused = bench.run("fault", "dns", "--for", "0.1")
+    assert (refused.status, refused.errors.count("\n")) == (1, 1)
+    assert "the lab has no names" in refused.errors
+
+
 def test_a_second_up_is_refused_and_harms_nothing(shared: Any) -> None:
     again = shared.run("up")
 

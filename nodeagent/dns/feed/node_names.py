@@ -19,18 +19,18 @@ from nodeagent.model.name_counts import NameCounts
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport
+from nodeagent.model.runtime_files import dns_socket
 from nodeagent.model.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-RUNTIME_DIRECTORY = Path("/run/nodeagent")
 FAILED_PASSES = 3
 """Failed passes in a row after which names are told all the same: what one family lacks must not stop the other."""
 
 
 def socket_path() -> Path:
     """Where the DNS process of this network namespace is found."""
-    return RUNTIME_DIRECTORY / f"dns-{Path('/proc/self/ns/net').stat().st_ino}.sock"
+    return Path(dns_socket(Path("/proc/self/ns/net").stat().st_ino))
 
 
 def listening_places(path: Path | None = None) -> tuple[Server, ...]:

@@ -141,6 +141,13 @@ def test_a_fault_is_measured_by_what_it_must_not_cost(
     assert verdict(sample(10, 100), after, promise=promise, kept=kept).verdict is expected
 
 
+def test_a_lookup_that_failed_is_lost_whatever_connections_did() -> None:
+    before, after = sample(10, 100), sample(20, 190)
+    for lost, expected in ((0, FaultVerdict.NONE_FAILED), (1, FaultVerdict.LOST)):
+        course = Course(10.0, 12.0, lost=lost)
+        assert judge("dns", "killed", NOTHING_PROMISED, before, after, course, Open(5, 5)).verdict is expected
+
+
 def test_failures_before_the_fault_are_no_outage() -> None:
     report = verdict(sample(10, 100, 3, 9.0), sample(20, 190, 3, 9.0))
 
