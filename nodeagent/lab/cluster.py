@@ -15,11 +15,12 @@ import yaml
 
 from nodeagent.lab import objects
 from nodeagent.lab.api import Access, Api, ApiRefused, Document, anonymous
-from nodeagent.lab.directory import LabDirectory, end_processes_in
+from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.net import bridge_wiring
 from nodeagent.lab.net.member import Serving
 from nodeagent.lab.net.namespaces import LabError, inside
 from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.strays import end_processes_in
 from nodeagent.lab.net.topology import UNDERLAY, Pod
 from nodeagent.lab.net.world import World
 from nodeagent.lab.plan import (

@@ -8,15 +8,14 @@ import fcntl
 import os
 import re
 import shutil
-import signal
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nodeagent.lab.holder import Holder
-from nodeagent.lab.net.namespaces import DIRECTORY as NAMESPACES
-from nodeagent.lab.net.namespaces import LabError, check_ours, our_namespaces, remove_namespace, sweep
+from nodeagent.lab.net.namespaces import LabError, our_namespaces, remove_namespace, sweep
+from nodeagent.lab.net.strays import end_processes_in
 
 BASE_NAME = "nodeagent-lab"
 DEFAULT_BASE = Path("/run") / BASE_NAME
@@ -182,39 +181,3 @@ def labs(base: Path) -> list[str]:
         return []
     names = sorted(entry.name for entry in base.iterdir() if NAME.fullmatch(entry.name))
     return [name for name in names if LabDirectory(base, name).holder() is not None]
-
-
-def end_processes_in(namespaces: Iterable[str], *, but: Iterable[int] = ()) -> list[int]:
-    """Kill the processes whose network namespace is one of these (names of the lab); returns their pids."""
-    numbers: set[int] = set()
-    for name in namespaces:
-        check_ours(name)
-        with suppress(OSError):
-            numbers.add((NAMESPACES / name).stat().st_ino)
-    numbers.discard(Path("/proc/self/ns/net").stat().st_ino)  # a name whose namespace has been replaced by our own
-    spared = {os.getpid(), *but}
-    ended = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) not in spared and numbers and lives_in(int(entry.name), numbers):
-            with suppress(ProcessLookupError):
-                kill_in(int(entry.name), numbers)
-                ended.append(int(entry.name))
-    return ended
-
-
-def lives_in(pid: int, namespaces: Iterable[int]) -> bool:
-    """Whether the process's network namespace has one of these inode numbers."""
-    try:
-        return Path(f"/proc/{pid}/ns/net").stat().st_ino in namespaces
-    except OSError:
-        return False
-
-
-def kill_in(pid: int, namespaces: Iterable[int]) -> None:
-    """SIGKILL, unless the pid is another process by now. Raises ProcessLookupError."""
-    process = os.pidfd_open(pid)
-    try:
-        if lives_in(pid, namespaces):
-            signal.pidfd_send_signal(process, signal.SIGKILL)
-    finally:
-        os.close(process)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from nodeagent.lab.caller import take_down
-from nodeagent.lab.directory import LabDirectory, end_processes_in
+from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.net.namespaces import LabError, create_namespaces, is_alive, namespace_name, remove_namespace
+from nodeagent.lab.net.strays import end_processes_in
 
 SMALL = ("--nodes", "1", "--pods", "1")
 

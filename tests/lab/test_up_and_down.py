@@ -193,7 +193,13 @@ def test_exec_of_an_unknown_member_names_those_there_are(shared: Any) -> None:
 def test_nodeagent_show_works_on_a_node(shared: Any) -> None:
     rows = json.loads(shared.do("exec", "node-1", "--", "nodeagent", "show", "-o", "json"))
 
-    assert {row["service"] for row in rows} == {"default/echo:tcp", "default/echo:udp", "default/kubernetes:https"}
+    dns = {"kube-system/kube-dns:dns", "kube-system/kube-dns:dns-tcp"}
+    assert {row["service"] for row in rows} == {
+        "default/echo:tcp",
+        "default/echo:udp",
+        "default/kubernetes:https",
+        *dns,
+    }
     assert {row["backends"] for row in rows if row["service"] == "default/echo:tcp"} == {4}
 
 

@@ -1,7 +1,7 @@
 """The process in a namespace, forked by a `ForkServer`.
 
 Reads requests from the socket DESCRIPTOR and answers each from a thread of its own. When its creator closes the
-socket or dies, it takes the namespace's name away and ends; nothing has to clean up after it.
+socket or dies, it ends whatever else lives in the namespace, takes its name away and ends; nothing has to clean up after it.
 """
 
 import itertools
@@ -36,6 +36,7 @@ from nodeagent.lab.net.requests import (
     Stop,
 )
 from nodeagent.lab.net.servers import Server
+from nodeagent.lab.net.strays import end_processes_beside_us
 from nodeagent.lab.net.tasks import HoldTask, LoadTask, ServeTask, SniffTask, Task
 
 
@@ -105,9 +106,13 @@ def act(namespace: str, descriptor: int) -> None:
     channel = socket.socket(fileno=descriptor)
     try:
         enter(namespace)
-        Actor(channel).run()
     except LabError:
         pass  # the world was gone before its actor was there
+    else:
+        try:
+            Actor(channel).run()
+        finally:
+            end_processes_beside_us()  # a DNS process outlives its agent
     finally:
         remove_namespace(namespace)
         os._exit(0)
