@@ -26,6 +26,9 @@ PATIENCE_SECONDS = 5.0
 """How long queries wait for the first full state; from then on names of the zones are SERVFAIL and others work."""
 PARTING_SECONDS = 2.0
 """For queries under way when the process is told to end."""
+PARTING_LOOKS = 100
+ACCEPTING_SECONDS = 0.2
+"""For connections that wait in the listening sockets then."""
 REPORT_SECONDS = 1.0
 GARBAGE_THRESHOLD = 50_000
 
@@ -68,11 +71,26 @@ class Process:
             await self._retired.wait()
         finally:
             for listener in self._listeners:
-                listener.stop()
+                if isinstance(listener, UdpListener):
+                    listener.stop()
+            await self._finish_connections()
             await self._tasks.finish(PARTING_SECONDS)
             for task in self._background:
                 task.cancel()
             await asyncio.gather(*self._background, return_exceptions=True)
+
+    async def _finish_connections(self) -> None:
+        """Those that have begun are accepted, and served to their end for a while."""
+        listeners = [listener for listener in self._listeners if isinstance(listener, TcpListener)]
+        if not listeners:
+            return
+        await asyncio.sleep(ACCEPTING_SECONDS)
+        for listener in listeners:
+            listener.stop()
+        for _ in range(PARTING_LOOKS):
+            if not any(listener.connections for listener in listeners):
+                return
+            await asyncio.sleep(PARTING_SECONDS / PARTING_LOOKS)
 
     async def _take(self, message: ToProcess) -> None:
         if isinstance(message, Retire):
