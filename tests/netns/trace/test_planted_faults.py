@@ -8,6 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -194,6 +196,26 @@ def test_the_first_line_of_a_trace_names_the_cause(
         assert code == 1
         assert not works(world, *connection, patiently=False)
     finds_nothing()
+
+
+TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
+
+
+def documented() -> list[tuple[list[str], str]]:
+    """The commands for root in the document, and how the first line that each prints begins."""
+    lines = [line.strip() for line in TROUBLESHOOTING.read_text().splitlines() if line.startswith("    ")]
+    starts = [number for number, line in enumerate(lines) if line.startswith("# nodeagent trace ")]
+    return [(lines[number].split()[2:], lines[number + 1].partition("…")[0]) for number in starts]
+
+
+@pytest.mark.parametrize(("arguments", "begins"), documented(), ids=lambda value: str(value)[-40:])
+def test_the_document_says_what_a_trace_says(node: Cluster, arguments: list[str], begins: str) -> None:
+    found: list[Any] = [fault.values[0] for fault in FAULTS if str(fault.values[2]) in begins]
+    (plant,) = found
+    with plant(node):
+        done = node.world.run(NODE, [*AGENT, *arguments], check=False)
+    assert done.stdout.startswith(begins)
+    assert done.returncode == 1
 
 
 def test_a_target_port_that_nobody_listens_on(node: Cluster) -> None:
