@@ -15,6 +15,14 @@ from pathlib import Path
 
 import click
 
+from nodeagent.cli.apiserver_storage import (
+    Place,
+    migrate_command,
+    read_place,
+    restore_etcd,
+    snapshot_etcd,
+    storage_options,
+)
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.controlplane.addresses.host_networks import connected_networks
 from nodeagent.controlplane.api import kubeconfig
@@ -22,7 +30,7 @@ from nodeagent.controlplane.api.access import role_of
 from nodeagent.controlplane.api.admission import ConnectionLimits
 from nodeagent.controlplane.api.pki import GROUPS, PkiFailed, add_user, write_private
 from nodeagent.controlplane.api.token_file import TokenFile
-from nodeagent.controlplane.server import STORE_FILE, ApiServer
+from nodeagent.controlplane.server import ApiServer
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused
 from nodeagent.controlplane.storage.records import StorageFailed
 from nodeagent.controlplane.storage.sqlite_file import (
@@ -35,6 +43,7 @@ from nodeagent.controlplane.storage.sqlite_file import (
     restore_to,
 )
 from nodeagent.controlplane.storage.store import Window
+from nodeagent.controlplane.storages import STORE_FILE
 from nodeagent.daemon.collector import collect_rarely
 from nodeagent.kube.mirror import mirror_endpoints
 from nodeagent.model.addresses import LAST_PORT
@@ -58,8 +67,9 @@ _LARGEST_STORE_MIB = 1024 * 1024
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where objects and keys are kept; without it, in memory.",
+    help="Where keys are kept, and objects unless --storage says otherwise; without it, in memory.",
 )
+@storage_options
 @click.option(
     "--kubeconfig-out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -106,6 +116,12 @@ def apiserver_command(
     *,
     listen: str,
     data_dir: Path | None,
+    storage: str | None,
+    etcd_servers: str,
+    etcd_cafile: Path | None,
+    etcd_certfile: Path | None,
+    etcd_keyfile: Path | None,
+    etcd_prefix: str,
     kubeconfig_out: Path | None,
     advertise_address: str,
     service_cluster_ip_range: str,
@@ -121,7 +137,8 @@ def apiserver_command(
 
     Exit codes: 0, 1 failed, 2 unusable settings.
     """
-    ctx.obj = data_dir
+    etcd_files = (etcd_cafile, etcd_certfile, etcd_keyfile)
+    place = ctx.obj = read_place(data_dir, storage, etcd_servers, etcd_files, etcd_prefix)
     if ctx.invoked_subcommand is not None:
         return
     set_up_logging(getattr(logging, log_level.upper()), as_json=False, journald="JOURNAL_STREAM" in os.environ)
@@ -139,6 +156,8 @@ def apiserver_command(
         host=host,
         port=port,
         data_dir=data_dir,
+        in_memory=place.in_memory,
+        etcd=place.etcd if place.etcd and place.etcd.servers else None,
         kubeconfig_out=kubeconfig_out,
         advertise_address=advertise_address,
         service_ranges=service_cluster_ip_range,
@@ -214,7 +233,7 @@ async def _serve(settings: ServerSettings) -> None:
 @click.pass_context
 def kubeconfig_command(ctx: click.Context, *, role: str, name: str, server: str, output: Path | None) -> None:
     """A kubeconfig for a user of the server of --data-dir; the server may be running."""
-    directory = _store_of(ctx.obj).parent / "pki"
+    directory = _store_of(ctx.obj.data_dir).parent / "pki"
     name = name or role
     if not _USER.fullmatch(name):
         raise Failure(f"--name {name!r}: letters, digits, '-', '.', '_', ':' and '@' only", UNUSABLE)
@@ -245,11 +264,15 @@ def _url_of(ctx: click.Context) -> str:
 @apiserver_command.command("snapshot")
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_obj
-def snapshot_command(data_dir: Path | None, *, output: Path) -> None:
-    """Copy the store of --data-dir to OUTPUT, consistent at one revision; the server may be running."""
-    source = _store_of(data_dir)
+def snapshot_command(place: Place, *, output: Path) -> None:
+    """Copy the store of --data-dir, or of etcd, to OUTPUT, consistent at one revision; the server may be running."""
     if os.path.lexists(output):
         raise Failure(f"{output} exists", UNUSABLE)
+    if place.etcd is not None and place.etcd.servers:
+        snapshot_etcd(place.etcd, output)
+        return
+    data_dir = place.data_dir
+    source = _store_of(data_dir)
     if not source.exists():
         raise Failure(f"there is no store in {data_dir}", UNUSABLE)
     try:
@@ -262,9 +285,12 @@ def snapshot_command(data_dir: Path | None, *, output: Path) -> None:
 @apiserver_command.command("restore")
 @click.argument("snapshot", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.pass_obj
-def restore_command(data_dir: Path | None, *, snapshot: Path) -> None:
-    """Make SNAPSHOT the store of --data-dir, which must not have one yet."""
-    target = _store_of(data_dir)
+def restore_command(place: Place, *, snapshot: Path) -> None:
+    """Make SNAPSHOT the store of --data-dir, which must not have one yet, or write its objects to etcd."""
+    if place.etcd is not None and place.etcd.servers:
+        restore_etcd(place.etcd, snapshot)
+        return
+    target = _store_of(place.data_dir)
     if os.path.lexists(target):
         raise Failure(f"{target} exists: move it away first", UNUSABLE)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -279,11 +305,11 @@ def restore_command(data_dir: Path | None, *, snapshot: Path) -> None:
 
 @apiserver_command.command("repair")
 @click.pass_obj
-def repair_command(data_dir: Path | None) -> None:
+def repair_command(place: Place) -> None:
     """Remove from the store of --data-dir the records that are damaged, and say which; the server must not be running."""
-    path = _store_of(data_dir)
+    path = _store_of(place.data_dir)
     if not path.exists():
-        raise Failure(f"there is no store in {data_dir}", UNUSABLE)
+        raise Failure(f"there is no store in {place.data_dir}", UNUSABLE)
     try:
         examine_log(str(path))
         with contextlib.closing(connect(str(path))) as connection:
@@ -294,6 +320,9 @@ def repair_command(data_dir: Path | None) -> None:
     for what in removed:
         click.echo(f"removed {printable(what)}")
     click.echo(f"{len(removed)} damaged records removed")
+
+
+apiserver_command.add_command(migrate_command)
 
 
 def _store_of(data_dir: Path | None) -> Path:

@@ -28,6 +28,7 @@ from nodeagent.controlplane.api.admission import Admission
 from nodeagent.controlplane.api.handler import ApiHandler
 from nodeagent.controlplane.api.listener import Listener
 from nodeagent.controlplane.api.objects import Objects
+from nodeagent.controlplane.api.shared_credentials import SharedCredentials
 from nodeagent.controlplane.bootstrap import bootstrap, create_default_range, stored_ranges
 from nodeagent.controlplane.controllers.elected import ElectedControllers
 from nodeagent.controlplane.controllers.election import Election
@@ -41,15 +42,16 @@ from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused, check
-from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import LeftBehind, StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store
+from nodeagent.controlplane.storages import etcd_storage, local_storage
 
 logger = logging.getLogger(__name__)
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _CATCH_UP_EVERY_SECONDS: Final = 0.1
 _MAKE_ROOM_EVERY_SECONDS: Final = 0.25
-STORE_FILE: Final = "store.db"
+_LOOK_AROUND_EVERY_SECONDS: Final = 2.0
+"""Of a storage that tells by itself what others write: whether it still answers."""
 
 
 class Notifier(Protocol):
@@ -118,7 +120,13 @@ class ApiServer:
     def failing(self) -> list[str]:
         """Names of the readiness checks that fail."""
         store = self._store_in_use
-        return [*self._failing, *(["store-space"] if store is not None and store.short else [])]
+        if store is None:
+            return self._failing
+        return [
+            *self._failing,
+            *(["etcd"] if not store.reachable else []),
+            *(["store-space"] if store.short else []),
+        ]
 
     def stop(self) -> None:
         """Ends `run`: watches first, then connections, then the store."""
@@ -127,14 +135,10 @@ class ApiServer:
     async def run(self) -> None:
         """Raises SettingsRefused, PkiFailed, StorageFailed or OSError when it cannot start, LeftBehind when it cannot go on."""
         async with AsyncExitStack() as stack:
-            credentials_task = asyncio.ensure_future(self._credentials(stack))
-            try:
-                store = self._store_in_use = await stack.enter_async_context(self._store())
-            finally:
-                self.credentials = await credentials_task
+            catalog = all_kinds()
+            store, shared = await self._open(stack, catalog)
             self._check_against(store)
             worker = stack.enter_context(Worker())
-            catalog = all_kinds()
             objects = AddressObjects(self._chance.uid, self._clock.time)
             allocator = Allocator(
                 store,
@@ -174,7 +178,7 @@ class ApiServer:
                 Listener(handler, self._settings.host, self._settings.port, context, admission=admission)
             )
             self.port = listener.port
-            loops = self._loops(store, registry, catalog, repair)
+            loops = self._loops(store, registry, catalog, repair) + ([shared.run()] if shared is not None else [])
             await self._serve(store, loops, ending)
 
     async def _serve(self, store: Store, loops: Sequence[Coroutine[None, None, None]], ending: asyncio.Event) -> None:
@@ -184,7 +188,8 @@ class ApiServer:
             tasks.append(group.create_task(self._every(self._settings.forget_every_seconds, store.compact)))
             tasks.append(group.create_task(self._every(_MAKE_ROOM_EVERY_SECONDS, lambda: _make_room(store))))
             if store.shared:
-                tasks.append(group.create_task(self._every(_CATCH_UP_EVERY_SECONDS, store.catch_up)))
+                seconds = _LOOK_AROUND_EVERY_SECONDS if store.remote else _CATCH_UP_EVERY_SECONDS
+                tasks.append(group.create_task(self._every(seconds, store.catch_up)))
             self._failing = []
             self.ready.set()
             self._notifier.ready(f"serving on {self._settings.host}:{self.port}")
@@ -202,33 +207,60 @@ class ApiServer:
             raise self._ended_by
 
     async def _every(self, seconds: float, action: Callable[[], Coroutine[None, None, None]]) -> None:
+        said = ""
         while True:
             await asyncio.sleep(seconds)
             try:
                 await action()
+                said = ""
             except LeftBehind as error:
                 # What it shows is no longer true, and nothing it would write could be: whoever runs it starts it again.
                 self._ended_by = error
                 self._stop.set()
                 return
             except (StorageFailed, StorageFull) as error:
-                logger.warning("store maintenance failed error=%s", error)
+                if type(error).__name__ != said:
+                    logger.warning("store maintenance failed error=%s", error)
+                said = type(error).__name__
 
-    def _store(self) -> Store:
-        directory = self._settings.data_dir
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = ":memory:" if directory is None else str(directory / STORE_FILE)
-        storage = Log(path, limit_bytes=self._settings.limit_bytes)
-        return Store(storage, window=self._settings.window, clock=self._clock.time)
-
-    async def _credentials(self, stack: AsyncExitStack) -> pki.Credentials | None:
-        if self._settings.insecure:
-            return None
+    async def _open(self, stack: AsyncExitStack, catalog: Catalog) -> tuple[Store, SharedCredentials | None]:
+        """The store and this server's credentials; on a remote store they are those of all servers."""
         directory = self._settings.data_dir
         if directory is None:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodeagent-apiserver-"))
             directory = Path(scratch)
+        if self._settings.etcd is None:
+            credentials_task = asyncio.ensure_future(self._credentials(directory))
+            try:
+                store = self._store_in_use = await stack.enter_async_context(self._store(catalog))
+            finally:
+                self.credentials = await credentials_task
+            return store, None
+        store = self._store_in_use = await stack.enter_async_context(self._store(catalog))
+        if self._settings.insecure:
+            return store, None
+        shared = SharedCredentials(store, directory / "pki")
+        if not await shared.fetch():
+            self.credentials = await self._credentials(directory)
+            if await shared.offer():
+                return store, shared
+            await shared.fetch()
+        self.credentials = await self._credentials(directory)
+        return store, shared
+
+    def _store(self, catalog: Catalog) -> Store:
+        settings = self._settings
+        if settings.data_dir is not None:
+            settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if settings.etcd is not None:
+            storage = etcd_storage(settings.etcd, catalog, self._clock.time)
+        else:
+            storage = local_storage(None if settings.in_memory else settings.data_dir, settings.limit_bytes)
+        return Store(storage, window=settings.window, clock=self._clock.time)
+
+    async def _credentials(self, directory: Path) -> pki.Credentials | None:
+        if self._settings.insecure:
+            return None
         host = self._settings.host
         addresses = {self._checked.advertised, *(found.first for found in self._checked.ranges)}
         if host != "localhost" and not ip_address(host).is_unspecified:

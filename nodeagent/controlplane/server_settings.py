@@ -9,6 +9,7 @@ from nodeagent.controlplane.addresses.ranges import AddressRange, Network, parse
 from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.api.admission import ConnectionLimits
 from nodeagent.controlplane.storage.store import Window
+from nodeagent.controlplane.storages import EtcdSettings
 
 
 class SettingsRefused(ValueError):
@@ -22,7 +23,11 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 6443
     data_dir: Path | None = None
-    """None: everything is in memory."""
+    """For what outlives the server: its keys, and objects unless they are kept elsewhere. None: everything is in memory."""
+    in_memory: bool = False
+    """Objects are, although there is a data directory."""
+    etcd: EtcdSettings | None = None
+    """Objects are there."""
     kubeconfig_out: Path | None = None
     advertise_address: str = ""
     service_ranges: str = "10.96.0.0/12"

@@ -233,6 +233,16 @@ def internal_error(message: str) -> ApiError:
     )
 
 
+def storage_unreachable(message: str) -> ApiError:
+    """503: whoever keeps the data does not answer; nothing was written."""
+    return ApiError(503, "ServiceUnavailable", message, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})
+
+
+def storage_uncertain(message: str) -> ApiError:
+    """504: it is not known whether it was written; whoever asks again finds out."""
+    return ApiError(504, "Timeout", message, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})
+
+
 def storage_full() -> ApiError:
     """507: the disk or the size limit of the store is exhausted; nothing was written."""
     return ApiError(507, "InsufficientStorage", "the store is full: nothing was written; free space or raise the limit")

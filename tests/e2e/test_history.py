@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.server import STORE_FILE
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.store import Store, Window
+from nodeagent.controlplane.storages import STORE_FILE
 from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
 from tests.harness.cluster import NODE
 from tests.harness.links import Links

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import pytest
 
-PROGRAM: Final = Path(__file__).parents[2] / ".tools" / "etcd-3.4" / "etcd"
+PROGRAM: Final = Path(os.environ.get("ETCD") or Path(__file__).parents[2] / ".tools" / "etcd-3.4" / "etcd")
+"""ETCD=/path/to/etcd takes another one."""
 _DEADLINE_SECONDS: Final = 60.0
 missing: Final = not PROGRAM.exists() and os.environ.get("CI") != "true"
 needs_etcd = pytest.mark.skipif(missing, reason=f"no {PROGRAM}: make .tools/etcd-3.4/etcd")

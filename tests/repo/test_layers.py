@@ -51,7 +51,9 @@ ROOMS = {
     "api": frozenset({"documents", "moments", "status", "storage", "machinery", "kinds"}),
 }
 """Room of the API server → the rooms it may import (itself always). What composes them may import all of them."""
-COMPOSITION = frozenset({"bootstrap", "manifest_check", "server", "server_settings", "__init__"})
+COMPOSITION = frozenset(
+    {"bootstrap", "manifest_check", "migration", "server", "server_settings", "storages", "__init__"}
+)
 
 PURE = (
     "model/*.py",

@@ -32,7 +32,7 @@ _PIECE_BYTES: Final = 128 * 1024
 _PIECE_SECONDS: Final = 30.0
 """Within which a client takes a piece."""
 _STREAM_FROM_BYTES: Final = 512 * 1024
-_CHECKS: Final = ("ping", "store", "store-space")
+_CHECKS: Final = ("ping", "store", "store-space", "etcd")
 _VERSION: Final = {
     "major": "1",
     "minor": "36",

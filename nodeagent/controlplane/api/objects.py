@@ -47,10 +47,11 @@ from nodeagent.controlplane.status import (
     bad_request,
     future_version,
     method_not_allowed,
+    storage_unreachable,
     too_many_operations,
     unsupported_media_type,
 )
-from nodeagent.controlplane.storage.records import Record
+from nodeagent.controlplane.storage.records import Record, StorageFailed
 from nodeagent.controlplane.storage.store import Store
 
 _FEW_RECORDS: Final = 500
@@ -102,8 +103,20 @@ class Objects:
 
     async def _carry_out(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         if verb in ("get", "list", "watch"):
+            await self._come_to(request.query.get("resourceVersion", ""))
             return await self._look(verb, resource, target, request)
+        # What is not changed, or refused, for what the object is must not be so for what it was.
+        await self._come_to("")
         return await self._act(verb, resource, target, request)
+
+    async def _come_to(self, version: str) -> None:
+        """Whoever names no revision sees what is latest, whoever names one sees that; 0 is whatever there is. Raises ApiError."""
+        if version and (parse_version(version) <= self._store.revision):
+            return
+        try:
+            await self._store.latest()
+        except StorageFailed as error:
+            raise storage_unreachable(f"what is latest cannot be told: {error}") from None
 
     async def _look(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         if verb == "watch":

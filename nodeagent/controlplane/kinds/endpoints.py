@@ -108,6 +108,7 @@ PRINTER = Printer((Column("Endpoints", described_by="subsets"), AGE), _cells)
 ROWS = (
     Resource(
         plural="endpoints",
+        place="services/endpoints",
         singular="endpoints",
         creates_on_update=True,
         kind="Endpoints",

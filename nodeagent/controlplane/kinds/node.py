@@ -179,6 +179,7 @@ PRINTER = Printer(
 ROWS = (
     Resource(
         plural="nodes",
+        place="minions",
         singular="node",
         kind="Node",
         struct=SHAPES["Node"],

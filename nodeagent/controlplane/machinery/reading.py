@@ -164,6 +164,8 @@ def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None
         if request.version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         token = _read_token(request.token)
+        if token.rv > store.revision:
+            raise future_version(token.rv, store.revision)
         start = prefix + token.start.removeprefix("/").removesuffix("\0")
         return (token.rv if token.rv > 0 else None), start
     version = parse_version(request.version)

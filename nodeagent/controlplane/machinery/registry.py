@@ -42,13 +42,18 @@ from nodeagent.controlplane.status import (
     not_found,
     object_invalid,
     storage_full,
+    storage_uncertain,
+    storage_unreachable,
 )
 from nodeagent.controlplane.storage.records import (
     Change,
+    ObjectTooLarge,
     Precondition,
     Record,
     StorageFailed,
     StorageFull,
+    StorageUncertain,
+    StorageUnreachable,
     assemble,
     draft,
 )
@@ -383,6 +388,12 @@ class Registry:
             return await self._store.commit(changes)
         except StorageFull:
             raise storage_full() from None
+        except StorageUnreachable as error:
+            raise storage_unreachable(f"nothing was written: {error}") from None
+        except StorageUncertain as error:
+            raise storage_uncertain(str(error)) from None
+        except ObjectTooLarge as error:
+            raise body_too_large(_OBJECT_LIMIT_BYTES) from error
         except StorageFailed as error:
             raise internal_error(f"storage: {error}") from None
 

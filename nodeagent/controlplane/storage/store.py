@@ -161,6 +161,11 @@ class Store:
             found = self._collections[name] = Collection(name)
         return found
 
+    @property
+    def names(self) -> list[str]:
+        """Collections that were asked for, or have had objects."""
+        return list(self._collections)
+
     def get(self, collection: str, path: str) -> Record | None:
         """The latest record of an object."""
         return self.collection(collection).records.get(path)
@@ -191,7 +196,8 @@ class Store:
     async def latest(self) -> None:
         """What is read from here on is no older than this call, where storage is remote. Raises StorageFailed."""
         if self._storage.remote:
-            self.revision = max(self.revision, await self._storage.latest())
+            latest = await self._storage.latest()
+            self.revision = max(self.revision, latest)
 
     async def compact(self) -> None:
         """Moves the floor to the start of the window and forgets what lies before it."""

@@ -140,6 +140,7 @@ PRINTER = Printer(
 ROWS = (
     Resource(
         plural="services",
+        place="services/specs",
         singular="service",
         returns_deleted=True,
         creates_on_update=True,

@@ -1,0 +1,178 @@
+"""Where `nodeagent apiserver` keeps objects: its options, and what copies them from one place to another."""
+
+import asyncio
+import sqlite3
+import ssl
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.controlplane.kinds.catalog import all_kinds
+from nodeagent.controlplane.migration import Moved, move
+from nodeagent.controlplane.storage.log import Log
+from nodeagent.controlplane.storage.port import Storage
+from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
+from nodeagent.controlplane.storage.store import Store
+from nodeagent.controlplane.storages import STORE_FILE, EtcdSettings, etcd_storage
+from nodeagent.model.text import printable
+
+ETCD_PORT = 2379
+_TOLD = 10
+_Command = TypeVar("_Command", bound=Callable[..., object])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the options say. `etcd` None: in the data directory, or in memory without one."""
+
+    data_dir: Path | None
+    etcd: EtcdSettings | None = None
+    in_memory: bool = False
+
+
+def storage_options(command: _Command) -> _Command:
+    """The options that say where objects are kept."""
+    file = click.Path(path_type=Path, dir_okay=False)
+    options = (
+        click.option(
+            "--storage",
+            type=click.Choice(["sqlite", "memory", "etcd"]),
+            help="Where objects are kept. Default: sqlite with --data-dir, else memory.",
+        ),
+        click.option("--etcd-servers", default="", help="URLs of etcd's members, separated by commas."),
+        click.option("--etcd-cafile", type=file, help="Authorities that etcd's certificates are checked with."),
+        click.option("--etcd-certfile", type=file, help="Certificate this server shows to etcd."),
+        click.option("--etcd-keyfile", type=file, help="Its key."),
+        click.option("--etcd-prefix", default="/registry", show_default=True, help="Below which keys are."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_place(
+    data_dir: Path | None,
+    storage: str | None,
+    servers: str,
+    files: tuple[Path | None, Path | None, Path | None],
+    prefix: str,
+) -> Place:
+    """`files`: authorities, certificate, key. Raises Failure where options contradict each other."""
+    cafile, certfile, keyfile = files
+    if storage == "sqlite" and data_dir is None:
+        raise Failure("--storage sqlite needs --data-dir", UNUSABLE)
+    if storage != "etcd":
+        if servers:
+            raise Failure("--etcd-servers is for --storage etcd", UNUSABLE)
+        settings = EtcdSettings(servers=(), cafile=cafile, certfile=certfile, keyfile=keyfile, prefix=prefix)
+        # Kept for `migrate`, which names the servers itself.
+        return Place(data_dir, settings if cafile or certfile else None, in_memory=storage == "memory")
+    if not servers:
+        raise Failure("--storage etcd needs --etcd-servers", UNUSABLE)
+    return Place(data_dir, read_etcd(servers, cafile, certfile, keyfile, prefix))
+
+
+def read_etcd(
+    servers: str, cafile: Path | None, certfile: Path | None, keyfile: Path | None, prefix: str
+) -> EtcdSettings:
+    """Raises Failure where that is no cluster."""
+    urls = [urlsplit(text.strip()) for text in servers.split(",") if text.strip()]
+    schemes = {url.scheme for url in urls}
+    try:
+        found = tuple((url.hostname or "", url.port or ETCD_PORT) for url in urls)
+    except ValueError as error:
+        raise Failure(f"--etcd-servers {servers}: {error}", UNUSABLE) from None
+    if not found or schemes - {"http", "https"} or len(schemes) != 1 or not all(host for host, _ in found):
+        raise Failure(
+            f"--etcd-servers {servers!r}: URLs such as https://192.0.2.1:{ETCD_PORT}, all of one kind", UNUSABLE
+        )
+    if (certfile is None) != (keyfile is None):
+        raise Failure("--etcd-certfile and --etcd-keyfile belong together", UNUSABLE)
+    secure = schemes == {"https"}
+    if not secure and (cafile or certfile):
+        raise Failure("etcd's certificates are for https://", UNUSABLE)
+    if not prefix.strip("/"):
+        raise Failure("--etcd-prefix: all keys of etcd are no place; /registry is kube-apiserver's", UNUSABLE)
+    settings = EtcdSettings(
+        servers=found, secure=secure, cafile=cafile, certfile=certfile, keyfile=keyfile, prefix=prefix
+    )
+    try:
+        settings.context()
+    except (ssl.SSLError, OSError) as error:
+        named = ", ".join(str(path) for path in (cafile, certfile, keyfile) if path)
+        raise Failure(f"etcd's certificates cannot be used ({named}): {error}", UNUSABLE) from None
+    return settings
+
+
+def snapshot_etcd(settings: EtcdSettings, output: Path) -> None:
+    """Writes a store of SQLite. Raises Failure."""
+
+    async def take() -> None:
+        async with _store(_etcd(settings)) as store:
+            await store.snapshot(str(output))
+
+    _run(take(), f"{output}: snapshot failed")
+
+
+def restore_etcd(settings: EtcdSettings, snapshot: Path) -> None:
+    """Writes a snapshot's objects to etcd, where none of them may be yet as another. Raises Failure."""
+    _report(_run(_move(_sqlite(snapshot), _etcd(settings)), f"{snapshot} cannot be restored"))
+
+
+@click.command("migrate")
+@click.option("--from", "source", required=True, help="sqlite:DIR, the data directory of a server that is not running.")
+@click.option("--to", "target", required=True, help="etcd:URL,URL,…")
+@click.pass_obj
+def migrate_command(place: Place, *, source: str, target: str) -> None:
+    """Copy all objects to an etcd, and compare them there; nothing is overwritten. Interrupted, begin it again."""
+    kind, _, where = source.partition(":")
+    store = Path(where) / STORE_FILE
+    if kind != "sqlite" or not store.is_file():
+        raise Failure(f"--from {source}: sqlite:DIR, and DIR holds a {STORE_FILE}", UNUSABLE)
+    kind, _, where = target.partition(":")
+    if kind != "etcd":
+        raise Failure(f"--to {target}: etcd:URL,URL,… is what there is", UNUSABLE)
+    given = place.etcd or EtcdSettings(servers=())
+    settings = read_etcd(where, given.cafile, given.certfile, given.keyfile, given.prefix)
+    _report(_run(_move(_sqlite(store), _etcd(settings)), "migration failed"))
+
+
+def _report(moved: Moved) -> None:
+    for what in moved.different[:_TOLD]:
+        click.echo(f"different there: {printable(what)}")
+    click.echo(f"{moved.written} objects written, {moved.same} were there, {len(moved.different)} are different there")
+    if moved.different:
+        raise Failure("objects in etcd are not those of the source; nothing was overwritten", FAILED)
+
+
+async def _move(source: Callable[[], Storage], target: Callable[[], Storage]) -> Moved:
+    async with _store(source) as one, _store(target) as other:
+        return await move(one, other)
+
+
+def _store(make: Callable[[], Storage]) -> Store:
+    return Store(make(), clock=time.time)
+
+
+def _etcd(settings: EtcdSettings) -> Callable[[], Storage]:
+    return lambda: etcd_storage(settings, all_kinds(), time.time)
+
+
+def _sqlite(path: Path) -> Callable[[], Storage]:
+    return lambda: Log(str(path))
+
+
+_Result = TypeVar("_Result")
+
+
+def _run(work: Coroutine[None, None, _Result], what: str) -> _Result:
+    try:
+        return asyncio.run(work)
+    except (StorageFailed, StorageFull, OSError, sqlite3.Error) as error:
+        raise Failure(f"{what}: {error}", FAILED) from error

@@ -1,0 +1,108 @@
+"""One certificate authority, one key for account tokens and one list of users for all servers on a storage.
+
+They are kept in the storage, where whoever can read it can read every Secret anyway, and come into each server's directory
+when it starts. Users that are added or removed in the file of one server come and go everywhere, within seconds.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from nodeagent.controlplane.api.pki import write_private
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.storage.records import Change, Precondition, StorageFailed, StorageFull, draft
+from nodeagent.controlplane.storage.store import Store
+
+logger = logging.getLogger(__name__)
+COLLECTION: Final = "credentials"
+_AUTHORITY: Final = "authority"
+_FIXED: Final = ("ca.crt", "ca.key", "sa.key")
+_USERS: Final = "tokens.csv"
+_MADE_BY_AUTHORITY: Final = "*.names"
+"""Beside a certificate, for whom it is; without it, the certificate is made anew."""
+_LOOK_EVERY_SECONDS: Final = 2.0
+
+
+class SharedCredentials:
+    """Those of `directory`, kept the same as those in the store."""
+
+    def __init__(self, store: Store, directory: Path) -> None:
+        self._store = store
+        self._directory = directory
+        self._users: frozenset[str] = frozenset()
+        """Lines of the file of users as store and file last agreed on."""
+
+    async def fetch(self) -> bool:
+        """Puts what the store has into the directory, before anything is made there; False when it has nothing."""
+        record = self._store.get(COLLECTION, _AUTHORITY)
+        if record is None:
+            return False
+        await asyncio.to_thread(self._write, record.document()["files"])
+        return True
+
+    async def offer(self) -> bool:
+        """Puts what the directory has into the store; False when another server was faster. Raises StorageFailed."""
+        files = await asyncio.to_thread(self._read)
+        try:
+            await self._store.commit([Change(COLLECTION, _AUTHORITY, 0, _draft(files))])
+        except Precondition:
+            return False
+        self._users = _lines(files[_USERS])
+        return True
+
+    async def run(self) -> None:
+        """Keeps the users the same, until cancelled."""
+        while True:
+            try:
+                await self.once()
+            except (Precondition, StorageFailed, StorageFull, OSError) as error:
+                logger.debug("users not brought together error=%s", error)
+            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+
+    async def once(self) -> None:
+        """What was added or removed in the file since the last look counts; of the rest, what the store says."""
+        record = self._store.get(COLLECTION, _AUTHORITY)
+        if record is None:
+            return
+        path = self._directory / _USERS
+        files = record.document()["files"]
+        own, stored = _lines(await asyncio.to_thread(path.read_text)), _lines(files[_USERS])
+        wanted = (stored | (own - self._users)) - (self._users - own)
+        text = "".join(f"{line}\n" for line in sorted(wanted))
+        if wanted != stored:
+            changed = _draft({**files, _USERS: text})
+            await self._store.commit([Change(COLLECTION, _AUTHORITY, record.revision, changed)])
+        if wanted != own:
+            await asyncio.to_thread(write_private, path, text)
+        self._users = wanted
+
+    def _read(self) -> dict[str, str]:
+        return {name: (self._directory / name).read_text() for name in (*_FIXED, _USERS)}
+
+    def _write(self, files: Mapping[str, str]) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        users = self._directory / _USERS
+        authority = self._directory / _FIXED[0]
+        if authority.exists() and authority.read_text() != files[_FIXED[0]]:
+            logger.warning("the store has another certificate authority: its own counts directory=%s", self._directory)
+            for stated in self._directory.glob(_MADE_BY_AUTHORITY):
+                stated.unlink()
+        for name in _FIXED:
+            write_private(self._directory / name, files[name])
+        # Users that were added here while no server ran are offered to the others.
+        self._users = _lines(files[_USERS])
+        own = _lines(users.read_text()) if users.exists() else frozenset[str]()
+        known = {line.split(",")[1] for line in self._users}
+        added = {line for line in own if line.split(",")[1] not in known}
+        write_private(users, "".join(f"{line}\n" for line in sorted(self._users | added)))
+
+
+def _lines(text: str) -> frozenset[str]:
+    return frozenset(line for line in text.splitlines() if line.count(","))
+
+
+def _draft(files: Mapping[str, str]) -> bytes:
+    document: Document = {"metadata": {"name": _AUTHORITY, "resourceVersion": "0"}, "files": dict(files)}
+    return draft(document)
