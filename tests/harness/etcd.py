@@ -5,11 +5,13 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +24,53 @@ missing: Final = not PROGRAM.exists() and os.environ.get("CI") != "true"
 needs_etcd = pytest.mark.skipif(missing, reason=f"no {PROGRAM}: make .tools/etcd-3.4/etcd")
 
 
+@dataclass(frozen=True)
+class Files:
+    """Keys and certificates of one authority: what members show, and what clients do."""
+
+    authority: Path
+    member: tuple[Path, Path]
+    client: tuple[Path, Path]
+
+    @classmethod
+    def make(cls, directory: Path) -> "Files":
+        """New ones, for members on 127.0.0.1."""
+        authority, key = directory / "ca.crt", directory / "ca.key"
+        begin = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+
+        def run(*arguments: str | Path) -> None:
+            subprocess.run([*begin, *arguments], check=True, capture_output=True, cwd=directory)
+
+        run("-subj", "/CN=etcd", "-keyout", key, "-out", authority)
+        pairs = []
+        for name in ("member", "client"):
+            pair = (directory / f"{name}.crt", directory / f"{name}.key")
+            names = ("-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE")
+            run("-subj", f"/CN={name}", "-CA", authority, "-CAkey", key, "-keyout", pair[1], "-out", pair[0], *names)
+            pairs.append(pair)
+        return cls(authority, *pairs)
+
+    @property
+    def flags(self) -> list[str]:
+        """For a member that wants clients' certificates."""
+        found = ["--cert-file", str(self.member[0]), "--key-file", str(self.member[1])]
+        return [*found, "--client-cert-auth", "--trusted-ca-file", str(self.authority)]
+
+    def context(self) -> ssl.SSLContext:
+        """For a client."""
+        context = ssl.create_default_context(cafile=self.authority)
+        context.load_cert_chain(*self.client)
+        return context
+
+
 class Member:
     """One member: its arguments, and its process while it has one."""
 
-    def __init__(self, arguments: Sequence[str], client_url: str, log: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str], client_url: str, log: Path, context: ssl.SSLContext | None = None
+    ) -> None:
         self._arguments = list(arguments)
+        self._context = context
         self._log = log
         self.client_url = client_url
         self._process: subprocess.Popen[bytes] | None = None
@@ -66,7 +110,7 @@ class Member:
         """An answer of its JSON gateway; empty when there is none."""
         request = urllib.request.Request(f"{self.client_url}{path}", json.dumps(body or {}).encode())
         try:
-            with urllib.request.urlopen(request, timeout=2) as answer:
+            with urllib.request.urlopen(request, timeout=2, context=self._context) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
         except (OSError, urllib.error.URLError, ValueError):
@@ -76,8 +120,8 @@ class Member:
 class EtcdCluster:
     """Members that know each other; ready when this returns. `close` ends them."""
 
-    def __init__(self, directory: Path, count: int = 1, *flags: str) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, count: int = 1, *flags: str, files: Files | None = None) -> None:
+        self._files = files
         self.members: list[Member] = []
         # Somebody else may take a port between its choice and its use.
         for attempt in range(5):
@@ -114,12 +158,14 @@ class EtcdCluster:
         cluster = ",".join(f"m{number}={peer}" for number, peer in enumerate(peers))
         self.members = []
         for number, peer in enumerate(peers):
-            client = f"http://127.0.0.1:{ports[count + number]}"
+            client = f"{'https' if self._files else 'http'}://127.0.0.1:{ports[count + number]}"
             arguments = [str(PROGRAM), "--name", f"m{number}", "--data-dir", str(directory / f"m{number}")]
             arguments += ["--listen-client-urls", client, "--advertise-client-urls", client]
             arguments += ["--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
             arguments += ["--initial-cluster", cluster, "--log-level", "warn", "--pre-vote=true", *flags]
-            member = Member(arguments, client, directory / f"m{number}.log")
+            arguments += self._files.flags if self._files else []
+            context = self._files.context() if self._files else None
+            member = Member(arguments, client, directory / f"m{number}.log", context)
             member.start()
             self.members.append(member)
 
@@ -158,9 +204,9 @@ def free_ports(count: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def running(directory: Path, count: int = 1, *flags: str) -> Iterator[EtcdCluster]:
+def running(directory: Path, count: int = 1, *flags: str, files: Files | None = None) -> Iterator[EtcdCluster]:
     """A cluster for as long as the block lasts."""
-    cluster = EtcdCluster(directory, count, *flags)
+    cluster = EtcdCluster(directory, count, *flags, files=files)
     try:
         yield cluster
     finally:

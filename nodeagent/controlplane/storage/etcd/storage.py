@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 _WRITE_SECONDS: Final = 10.0
 """After which a write that cannot be settled is given up."""
 _PAUSE_SECONDS: Final = 0.05
+_ASK_AGAIN_SECONDS: Final = 0.05
 _MOST_AT_A_TIME: Final = 128
 _SHORTEST_LEASE_SECONDS: Final = 2
 _ANSWERED_SECONDS: Final = 5.0
@@ -308,21 +309,25 @@ class EtcdStorage:
         """Waits until all changes up to a revision have been delivered. Raises StorageUncertain, LeftBehind."""
         assert self._watching is not None
         ends = time.monotonic() + seconds
+        member, until = self._client.member, time.monotonic() + CALL_SECONDS
         while self._watching.position < revision:
             if self._ended is not None:
                 raise self._ended
             if asks:
+                # A member that is still telling of earlier changes does not answer.
                 self._watching.ask()
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             heappush(self._waiting, (revision, next(self._numbers), future))
-            member = self._client.member
             try:
-                async with asyncio.timeout(CALL_SECONDS):
+                async with asyncio.timeout(_ASK_AGAIN_SECONDS if asks else CALL_SECONDS):
                     await future
             except TimeoutError:
-                # The member that tells of changes is behind, or cut off.
-                self._client.move_on(member)
-                if time.monotonic() >= ends:
+                now = time.monotonic()
+                if now >= until:
+                    # The member that tells of changes is behind, or cut off.
+                    self._client.move_on(member)
+                    member, until = self._client.member, now + CALL_SECONDS
+                if now >= ends:
                     raise StorageUncertain(f"the changes up to revision {revision} have not arrived") from None
 
     def _reached(self, position: int) -> None:
