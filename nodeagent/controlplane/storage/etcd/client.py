@@ -1,6 +1,7 @@
 """Calls to a cluster of several members: one of them is asked until it does not answer, then the next."""
 
 import asyncio
+import logging
 import random
 import ssl
 import time
@@ -10,8 +11,9 @@ from typing import Final, TypeVar
 from nodeagent.controlplane.storage.etcd import messages
 from nodeagent.controlplane.storage.etcd.messages import Header, RangeReply, StatusReply, TxnReply
 from nodeagent.controlplane.storage.etcd.outcomes import Outcome, outcome_of
-from nodeagent.controlplane.storage.etcd.rpc import CallFailed, Endpoint, Member
+from nodeagent.controlplane.storage.etcd.rpc import CallFailed, Endpoint, Member, apart
 
+logger = logging.getLogger(__name__)
 CALL_SECONDS: Final = 1.5
 """How long one member is waited for: a follower answers for a leader that died only after 7 s."""
 READ_SECONDS: Final = 6.0
@@ -90,16 +92,13 @@ class Client:
         """Begins the time of a lease anew; False when it has ended."""
         method = f"{_LEASE}LeaseKeepAlive"
 
-        async def ask(member: Member) -> tuple[int, int]:
-            async with (
-                asyncio.timeout(CALL_SECONDS),
-                member.stream(method, {"hasleader": "true"}, CALL_SECONDS) as stream,
-            ):
+        async def renew(member: Member) -> tuple[int, int]:
+            async with member.stream(method, {"hasleader": "true"}, CALL_SECONDS) as stream:
                 await stream.send(messages.lease_number(number))
                 # The stream's answers have the fields of a grant's.
                 return messages.read_lease(await stream.receive())
 
-        _, seconds = await self._with_each(ask)
+        _, seconds = await self._with_each(lambda member: apart(renew(member), CALL_SECONDS))
         return seconds > 0
 
     async def has_alarm(self) -> bool:
@@ -120,6 +119,9 @@ class Client:
             reply = read(await member.call(method, request, CALL_SECONDS))
         except CallFailed as failed:
             outcome = outcome_of(failed.code, failed.text)
+            logger.debug(
+                "call failed member=%s method=%s code=%s error=%s", member.endpoint, method, failed.code, failed
+            )
             if outcome in (Outcome.NOT_DONE, Outcome.UNKNOWN):
                 self.move_on(member)
             raise EtcdFailed(outcome, f"{member.endpoint}: {failed}") from None
@@ -141,9 +143,10 @@ class Client:
             member = self.member
             try:
                 reply = await ask(member)
-            except (CallFailed, TimeoutError, messages.Malformed) as error:
-                code = error.code if isinstance(error, CallFailed) else CallFailed.LATE
+            except (CallFailed, messages.Malformed) as error:
+                code = error.code if isinstance(error, CallFailed) else CallFailed.LOST
                 outcome = outcome_of(code, str(error))
+                logger.debug("read failed member=%s code=%s error=%s", member.endpoint, code, error)
                 if outcome not in (Outcome.NOT_DONE, Outcome.UNKNOWN):
                     raise EtcdFailed(outcome, f"{member.endpoint}: {error}") from None
                 self.move_on(member)

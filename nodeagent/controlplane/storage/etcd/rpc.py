@@ -3,9 +3,9 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from grpclib.client import Channel
 from grpclib.config import Configuration
@@ -14,6 +14,8 @@ from grpclib.encoding.base import CodecBase
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 _WINDOW_BYTES: Final = 16 * 1024 * 1024
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,10 @@ class Member:
 
     async def call(self, method: str, request: bytes, seconds: float) -> bytes:
         """The answer, within so many seconds. Raises CallFailed."""
-        async with _own_errors(seconds):
+        return await apart(self._call(method, request), seconds)
+
+    async def _call(self, method: str, request: bytes) -> bytes:
+        async with _own_errors(None):
             await self._connect()
             async with self._open(method, Cardinality.UNARY_UNARY) as stream:
                 await stream.send_message(request, end=True)
@@ -95,7 +100,7 @@ class Member:
 
     @contextlib.asynccontextmanager
     async def stream(self, method: str, metadata: Mapping[str, str], seconds: float) -> AsyncIterator[Stream]:
-        """A stream, begun within so many seconds. Leaving the block ends it. Raises CallFailed."""
+        """A stream, begun within so many seconds. Leaving the block ends it. Only for `apart`. Raises CallFailed."""
         async with _own_errors(seconds):
             await self._connect()
         async with _own_errors(None), self._open(method, Cardinality.STREAM_STREAM, metadata) as stream:
@@ -117,6 +122,27 @@ class Member:
 
     def _open(self, method: str, cardinality: Cardinality, metadata: Mapping[str, str] | None = None) -> Any:
         return self._channel.request(method, cardinality, bytes, bytes, metadata=metadata)
+
+
+async def apart(work: Coroutine[Any, Any, _Result], seconds: float | None) -> _Result:
+    """What work returns that uses this library, in a task of its own; in so many seconds, or CallFailed.
+
+    When a connection is lost grpclib cancels the tasks that wait for it, and does not take that back: in a task that goes on, the
+    next time that is up would end it (asyncio/timeouts.py asks whether it was cancelled otherwise).
+    """
+    task = asyncio.create_task(work, name="etcd-call")
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        is_late = not task.done()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+    if is_late:
+        raise CallFailed(CallFailed.LATE, f"no answer within {seconds} s")
+    if task.cancelled():
+        raise CallFailed(CallFailed.LOST, "the connection was lost")
+    return task.result()
 
 
 class _Open:

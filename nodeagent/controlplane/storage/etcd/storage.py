@@ -184,6 +184,10 @@ class EtcdStorage:
         except Exception as error:
             logger.exception("write broke changes=%d", len(write.changes))
             outcome = StorageFailed(f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            # Whoever waits for it must not wait for ever.
+            self._deliver((), [(write.token, StorageUncertain("it was not waited for"))])
+            raise
         self._deliver((), [(write.token, outcome)])
 
     async def _settle(self, write: Write) -> Settled:

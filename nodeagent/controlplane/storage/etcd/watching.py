@@ -9,7 +9,7 @@ from typing import Final
 from nodeagent.controlplane.storage.etcd import messages
 from nodeagent.controlplane.storage.etcd.client import CALL_SECONDS, Client
 from nodeagent.controlplane.storage.etcd.messages import WatchEvent
-from nodeagent.controlplane.storage.etcd.rpc import CallFailed, Member, Stream
+from nodeagent.controlplane.storage.etcd.rpc import CallFailed, Member, Stream, apart
 
 logger = logging.getLogger(__name__)
 _WATCH: Final = "/etcdserverpb.Watch/Watch"
@@ -75,7 +75,7 @@ class Watching:
             member = self._client.member
             began, began_at = self.position, time.monotonic()
             try:
-                await self._follow(member)
+                await apart(self._follow(member), None)
             except _Leave as left:
                 logger.debug("watch leaves a member member=%s reason=%s", member.endpoint, left)
             except CallFailed as failed:
