@@ -36,7 +36,7 @@ class KernelView:
         self._by_service: dict[str, list[ProgrammedFrontend]] = {}
         if self.state in (TableState.RIGHT, TableState.CHANGED) and self.contents is not None:
             for one in programmed_frontends(self.contents, family):
-                self._by_service.setdefault(one.service, []).append(one)
+                self._by_service.setdefault(one.service.partition(":")[0], []).append(one)
 
     @property
     def image(self) -> TableImage:
@@ -85,10 +85,7 @@ class KernelView:
         )
 
     def _of(self, key: ObjectKey) -> Iterable[ProgrammedFrontend]:
-        name = str(key)
-        for service, found in self._by_service.items():
-            if service == name or service.startswith(f"{name}:"):
-                yield from found
+        return self._by_service.get(str(key), ())
 
     def _affinity(self, frontends: Sequence[Frontend]) -> Mapping[str, int]:
         ids = {
