@@ -11,15 +11,18 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from nodeagent.kube.kubeconfig import load_kubeconfig
 from tests.harness.effort import EFFORT
+from tests.harness.etcd import EtcdCluster, needs_etcd
+from tests.harness.etcd import running as etcd
 from tests.harness.history.records import Fault, History
 from tests.harness.history.rules import violations
-from tests.harness.history.truth import kept_in_sqlite
+from tests.harness.history.truth import kept_in_etcd, kept_in_sqlite
 from tests.harness.history.workload import COLLECTIONS, NAMESPACE, Harm, Plan, play
 
 COMMAND = [sys.executable, "-c", "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"]
@@ -120,3 +123,37 @@ def test_what_clients_saw_is_what_was_kept(tmp_path: Path, count: int, one_view:
     for collection, history in histories.items():
         history.facts = facts[collection]
     judge(histories, one_view=one_view)
+
+
+@needs_etcd
+def test_what_clients_saw_at_three_servers_is_what_etcd_kept(tmp_path: Path) -> None:
+    """API servers are killed, and the member of etcd that leads is killed and frozen."""
+    (tmp_path / "data").mkdir()
+    with etcd(tmp_path / "etcd", 3) as cluster:
+        options = ["--data-dir", str(tmp_path / "data"), "--storage", "etcd", "--etcd-servers", cluster.urls]
+        with running(tmp_path, 3, *options) as servers:
+            harms: list[Harm] = [
+                *harms_of(servers),
+                partial(harm_leader, cluster, False),
+                partial(harm_leader, cluster, True),
+            ]
+            histories = asyncio.run(play(Plan(SEED, SECONDS, enough=ENOUGH), servers, harms))
+        facts = kept_in_etcd(cluster, NAMESPACE)
+    for collection, history in histories.items():
+        history.facts = facts[collection]
+    judge(histories, one_view=True)
+
+
+async def harm_leader(cluster: EtcdCluster, freeze: bool, chance: random.Random) -> Fault:
+    """Long enough for another to be elected, most times."""
+    leader = await asyncio.to_thread(cluster.leader)
+    begun = asyncio.get_running_loop().time()
+    if freeze:
+        leader.freeze()
+        await asyncio.sleep(1 + 2 * chance.random())
+        leader.thaw()
+    else:
+        await asyncio.to_thread(leader.kill)
+        await asyncio.sleep(2 * chance.random())
+        leader.start()
+    return Fault(f"leader of etcd {'frozen' if freeze else 'killed'}", begun, asyncio.get_running_loop().time())
