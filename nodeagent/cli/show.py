@@ -62,7 +62,7 @@ COLUMNS = {
 def show_command(what: str, output: str) -> None:
     """Print services, frontends or backends as the kernel holds them; the agent need not run.
 
-    CONNECTIONS counts new connections since the frontend last changed its number of endpoints.
+    CONNECTIONS counts new connections since the frontend is programmed, over changes and restarts of the agent.
     Exit codes: 0, 1 failed or nothing is programmed, 3 no permission.
     """
     try:
