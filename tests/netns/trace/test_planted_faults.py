@@ -17,7 +17,6 @@ from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
-from tests.harness.effort import EFFORT
 from tests.harness.objects import make_service, make_slices, service_port
 from tests.harness.warm_start import AGENT
 
@@ -27,7 +26,6 @@ WEB, FAR, OPEN, BALANCED, HOSTED = (cluster_ips(number)[0] for number in range(1
 BALANCER = "198.51.100.9"
 OPEN_BALANCER = "198.51.100.8"
 CLIENT_PORT = 4444
-LONG = 10
 SILENCE_SECONDS = 0.4
 PATIENCE_SECONDS = 20.0
 PORTS = (service_port(80, name="http"), service_port(80, Protocol.UDP, name="dns"))
@@ -283,7 +281,6 @@ def conntrack(world: World, *arguments: str) -> subprocess.CompletedProcess[str]
     return world.run(NODE, ["conntrack", *arguments], check=False)
 
 
-@pytest.mark.skipif(EFFORT < LONG, reason="filling the connection table of a node takes seconds: EFFORT=10")
 def test_a_full_connection_table(node: Cluster) -> None:
     world, connection = node.world, ("caller", WEB, "tcp")
     assert first_line(world, *connection)[1] == 0
