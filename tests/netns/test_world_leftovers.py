@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.lab.net.namespaces import DIRECTORY as NAMESPACES
 from nodeagent.lab.net.namespaces import (
     LabError,
     create_namespaces,
@@ -21,6 +22,7 @@ from nodeagent.lab.net.namespaces import (
     sweep,
 )
 from nodeagent.lab.net.world import World
+from nodeagent.model.runtime_files import left_in
 
 CREATOR = """
 import time
@@ -107,6 +109,17 @@ def test_a_sweep_takes_only_what_dead_creators_left() -> None:
     finally:
         subprocess.run(["ip", "netns", "del", foreign], check=True)
         remove_namespace(alive)
+
+
+def test_files_of_agents_go_with_their_namespace() -> None:
+    name = namespace_name(os.getpid(), "ef", "node")
+    create_namespaces([name])
+    files = [Path(path) for path in left_in((NAMESPACES / name).stat().st_ino)]
+    files[0].parent.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        file.touch()
+    remove_namespace(name)
+    assert [file for file in files if file.exists()] == []
 
 
 def test_a_new_world_sweeps_first() -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from nodeagent.model.runtime_files import dns_socket
+from nodeagent.model.runtime_files import left_in
 
 DIRECTORY = Path("/run/netns")
 NAME = re.compile(r"nodeagent-lab-(?P<pid>[0-9]+)-(?P<world>[0-9a-f]+)-(?P<member>[A-Za-z0-9-]+)")
@@ -58,12 +58,13 @@ def run_ip(options: Sequence[str], lines: Sequence[str]) -> None:
 
 
 def remove_namespace(name: str) -> None:
-    """Take the name away, and the socket of its DNS process; the namespace goes with its last process. A name that is gone
-    already is fine."""
+    """Take the name away, and the files that agents in it may have left; the namespace goes with its last process. A name
+    that is gone already is fine."""
     check_ours(name)
     path = DIRECTORY / name
     with suppress(OSError):
-        Path(dns_socket(path.stat().st_ino)).unlink(missing_ok=True)
+        for left in left_in(path.stat().st_ino):
+            Path(left).unlink(missing_ok=True)
     ctypes.CDLL(None).umount2(os.fsencode(path), MNT_DETACH)
     with suppress(FileNotFoundError):
         path.unlink()
