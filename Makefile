@@ -76,16 +76,16 @@ $(VENV)/.installed: $(VENV)/.runtime requirements/development.txt
 .tools/kubectl-1.20/kubectl: tests/tools/fetch_kubectl.sh
 	$(SUDO) tests/tools/fetch_kubectl.sh $(@D) bookworm
 
-# Prometheus and promtool, only unpacked, to read our alerts and dashboard with.
-.tools/prometheus/promtool: tests/tools/fetch_promtool.sh
-	$(SUDO) tests/tools/fetch_promtool.sh $(@D)
-
 .tools/kubectl-1.32/kubectl: tests/tools/fetch_kubectl.sh
 	$(SUDO) tests/tools/fetch_kubectl.sh $(@D) trixie
 
 # The etcd of Debian 12, only unpacked: installed, it would serve on a fixed port.
 .tools/etcd-3.4/etcd: tests/tools/fetch_etcd.sh
 	$(SUDO) tests/tools/fetch_etcd.sh $(@D)
+
+# Prometheus and promtool, only unpacked, to read our alerts and dashboard with.
+.tools/prometheus/promtool: tests/tools/fetch_promtool.sh
+	$(SUDO) tests/tools/fetch_promtool.sh $(@D)
 
 demo: setup
 	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
