@@ -48,18 +48,18 @@ class Control:
         try:
             while True:
                 connection, _ = await loop.sock_accept(self._listener)
-                await self._end_predecessor()
+                self.say(Replaced())
+                await self._end_serving()
                 self._serving = asyncio.create_task(self._serve(connection), name="connection of the agent")
         finally:
-            await self._end_predecessor()
+            await self._end_serving()  # without a word: the agent sees that the process is gone, and starts another
 
     def say(self, message: FromProcess) -> None:
         """Tell the agent, if there is one."""
         if self._writer is not None:
             self._writer.write(encode(message))
 
-    async def _end_predecessor(self) -> None:
-        self.say(Replaced())
+    async def _end_serving(self) -> None:
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.gather(self._serving, return_exceptions=True)

@@ -70,6 +70,7 @@ class Process:
         try:
             await self._retired.wait()
         finally:
+            self._control.answering = False  # an agent that comes now is given the sockets, and no answers are promised
             for listener in self._listeners:
                 if isinstance(listener, UdpListener):
                     listener.stop()

@@ -18,7 +18,7 @@ import pytest
 from nodeagent.dns.feed.feeder import Feeder
 from nodeagent.dns.feed.messages import Report, Settings
 from nodeagent.dns.feed.sockets import CannotListen, Place, open_sockets
-from nodeagent.dns.feed.supervisor import Supervisor
+from nodeagent.dns.feed.supervisor import Supervisor, retire
 from nodeagent.model import objects as model
 from nodeagent.model.name_counts import NameCounts
 from nodeagent.model.names import ObjectKey
@@ -216,6 +216,26 @@ def test_other_settings_mean_another_process_with_the_same_sockets(tmp_path: Pat
         assert await node.ask() == "10.96.0.1"
         assert node.supervisor.pid != pid
         await asyncio.to_thread(os.waitpid, pid, 0)
+
+    run(scene, tmp_path)
+
+
+def test_a_process_that_is_told_to_end_is_replaced(tmp_path: Path) -> None:
+    """By whoever sends a signal, and by the agent before: the next agent meets it while it serves what has begun."""
+
+    async def scene(node: Node) -> None:
+        await node.until_said("10.96.0.1")
+        ended = node.supervisor.pid
+        os.kill(ended, signal.SIGTERM)
+        await until(lambda: node.supervisor.pid not in (0, ended))
+        await node.until_said("10.96.0.1")
+
+        await node.stop()
+        ended = node.supervisor.pid
+        assert await retire(tmp_path / "dns.sock")
+        node.start()
+        await until(lambda: node.supervisor.pid not in (0, ended))
+        await node.until_said("10.96.0.1")
 
     run(scene, tmp_path)
 
