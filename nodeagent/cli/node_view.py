@@ -86,10 +86,17 @@ class NodeView:
     others: tuple[ObjectKey, ...] = ()
 
 
-def look_at_node(access: Access, only: ObjectKey | None = None, *, like: NodeView | None = None) -> NodeView:
+def look_at_node(
+    access: Access,
+    only: ObjectKey | None = None,
+    *,
+    like: NodeView | None = None,
+    otherwise: str = "give --manifests DIRECTORY or --kubeconfig FILE",
+) -> NodeView:
     """What there is, of one Service where the agent is asked and only that is wanted. Raises Failure.
 
-    like: where the objects are not the agent's, they are judged for the node of this view.
+    like: where the objects are not the agent's, they are judged for the node of this view. otherwise: what a person can
+    do where there is no agent.
     """
     if access.names_source:
         return _view_of_source(_config(access), "", like)
@@ -99,8 +106,7 @@ def look_at_node(access: Access, only: ObjectKey | None = None, *, like: NodeVie
     except NoAgent as error:
         config = _config(access)
         if config.source.manifests is None and config.source.kubeconfig is None:
-            hint = "start it, or give --manifests DIRECTORY or --kubeconfig FILE"
-            raise Failure(f"{error}: {hint}", FAILED) from error
+            raise Failure(f"{error}: start it, or {otherwise}", FAILED) from error
         return _view_of_source(config, f"; {error}")
 
 

@@ -56,7 +56,10 @@ def plan_command(against: str | None, output: str, access: Access) -> None:
         before = look_at_node(replace(access, manifests=against))
         after = look_at_node(access)
     else:
-        before = look_at_node(replace(access, manifests=None, kubeconfig=None, node_name=None))
+        asked = replace(access, manifests=None, kubeconfig=None, node_name=None)
+        before = look_at_node(
+            asked, otherwise="compare with --against DIRECTORY, an empty one for a node without Services"
+        )
         name = access.node_name or (before.agent.node if before.agent is not None else None)
         after = look_at_node(replace(access, node_name=name), like=before)
     found = plan(before, after)

@@ -101,3 +101,11 @@ def test_a_plan_must_know_of_what(node: Node) -> None:
     done = node.nodeagent("plan")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "nodeagent: plan needs --manifests DIRECTORY: what is to be in effect\n"
+
+
+def test_without_an_agent_a_plan_says_what_it_can_be_compared_with(node: Node, tmp_path: Path) -> None:
+    done = node.nodeagent("plan", "--manifests", str(EXAMPLES), "--socket", str(tmp_path / "nobody.sock"))
+    assert done.returncode == 1
+    assert done.stderr.endswith(
+        "start it, or compare with --against DIRECTORY, an empty one for a node without Services\n"
+    )
