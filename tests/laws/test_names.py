@@ -365,14 +365,14 @@ def test_an_external_name_is_its_cname_and_what_that_leads_to(cluster: list[One]
 @settings(max_examples=examples(100), deadline=None)
 @given(st.text("0123456789abcdef-.%:x", min_size=1, max_size=40))
 def test_a_pods_label_is_an_address_or_no_name(label: str) -> None:
-    """As Go's net.ParseIP reads it, which takes no zone and no leading zero."""
+    """As Go's net.ParseIP reads it, which takes no zone and no leading zero; a dot inside a label comes to it with a backslash."""
     front = front_of([])
     packet = bytes((0, 0, 1, 0)) + b"\0\1" + bytes(6) + bytes((len(label),)) + label.encode()
     reply = front.reply(packet + b"\4shop\3pod\7cluster\5local\0\0\x1c\0\1", tcp=False)
     assert isinstance(reply, bytes)
     short = label.count("-") == 3 and "--" not in label
     try:
-        address = None if "%" in label else ip_address(label.replace("-", "." if short else ":"))
+        address = None if "%" in label or "." in label else ip_address(label.replace("-", "." if short else ":"))
     except ValueError:
         address = None
     message = dns.message.from_wire(reply)

@@ -58,7 +58,7 @@ class Deaf:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  # what tests wait for has no event of its own
             await asyncio.sleep(0.002)
 

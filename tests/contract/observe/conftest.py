@@ -25,7 +25,7 @@ Get = Callable[..., Awaitable[Reply]]
 
 
 async def _get(port: int, path: str = "/", *, host: str = "127.0.0.1", method: str = "GET") -> Reply:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(f"{method} {path} HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n".encode())
         answer = await reader.read()

@@ -190,7 +190,7 @@ def test_the_end_closes_the_port_and_every_connection(until: Any, running: Any, 
             writer.write(b"GET /livez HTTP/1.1\r\nHost: probe\r\n\r\n")
             await reader.readuntil(b"\r\n\r\n")
         with suppress(ConnectionError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await reader.read()
         writer.close()
         listening_socket("127.0.0.1", port).close()
@@ -210,7 +210,7 @@ def test_a_client_that_says_nothing_is_hung_up_on() -> None:
         port = await listening(listeners)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET / HT")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await reader.read() == b""
         writer.close()
         await listeners.close()
@@ -242,7 +242,7 @@ def test_idle_connections_do_not_keep_others_out(get: Any) -> None:
         idle = [await asyncio.open_connection("127.0.0.1", first) for _ in range(2)]
         for _ in range(20):
             assert (await get(first)).status == 200
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await idle[0][0].read() == b""
         held = [await asyncio.open_connection("127.0.0.1", second) for _ in range(2)]
         for _, writer in (*idle, *held):
@@ -262,7 +262,7 @@ def test_a_flood_at_one_port_leaves_the_connections_of_another_alone(get: Any) -
         flood = [await asyncio.open_connection("127.0.0.1", flooded) for _ in range(100)]
         assert (await get(flooded)).status == 200
         writer.write(b"GET / HTTP/1.1\r\nHost: probe\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await reader.readuntil(b"hello")
         for _, other in (*flood, (reader, writer)):
             other.close()
@@ -288,7 +288,7 @@ def test_nothing_that_a_stranger_sends_is_logged(sent: bytes, caplog: pytest.Log
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent)
             with suppress(ConnectionError):
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(60):
                     await reader.read()
             writer.close()
         await listeners.close()
@@ -306,7 +306,7 @@ def test_a_refusal_tells_nothing_and_repeats_nothing() -> None:
         listeners = HttpListeners(lambda _: GREETING)
         reader, writer = await asyncio.open_connection("127.0.0.1", await listening(listeners))
         writer.write(b"GET /secret HTTP/1.1\rGET / HTTP/1.1\r\n\r\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             answer = await reader.read()
         writer.close()
         await listeners.close()
@@ -338,12 +338,12 @@ def test_an_answer_that_fails_is_our_fault_and_logged_once(get: Any, caplog: pyt
 )  # fmt: skip
 def test_nonsense_does_not_disturb_others(bytes_sent: bytes, get: Callable[..., Awaitable[Any]]) -> None:
     async def scenario() -> None:
-        listeners = HttpListeners(lambda _: GREETING, request_seconds=0.05)
+        listeners = HttpListeners(lambda _: GREETING, request_seconds=0.5)
         port = await listening(listeners)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(bytes_sent)
         with suppress(ConnectionError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await reader.read()
         writer.close()
         assert (await get(port)).body == b"hello"

@@ -185,7 +185,7 @@ class Bench:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Let the engine go on until the condition holds, for ten seconds of its time at most."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - the condition is over plain values of many owners
                 await asyncio.sleep(0.001)
 
