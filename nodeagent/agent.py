@@ -7,8 +7,9 @@ source ──▶ store ──▶ changes ──▶ engine ──▶ tables (ip, 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from nodeagent import __version__
@@ -17,6 +18,7 @@ from nodeagent.config import AgentConfig
 from nodeagent.dataplane.conntrack import ConntrackCleaner
 from nodeagent.dataplane.families import choose_families
 from nodeagent.dataplane.nft.belief import Ownership
+from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.kernel_counts import read_kernel_counts
 from nodeagent.dataplane.nft.ownership import choose_ownership
@@ -38,7 +40,9 @@ from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.kube.pod_addresses import PodAddresses
 from nodeagent.kube.source import source_of
 from nodeagent.kube.store import ClusterStore
+from nodeagent.model.addresses import Family
 from nodeagent.model.backoff import Backoff
+from nodeagent.model.frontend import NamesHere
 from nodeagent.model.problem import Problem
 from nodeagent.observe.admin.journal import Journal
 from nodeagent.observe.admin.server import AdminServer
@@ -69,6 +73,7 @@ from nodeagent.part_options import (
     program_options,
     translation_options,
     wanted_families,
+    wanted_interface,
     wanted_ownership,
     ways,
 )
@@ -177,7 +182,17 @@ class Agent:
         )
 
         # What others learn.
-        self._view = AgentView(config, self._families, self._store, journal, awaited=lambda: str(self._wait))
+        self._view = AgentView(
+            config,
+            self._families,
+            self._store,
+            journal,
+            awaited=lambda: str(self._wait),
+            names=names,
+            namespaces=lambda: namespaces.names or (),
+            pods=pods,
+            strays=self._store.strays,
+        )
         self._reporting = Reporting(
             config.node.name,
             self._board,
@@ -228,24 +243,28 @@ class Agent:
                 ownership = self._own_tables()
                 self._report(tasks)
             self._sysctls.forward(self._families)
-            dataplane = self._dataplane(ownership)
             await self._names.adopt()
+            program = self._program()
+            dataplane = self._dataplane(ownership, program)
             engine = self._engine(dataplane, ownership)
-            self._view.working(engine, dataplane.tables, ownership.value)
+            self._view.working(engine, dataplane.tables, ownership.value, program)
             tasks.create_task(self._node_addresses.run(), name="node addresses")
             tasks.create_task(self._cleaner.run(), name="conntrack cleaner")
             tasks.create_task(dataplane.look_after(self._changes.interface_changed), name="dataplane")
             tasks.create_task(self._names.run(), name="cluster DNS")
             tasks.create_task(self._metrics.run(), name="event loop lag")
-            tasks.create_task(engine.run(), name="engine")
+            tasks.create_task(dataplane.with_counts_settled(engine.run()), name="engine")
 
     def _report(self, tasks: asyncio.TaskGroup) -> None:
         """Answer others from now on: a predecessor has ended, and what it listened at is free."""
         tasks.create_task(self._reporting.run(), name="reporting")
         place = self._config.reporting.socket
         if place is not None:
-            group = group_number(self._config.reporting.socket_group)
-            admin = AdminServer(place, self._view, group=group, report=self._board.reporter("admin socket"))
+            named = self._config.reporting.socket_group
+            group = group_number(named)
+            missing = named if group is None else None
+            report = self._board.reporter("admin socket")
+            admin = AdminServer(place, self._view, group=group, missing_group=missing, report=report)
             tasks.create_task(admin.run(), name="admin socket")
 
     async def program_once(self) -> None:
@@ -255,8 +274,9 @@ class Agent:
             ownership = self._own_tables()
             await self._all_known()
             self._sysctls.forward(self._families)
-            dataplane = self._dataplane(ownership)
-            await self._engine(dataplane, ownership).first_pass(every_family=True)
+            dataplane = self._dataplane(ownership, self._program())
+            engine = self._engine(dataplane, ownership)
+            await dataplane.with_counts_settled(engine.first_pass(every_family=True))
             await dataplane.purge()
             await self._node_addresses.report()
             await self._cleaner.clean()
@@ -290,14 +310,15 @@ class Agent:
             self._notifier.status(f"waiting for services and endpoints from {describe_source(self._config)}")
         await self._wait.until(self._changes.wait_synced(NODE_PATIENCE_SECONDS))
 
-    def _dataplane(self, ownership: Ownership) -> NodeDataplane:
-        config = self._config.dataplane
+    def _program(self) -> Mapping[Family, ProgramOptions]:
+        """How the rules of each family are made: with those about names as long as a process answers any."""
+        names = self._names.here != NamesHere()
+        made = {family: program_options(self._config, family) for family in self._families}
+        return {family: replace(options, names=options.names or names) for family, options in made.items()}
+
+    def _dataplane(self, ownership: Ownership, program: Mapping[Family, ProgramOptions]) -> NodeDataplane:
         dataplane = NodeDataplane(
-            self._netlink,
-            ownership,
-            {family: program_options(self._config, family) for family in self._families},
-            self._beside,
-            interface_name=config.interface_name if config.service_interface else None,
+            self._netlink, ownership, program, self._beside, interface_name=wanted_interface(self._config)
         )
         self._tables = dataplane.tables
         return dataplane
@@ -312,9 +333,10 @@ class Agent:
                 describe_source(self._config),
                 configz(self._config),
                 self._config.reporting.metrics_services,
+                self._config.reporting.metrics_endpoints,
             ),
             Views(
-                oldest_change=lambda: self._changes.oldest,
+                oldest_change=lambda: self._health.oldest_change,
                 pending=lambda: self._changes.pending,
                 problems=lambda: self._board.problems,
                 objects=lambda: self._store.counts,

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from nodeagent import __version__
 from nodeagent.config import AgentConfig, DetectLocalMode, PodNames, TableOwnership
 from nodeagent.config.keys import KEYS, plain_option
 from nodeagent.config.options import API_VERSION
@@ -18,6 +17,7 @@ from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.surroundings import Way
 from nodeagent.dataplane.sysctl import ConntrackOptions
 from nodeagent.dns.feed.messages import Settings
+from nodeagent.dns.feed.spawn import PROGRAM
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
@@ -27,7 +27,7 @@ from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.addresses import Family, family_of, parse_network
 from nodeagent.model.in_use import InUse, Network, why_not
 from nodeagent.model.objects import Node
-from nodeagent.model.protected import Place
+from nodeagent.model.protected import SocketAddress
 from nodeagent.translate.node import DetectLocal, TranslationOptions
 
 _UNIQUE_LOCAL = ip_network("fd00::/8")
@@ -53,7 +53,14 @@ def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
         case DetectLocalMode.INTERFACE_NAME_PREFIX:
             detection, interface = PodDetection.INTERFACE_PREFIX, str(traffic.interface_name_prefix)
     counters = config.dataplane.counters
-    return ProgramOptions(detection, interface, traffic.masquerade_all, counters, names=config.dns.enabled)
+    return ProgramOptions(
+        detection,
+        interface,
+        traffic.masquerade_all,
+        counters,
+        names=config.dns.enabled,
+        endpoint_counters=config.dataplane.endpoint_counters,
+    )
 
 
 def wanted_families(config: AgentConfig) -> tuple[Family, ...] | None:
@@ -90,12 +97,13 @@ def dns_settings(config: AgentConfig, families: tuple[Family, ...]) -> Settings 
     if not dns.enabled:
         return None
     return Settings(
-        version=__version__,
+        version=PROGRAM,
         zones=dns.zones,
         pods=dns.pods.value,
         autopath=dns.autopath,
         log_every=dns.query_log,
         upstreams=tuple(str(upstream) for upstream in dns.upstreams),
+        stub_zones=tuple((stub.zone, str(stub.server)) for stub in dns.stub_zones),
         listening=tuple((place.host, place.port) for place in dns.listen if family_of(place.host) in families),
     )
 
@@ -119,7 +127,12 @@ def pod_ranges(config: AgentConfig, node: Node | None) -> tuple[str, ...]:
     return tuple(str(network) for cidr in cidrs if (network := parse_network(cidr)) is not None)
 
 
-def dns_places(config: AgentConfig) -> frozenset[Place]:
+def wanted_interface(config: AgentConfig) -> str | None:
+    """The name of the service interface; None: there shall be none."""
+    return config.dataplane.interface_name if config.dataplane.service_interface else None
+
+
+def dns_places(config: AgentConfig) -> frozenset[SocketAddress]:
     """Where names are answered."""
     return frozenset((place.host, place.port) for place in config.dns.listen if config.dns.enabled)
 

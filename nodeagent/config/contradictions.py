@@ -57,6 +57,9 @@ def idle_options(config: Options) -> Iterator[tuple[str, str]]:
         network = parse_network(text)
         if network is not None and network.is_loopback:
             yield "traffic.nodePortAddresses", f"{text}: node ports are never answered on loopback addresses"
+    for zone in dict.fromkeys(stub.zone for stub in config.dns.stub_zones):
+        if any(f".{zone}".endswith(f".{own}") for own in config.dns.zones):
+            yield "dns.stubZones", f"{zone}: names of dns.zones are answered here, nobody is asked for them"
 
 
 def _followed_pods(config: Options) -> Iterator[Contradiction]:

@@ -8,6 +8,8 @@ from nodeagent.config.layer import Layer, Setting
 from nodeagent.config.problems import ConfigProblem, Origin
 
 CONFIG_VARIABLE = "NODEAGENT_CONFIG"
+_OF_OTHERS = frozenset({CONFIG_VARIABLE, "NODEAGENT_LAB_DIR"})
+"""Not options: the file that has them, and where labs are."""
 
 # The kubelet announces a Service called "nodeagent" to every pod of its namespace in variables like these.
 _SERVICE_LINK = re.compile(r"NODEAGENT_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_.*)?)")
@@ -25,8 +27,6 @@ def read_environment(variables: Mapping[str, str]) -> Layer:
                 layer.settings[key.path] = Setting(parse_text(key.form, text), origin, key.path)
             except ValueError as error:
                 layer.problems.append(ConfigProblem(origin, key.path, str(error)))
-        elif (
-            variable.startswith("NODEAGENT_") and variable != CONFIG_VARIABLE and not _SERVICE_LINK.fullmatch(variable)
-        ):
+        elif variable.startswith("NODEAGENT_") and variable not in _OF_OTHERS and not _SERVICE_LINK.fullmatch(variable):
             layer.warnings.append(f"env {variable} names no option and has no effect")
     return layer

@@ -66,6 +66,7 @@ _FLAGS: tuple[Flag, ...] = (
     Flag("--dns-listen", "dns.listen"),
     Flag("--dns-zones", "dns.zones"),
     Flag("--dns-upstreams", "dns.upstreams"),
+    Flag("--dns-stub-zones", "dns.stubZones"),
     Flag("--dns-pods", "dns.pods"),
     Flag("--dns-autopath", "dns.autopath"),
     Flag("--dns-query-log", "dns.queryLog"),

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from nodeagent.config.durations import Duration
 from nodeagent.config.options import Group, Options
-from nodeagent.config.values import BindAddress
+from nodeagent.config.values import BindAddress, StubServer
 
 
 class Form(Enum):
@@ -60,7 +60,7 @@ def groups() -> Iterator[tuple[str, type[Group]]]:
 def plain(value: object) -> object:
     """`value` as a YAML file would hold it: None, booleans, numbers, text, lists."""
     match value:
-        case BindAddress() | Duration() | Path():
+        case BindAddress() | StubServer() | Duration() | Path():
             return str(value)
         case Enum():
             return value.value

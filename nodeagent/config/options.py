@@ -41,6 +41,7 @@ from nodeagent.config.values import (
     PodNames,
     Ports,
     SocketPath,
+    StubServers,
     Switch,
     TableOwnership,
     Urls,
@@ -200,6 +201,12 @@ class DataplaneConfig(Group):
         _seconds(3600), "duration", "How often all is read back from the kernel and compared; `0s`: never."
     )
     counters: Switch = option(True, "true or false", "Count packets and bytes of new connections per frontend.")
+    endpoint_counters: Switch = option(
+        False,
+        "true or false",
+        "Count how often each endpoint of a frontend is picked, too. A table without these counters is replaced by one with "
+        "them, and the other way round.",
+    )
 
 
 class ConntrackConfig(Group):
@@ -243,6 +250,11 @@ class DnsConfig(Group):
         "list of IP:port; port 53 when left out",
         "Resolvers of all other names, in their order. None: those of /etc/resolv.conf, which is followed.",
     )
+    stub_zones: StubServers = option(
+        (),
+        "list of ZONE=IP:port, or a mapping of zones to lists of IP:port",
+        "Who is asked for the names of a zone instead of `upstreams`, in this order; of several zones the longest counts.",
+    )
     pods: PodNames = option(
         PodNames.INSECURE,
         "",
@@ -283,6 +295,11 @@ class ReportingConfig(Group):
         1000,
         "service ports",
         "How many service ports have a series of their own in `/metrics`; the connections of the others are one sum.",
+    )
+    metrics_endpoints: Count = option(
+        1000,
+        "endpoints of service ports",
+        "How many endpoints have a series of their own in `/metrics`, with `dataplane.endpointCounters`; the others are one sum.",
     )
     bind_address_hard_fail: Switch = option(
         False,

@@ -6,7 +6,7 @@ well after ``file:line: key: ``.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -90,6 +90,16 @@ class BindAddress(NamedTuple):
         return endpoint_text(self.host, self.port)
 
 
+class StubServer(NamedTuple):
+    """A resolver that is asked for the names of one zone."""
+
+    zone: str
+    server: BindAddress
+
+    def __str__(self) -> str:
+        return f"{self.zone}={self.server}"
+
+
 V = TypeVar("V")
 AnyFamilies = Literal["auto"] | tuple[Family, ...]
 
@@ -150,6 +160,27 @@ def _dns_zone(value: str) -> str:
     if not _ZONE.fullmatch(zone) or any(len(label) > _LABEL_LENGTH for label in zone.split(".")):
         raise ValueError(f"{value!r} is not the name of a zone, like cluster.local")
     return zone
+
+
+def _stub_zones(value: object) -> object:
+    """A list, from the mapping of zones to their servers as which files may have it."""
+    if not isinstance(value, Mapping):
+        return value
+    found = []
+    for zone, servers in value.items():
+        if not isinstance(servers, list | tuple) or not servers:
+            raise ValueError(f"{zone!r} needs a list of its servers, like [10.0.0.1:53]")
+        found += [f"{zone}={server}" for server in servers]
+    return found
+
+
+def _stub_server(value: object) -> StubServer:
+    if isinstance(value, StubServer):
+        return value
+    zone, sign, server = _text(value, "ZONE=IP:port").partition("=")
+    if not sign:
+        raise ValueError(f"must be ZONE=IP:port, not {value!r}")
+    return StubServer(_dns_zone(zone), _dns_address(server.strip()))
 
 
 def _cidr(value: str) -> str:
@@ -303,6 +334,11 @@ Ports = Annotated[tuple[Annotated[int, PlainValidator(_port)], ...], AfterValida
 DnsAddress = Annotated[BindAddress, PlainValidator(_dns_address)]
 DnsAddresses = Annotated[tuple[DnsAddress, ...], AfterValidator(_distinct)]
 DnsZone = Annotated[str, Strict(), AfterValidator(_dns_zone)]
+StubServers = Annotated[
+    tuple[Annotated[StubServer, PlainValidator(_stub_server)], ...],
+    BeforeValidator(_stub_zones),
+    AfterValidator(_distinct),
+]
 DnsZones = Annotated[tuple[DnsZone, ...], Field(min_length=1), AfterValidator(_distinct)]
 Families = Annotated[AnyFamilies, PlainValidator(_families)]
 NodeName = Annotated[str, PlainValidator(_node_name)]

@@ -4,7 +4,7 @@ import logging
 import os
 
 from nodeagent.config import LoadedConfig, LogFormat
-from nodeagent.observe.logging_setup import set_up_logging
+from nodeagent.logs.setup import set_up_logging
 
 logger = logging.getLogger(__name__)
 

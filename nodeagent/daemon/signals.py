@@ -5,6 +5,8 @@ import logging
 import signal
 from collections.abc import Callable, Coroutine
 
+from nodeagent.daemon.loop_failures import LoopFailures
+
 logger = logging.getLogger(__name__)
 
 
@@ -20,6 +22,7 @@ async def run_until_signal(
     stopping: called before `work` is cancelled. Raises what `work` raises.
     """
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(LoopFailures(loop.time))
     running = asyncio.ensure_future(work)
 
     def stop() -> None:

@@ -25,6 +25,10 @@ class Table(Protocol):
     def changed_by_others(self) -> Awaitable[bool]: ...
     def forget(self) -> None: ...
 
+    def is_anothers(self) -> bool:
+        """Whether another process that lives owns the table in the kernel: nothing of ours will be in force."""
+        ...
+
 
 class Interface(Protocol):
     """Where ClusterIPs become local addresses."""
@@ -47,6 +51,10 @@ class FlowCleaner(Protocol):
 
     def submit(self, udp_ports: Iterable[UdpPort]) -> None:
         """Service ports as they are programmed now; a vanished one has nobody serving. Must not block."""
+        ...
+
+    def look_again(self, family: Family) -> None:
+        """The table of a family was not what it should be: flows may have begun that nothing translated. Must not block."""
         ...
 
 

@@ -7,23 +7,23 @@ that no address is ever local without the rules that keep the host's own daemons
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from nodeagent.engine.changes import ChangeQueue, ChangeSet
+from nodeagent.engine.cluster_ips import ClusterIps
 from nodeagent.engine.ports import FlowCleaner, Heartbeat, Interface, Observer, Table
 from nodeagent.engine.udp_changes import UdpChanges
-from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.addresses import Family
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import NamesHere, NodeState, ServiceState
 from nodeagent.model.in_use import InUse
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
 from nodeagent.model.protected import Protected
-from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
+from nodeagent.model.reports import PassReport, TableReport
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.translate.context import Context
 from nodeagent.translate.node import TranslationOptions, node_context, node_state
@@ -62,12 +62,7 @@ class _Belief:
     context: Context | None = None
     node: NodeState = field(default_factory=NodeState)
     node_problems: tuple[Problem, ...] = ()
-    vips_by_service: dict[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
-    vip_counts: Counter[str] = field(default_factory=Counter)
     service_problems: dict[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
-    unprotected_vips: frozenset[str] = frozenset()
-    interface_right: bool = False
-    interface_problems: tuple[Problem, ...] = ()
 
 
 class _Periodic:
@@ -115,17 +110,17 @@ class Engine:
         self._changes = changes
         self._options = options
         self._tables = tuple(tables)
-        self._interface = interface
         self._flows = flows
         self._observer = observer
         self._heartbeat = heartbeat
         self._timing = timing
         self._translator = Translator()
         self._udp = UdpChanges()
-        self._belief = _Belief(vip_counts=Counter(own_addresses))
+        self.own_addresses = own_addresses
+        self._belief = _Belief()
+        self._cluster_ips = ClusterIps(interface, own_addresses)
         self._failures = dict.fromkeys((table.family for table in self._tables), 0)
         self._last_errors: dict[Family, Retryable | Unusable] = {}
-        self._interface_failures = 0
         self._retry_at: float | None = None
         self._look_at = 0.0
         self._disturbed: set[str] = set()
@@ -213,7 +208,7 @@ class Engine:
         """Make the next pass compare with the kernel instead of with what is believed."""
         for table in self._tables:
             table.forget()
-        self._belief.interface_right = False
+        self._cluster_ips.doubt()
 
     async def _others_interfered(self) -> bool:
         interfered = False
@@ -221,7 +216,7 @@ class Engine:
             try:
                 changed = await table.changed_by_others()
             except (Retryable, OSError) as error:
-                logger.warning("cannot look at table %s: %s", table.family.value, error)
+                logger.warning("cannot look at table nodeagent (%s), trying again: %s", table.family.value, error)
                 continue
             if changed:
                 logger.warning("table nodeagent (%s) was changed by another process: repairing", table.family.value)
@@ -246,17 +241,23 @@ class Engine:
         changed = await self._translate(changes, context, everything=full)
         self._heartbeat.beat()
         self._udp.note(changed)
-        gone, new = self._take_in(changed)
+        self._note_problems(changed)
+        gone, new = self._cluster_ips.take_in(changed)
         if changes.interface:
-            self._belief.interface_right = False
+            self._cluster_ips.doubt()
             self._disturbed.add("interface")
-        await self._release(gone)
+        foreign = self._is_anothers_node()
+        if not foreign:
+            await self._cluster_ips.release(gone)
         families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
         programmed = frozenset(family for family, table in families.items() if table.ok)
         self._flows.submit(self._udp.take(programmed))
-        await self._occupy(self._admit(new, programmed))
+        for family in programmed:
+            if families[family].read_back and families[family].messages:
+                self._flows.look_again(family)
+        await self._cluster_ips.occupy(new, programmed, elsewhere=foreign and not programmed)
         finished = loop.time()
-        failures = max(*self._failures.values(), self._interface_failures)
+        failures = max(*self._failures.values(), self._cluster_ips.failures)
         if not failures and not all(table.ok for table in families.values()):
             failures = 1
         self._retry_at = finished + self._timing.backoff.seconds(failures) if failures else None
@@ -272,10 +273,20 @@ class Engine:
             node=node,
             looked_at=changes.services,
             disturbed=frozenset(self._disturbed),
+            interface_right=self._cluster_ips.are_right,
         )
         self._disturbed.clear()
         self._observer.passed(report)
         return report
+
+    def _is_anothers_node(self) -> bool:
+        """Whether another agent programs this node: the addresses on the service interface are its own."""
+        if self._cluster_ips.are_right:
+            return False
+        try:
+            return all(table.is_anothers() for table in self._tables)
+        except (Retryable, Unusable):
+            return False  # the pass finds out
 
     async def _translate(
         self, changes: ChangeSet, context: Context, *, everything: bool
@@ -302,89 +313,27 @@ class Engine:
             self._failures[table.family] += 1
             self._last_errors[table.family] = error
             logger.warning(
-                "programming %s failed (%d in a row): %s", table.family.value, self._failures[table.family], error
+                "programming %s failed (%d in a row): %s; what is in force stays, and it is tried again",
+                table.family.value,
+                self._failures[table.family],
+                error,
             )
             return TableReport(error=str(error))
         self._failures[table.family] = 0
         self._last_errors.pop(table.family, None)
         return report
 
-    def _take_in(self, changed: Mapping[ObjectKey, ServiceState | None]) -> tuple[frozenset[str], frozenset[str]]:
-        """Note the changed services' ClusterIPs and problems; returns the ClusterIPs that (left, came)."""
-        belief = self._belief
-        touched: dict[str, bool] = {}
+    def _note_problems(self, changed: Mapping[ObjectKey, ServiceState | None]) -> None:
         for key, state in changed.items():
-            before = belief.vips_by_service.pop(key, ())
-            after = state.cluster_ips if state is not None else ()
-            for vip in (*before, *after):
-                touched.setdefault(vip, belief.vip_counts[vip] > 0)
-            belief.vip_counts.subtract(before)
-            belief.vip_counts.update(after)
-            if after:
-                belief.vips_by_service[key] = after
-            belief.service_problems.pop(key, None)
+            self._belief.service_problems.pop(key, None)
             if state is not None and state.problems:
-                belief.service_problems[key] = state.problems
-        for vip in touched:
-            if not belief.vip_counts[vip]:
-                del belief.vip_counts[vip]
-        gone = frozenset(vip for vip, had in touched.items() if had and vip not in belief.vip_counts)
-        new = frozenset(vip for vip, had in touched.items() if not had and vip in belief.vip_counts)
-        return gone, new
-
-    def _admit(self, new: frozenset[str], programmed: frozenset[Family]) -> frozenset[str]:
-        """New ClusterIPs that may become local: not before the table of their family keeps the host's daemons off."""
-        belief = self._belief
-        candidates = {vip for vip in new | belief.unprotected_vips if vip in belief.vip_counts}
-        admitted = frozenset(vip for vip in candidates if family_of(vip) in programmed)
-        belief.unprotected_vips = frozenset(candidates - admitted)
-        return admitted
-
-    async def _release(self, gone: frozenset[str]) -> None:
-        """ClusterIPs that nobody has any more leave the interface, before the tables that guard them forget them.
-
-        When it is not known what the interface holds, whatever no service has leaves.
-        """
-        belief, interface = self._belief, self._interface
-        if interface is None or (belief.interface_right and not gone):
-            return
-        if belief.interface_right:
-            await self._settle_interface(interface.apply(frozenset(), gone))
-        else:
-            await self._settle_interface(interface.retain(frozenset(belief.vip_counts)))
-            belief.interface_right = False
-
-    async def _occupy(self, new: frozenset[str]) -> None:
-        """New ClusterIPs appear on the interface, after the tables that guard them.
-
-        When it is not known what the interface holds, it is brought to all that are guarded.
-        """
-        belief, interface = self._belief, self._interface
-        if interface is None or (belief.interface_right and not new):
-            return
-        if belief.interface_right:
-            await self._settle_interface(interface.apply(new, frozenset()))
-        else:
-            await self._settle_interface(interface.sync(frozenset(belief.vip_counts.keys() - belief.unprotected_vips)))
-        self._interface_failures = 0 if belief.interface_right else self._interface_failures + 1
-
-    async def _settle_interface(self, work: Awaitable[InterfaceReport]) -> None:
-        """A failure is a Problem and no more: traffic of pods does not depend on the interface."""
-        belief = self._belief
-        try:
-            report = await work
-        except (Retryable, OSError) as error:
-            belief.interface_right = False
-            belief.interface_problems = (Problem("service interface", "NotProgrammed", str(error)),)
-        else:
-            belief.interface_right = report.complete
-            belief.interface_problems = report.problems
+                self._belief.service_problems[key] = state.problems
 
     def _problems(self) -> tuple[Problem, ...]:
         belief = self._belief
         return (
             *belief.node_problems,
-            *belief.interface_problems,
+            *self._cluster_ips.problems,
             *(problem for table in self._tables for problem in table.problems),
             *(problem for problems in belief.service_problems.values() for problem in problems),
         )

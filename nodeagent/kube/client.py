@@ -30,7 +30,15 @@ from nodeagent.kube.errors import (
     UnauthorizedError,
     status_error,
 )
-from nodeagent.kube.exchange import as_asked, detect_a_dead_peer, failures_named, shown, start_of_body, url_of
+from nodeagent.kube.exchange import (
+    as_asked,
+    detect_a_dead_peer,
+    failures_named,
+    sent_once,
+    shown,
+    start_of_body,
+    url_of,
+)
 from nodeagent.kube.kubeconfig import ClusterAccess
 from nodeagent.kube.servers import Failover, Server, Servers
 from nodeagent.kube.tls import TlsContexts
@@ -46,11 +54,13 @@ BODY_LIMIT_BYTES = 128 << 20
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds. connect: TCP and TLS. headers: until the answer starts. body: for the rest, unless it is a stream."""
+    """Seconds. connect: TCP and TLS. headers: until the answer starts. body: for the rest, unless it is a stream, and longer
+    by what comes at no less than `bytes_per_second`."""
 
     connect: float = 10.0
     headers: float = 60.0
     body: float = 60.0
+    bytes_per_second: float = 10_000.0
 
 
 class RequestListener(Protocol):
@@ -159,11 +169,11 @@ class ApiClient:
         parameters: Iterable[tuple[str, str]] = (),
         content_type: str = JSON,
     ) -> bytes:
-        """Send `body` (anything msgspec encodes) as JSON; the body of a 2xx answer.
+        """Send `body` (anything msgspec encodes; None for nothing) as JSON; the body of a 2xx answer.
 
         content_type: ``application/merge-patch+json`` and its like for a PATCH.
         """
-        content = (content_type, msgspec.json.encode(body))
+        content = (content_type, msgspec.json.encode(body)) if body is not None else None
         response, server = await self._open(method, path, parameters, content)
         async with response:
             return await self._body(response, server)
@@ -301,6 +311,7 @@ class ApiClient:
                     proxy=server.proxy,
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect),
                     allow_redirects=False,
+                    middlewares=() if method == "GET" else (sent_once(server),),
                 )
                 counted.code = str(response.status)
             if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
@@ -338,8 +349,10 @@ class ApiClient:
                 async with asyncio.timeout_at(min(end, loop.time() + pause)) as limit:
                     async for piece in self._bounded(response, server):
                         pieces.append(piece)
+                        end += len(piece) / self._timeouts.bytes_per_second
                         limit.reschedule(min(end, loop.time() + pause))
         except ServerUnreachableError as error:
+            error.begun = True
             self._leave(server, error)
             raise
         return b"".join(pieces)

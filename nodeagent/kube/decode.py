@@ -34,6 +34,7 @@ class ListMeta(Struct, frozen=True, rename="camel"):
 class _ListOf(Struct, Generic[Item]):
     metadata: ListMeta
     items: list[Item] | None = None
+    kind: str | None = None
 
 
 class _Identified(Struct):
@@ -69,6 +70,7 @@ class ObjectDecoder(Generic[O]):
     """Decodes one kind of object."""
 
     def __init__(self, kind: type[O]) -> None:
+        self._list_kinds = frozenset({None, "", "List", f"{kind.__name__}List"})
         self._typed_list = msgspec.json.Decoder(_ListOf[kind])  # type: ignore[valid-type]  # a generic alias at run time
         self._raw_list = msgspec.json.Decoder(_ListOf[Raw])
         self._object = msgspec.json.Decoder(kind)
@@ -82,6 +84,7 @@ class ObjectDecoder(Generic[O]):
             except UNREADABLE:
                 pass
             else:
+                self._require_list_of_ours(typed.kind)
                 objects = typed.items or []
                 if all(obj.metadata.name for obj in objects):
                     return typed.metadata, iter([Batch(objects, [])])
@@ -89,7 +92,13 @@ class ObjectDecoder(Generic[O]):
             raw = self._raw_list.decode(body)
         except UNREADABLE as error:
             raise MalformedAnswerError(f"not a list: {error}: {first_line(body)}") from error
+        self._require_list_of_ours(raw.kind)
         return raw.metadata, self._batches(raw.items or [])
+
+    def _require_list_of_ours(self, kind: str | None) -> None:
+        """A list of something else, from a front that led elsewhere, must not be taken for one that has none of ours."""
+        if kind not in self._list_kinds:
+            raise MalformedAnswerError(f"a {kind!r:.60} where a list of another kind was asked for")
 
     def object(self, raw: Raw | bytes) -> O | Undecodable:
         """One object, or why it cannot be used."""

@@ -46,11 +46,12 @@ class CredentialsError(OperatorError):
 
 
 class ServerUnreachableError(KubeError):
-    """sent: whether the server may have got the request."""
+    """sent: whether the server may have got the request. begun: whether its answer broke off in the middle."""
 
-    def __init__(self, message: str, *, sent: bool = True) -> None:
+    def __init__(self, message: str, *, sent: bool = True, begun: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
+        self.begun = begun
 
 
 class MalformedAnswerError(KubeError):

@@ -38,6 +38,16 @@ def failures_named(server: Server) -> Iterator[None]:
         raise ServerUnreachableError(f"{shown(server)}: {_reason(error)}") from error
 
 
+def sent_once(server: Server) -> aiohttp.ClientMiddlewareType:
+    """For writes: aiohttp would send a PUT or DELETE again when the connection breaks, and hide that it was sent before."""
+
+    async def send(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        with failures_named(server):  # what is none of its own errors aiohttp passes on
+            return await handler(request)
+
+    return send
+
+
 def shown(server: Server) -> str:
     return f"{server.url} through {without_password(server.proxy)}" if server.proxy else server.url
 
@@ -66,6 +76,8 @@ def _reason(error: Exception) -> str:
     cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
     if isinstance(cause, ConnectionError) and cause.errno is not None:
         return os.strerror(cause.errno)
+    if isinstance(cause, socket.gaierror):
+        return cause.strerror or str(cause)
     return str(cause) or type(cause).__name__
 
 

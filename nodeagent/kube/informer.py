@@ -6,8 +6,8 @@ An informer ends only by cancellation; every failure is reported, logged when it
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -35,6 +35,7 @@ from nodeagent.model.problem import Problem
 logger = logging.getLogger(__name__)
 
 O_contra = TypeVar("O_contra", contravariant=True)
+A = TypeVar("A")
 
 
 class CollectionClient(Protocol):
@@ -142,17 +143,21 @@ class Informer(Generic[O]):
 
     async def _fetch(self, request: Request) -> None:
         """One page of a list."""
-        body = await self._client.get(self._resource.path, request.parameters)
+        body = await self._while_it_lives(self._client.get(self._resource.path, request.parameters))
         for event in self._protocol.receive_page(body):
             self._apply(event)
             await asyncio.sleep(0)
         self._recovered()
+        if pause_seconds := self._protocol.pause_seconds:
+            await self._pace.sleep(pause_seconds)
 
     async def _follow(self, request: Request, timeout_seconds: int) -> None:
         """One watch, from its opening to its end and the wait after it."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        async with self._client.stream(self._resource.path, request.parameters) as pieces:
+        async with AsyncExitStack() as stack:
+            opened = stack.enter_async_context(self._client.stream(self._resource.path, request.parameters))
+            pieces = await self._while_it_lives(opened)
             self._recovered()
             ending = await self._listen(pieces, request, started + timeout_seconds + self._pace.timing.grace)
         failure = ending.error if isinstance(ending, Failed) else None
@@ -167,6 +172,18 @@ class Informer(Generic[O]):
             retry = Retry.BACK_OFF
         if retry is Retry.BACK_OFF:
             await self._wait_out(failure)
+
+    async def _while_it_lives(self, answer: Awaitable[A]) -> A:
+        """The answer. It may take long as long as the server shows a sign of life; else raises ServerUnreachableError."""
+        try:
+            async with asyncio.timeout(None) as limit:
+                with self._pulse.listening(limit):
+                    return await answer
+        except TimeoutError:
+            raise self._no_sign_of_life() from None
+
+    def _no_sign_of_life(self) -> ServerUnreachableError:
+        return ServerUnreachableError(f"no sign of life for {self._pace.timing.answer:g} seconds")
 
     async def _listen(
         self, pieces: AsyncIterator[bytes], request: Request, deadline: float
@@ -184,7 +201,7 @@ class Informer(Generic[O]):
                 if self._pulse.losses == losses:
                     logger.debug("watch silent resource=%s", self._resource.name)
                     return StreamEnd.SILENT
-                return ServerUnreachableError(f"no sign of life for {self._pace.timing.answer:g} seconds")
+                return self._no_sign_of_life()
             except StopAsyncIteration:
                 return StreamEnd.CLOSED
             except ServerUnreachableError as error:

@@ -4,7 +4,7 @@ The API server refuses a field that it does not know and a word in the wrong cas
 Below a field that is not described further anything is allowed. Followed: the API of Kubernetes 1.36.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -218,3 +218,12 @@ def _are_words(words: Words, value: Value) -> bool:
     if isinstance(value, list):
         return all(_are_words(words, item) for item in value)
     return not isinstance(value, str) or not value or value in words
+
+
+def prepare(kinds: Iterable[type[Struct]]) -> None:
+    """msgspec prepares a type at its first use, and crashes when two threads do that at a time."""
+    for kind in kinds:
+        msgspec.json.Decoder(kind)
+
+
+prepare(map(_strict, FIELDS))

@@ -18,6 +18,7 @@ from watchfiles import awatch
 
 from nodeagent.kube.manifest_directory import DirectoryIdentity, ManifestDirectory, Reading, unreadable_directory
 from nodeagent.kube.manifest_world import World, changes_between
+from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, StoredObject
 from nodeagent.model.problem import Problem
@@ -65,14 +66,23 @@ class ManifestSource:
     """Feeds `store` from the manifests in `directory` (see `manifest_directory` for which files those are).
 
     node_name: the Node object of this name goes to the store, others do not.
-    poll_seconds: how often time stamps are looked at when inotify is silent.
+    poll_seconds: how often time stamps are looked at when inotify is silent. namespaces: told which there are.
     """
 
-    def __init__(self, directory: Path, store: ObjectSink, *, node_name: str, poll_seconds: float = 1.0) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        store: ObjectSink,
+        *,
+        node_name: str,
+        poll_seconds: float = 1.0,
+        namespaces: NamespaceNames | None = None,
+    ) -> None:
         self._root = directory
         self._directory = ManifestDirectory(directory, node_name)
         self._store = store
         self._poll_seconds = poll_seconds
+        self._namespaces = namespaces
         self._world = World()
         self._problems: tuple[Problem, ...] = ()
 
@@ -122,8 +132,9 @@ class ManifestSource:
                 async with aclosing(changes):
                     async for _ in changes:
                         yield
-            except (OSError, RuntimeError) as error:  # RuntimeError: what watchfiles has no OSError for
-                logger.warning("manifest watch failed, polling directory=%s error=%s", self._root, error)
+            except* (OSError, RuntimeError) as failed:
+                # RuntimeError: what watchfiles has no OSError for, and that no thread can be started to watch in.
+                logger.warning("manifest watch failed, polling directory=%s error=%s", self._root, failed.exceptions[0])
         while True:
             await asyncio.sleep(self._poll_seconds)
             yield
@@ -131,6 +142,7 @@ class ManifestSource:
     async def _begin(self, reading: Reading) -> None:
         """Hand over the first full lists. Slices come before the services that use them."""
         world = reading.world
+        self._tell_namespaces(world)
         await self._hand_over(Node, world.nodes)
         await self._hand_over(ServiceCIDR, world.service_cidrs)
         await self._hand_over(EndpointSlice, world.slices)
@@ -156,7 +168,12 @@ class ManifestSource:
             for obj in changes.puts:
                 self._store.put(obj)
             self._world = reading.world
+            self._tell_namespaces(self._world)
         self._report(reading)
+
+    def _tell_namespaces(self, world: World) -> None:
+        if self._namespaces is not None:
+            self._namespaces.replace(world.namespaces)
 
     def _report(self, reading: Reading) -> None:
         problems = (*reading.problems, *reading.world.problems)

@@ -49,12 +49,13 @@ class ManifestFile(Struct, frozen=True):
 
 
 class World(Struct, frozen=True):
-    """The objects in effect, by kind, and everything that is wrong."""
+    """The objects in effect, by kind, the namespaces there are, and everything that is wrong."""
 
     services: Mapping[ObjectKey, Service] = {}
     slices: Mapping[ObjectKey, EndpointSlice] = {}
     nodes: Mapping[ObjectKey, Node] = {}
     service_cidrs: Mapping[ObjectKey, ServiceCIDR] = {}
+    namespaces: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
 
 
@@ -76,7 +77,9 @@ def merge(files: Iterable[ManifestFile], node_name: str) -> World:
     """The world the files describe (rules 2 to 4); their order does not matter."""
     winners: Winners = {}
     problems: list[Problem] = []
+    namespaces: set[str] = set()
     for file in sorted(files, key=lambda file: file.name):
+        namespaces |= file.manifest.namespaces
         problems += _problems_of(file)
         for found in file.manifest.objects:
             key = key_of(found.obj)
@@ -88,7 +91,7 @@ def merge(files: Iterable[ManifestFile], node_name: str) -> World:
     written, listed = _of(EndpointSlice, winners), _of(Endpoints, winners)
     problems += _dangling(services, written, listed, winners)
     slices = _with_mirrored(written, listed, services)
-    return World(services, slices, nodes, _of(ServiceCIDR, winners), tuple(problems))
+    return World(services, slices, nodes, _of(ServiceCIDR, winners), frozenset(namespaces), tuple(problems))
 
 
 def changes_between(before: World, after: World) -> WorldChanges:

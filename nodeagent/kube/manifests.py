@@ -1,7 +1,7 @@
 """One manifest file as typed objects: text in, objects and faults out. No file is opened here.
 
 Read are the kinds in `KINDS`, alone, in a ``v1 List`` or in their own typed list (``ServiceList``). Any other kind is
-only counted: a directory of manifests usually describes whole applications. A document that has neither `kind` nor
+only counted, and tells of a namespace: a directory of manifests usually describes whole applications. A document that has neither `kind` nor
 `apiVersion` (a kustomization, Helm values) counts as such too.
 
 JSON is decoded straight into structs; a document that does not fit is read again as the YAML it also is, which knows
@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 
 from nodeagent.files.yaml_documents import Value, YamlDocument, YamlFault, documents
 from nodeagent.kube.manifest_defaults import missing_allocations, with_defaults
-from nodeagent.kube.manifest_fields import FIELDS, fits, misfits, unknown_kind
+from nodeagent.kube.manifest_fields import FIELDS, fits, misfits, prepare, unknown_kind
 from nodeagent.model.objects import ApiObject, Endpoints, EndpointSlice, Node, Service, ServiceCIDR, key_of
 
 KINDS: Mapping[tuple[str, str], type[ApiObject]] = {
@@ -28,8 +28,10 @@ KINDS: Mapping[tuple[str, str], type[ApiObject]] = {
     ("networking.k8s.io/v1", "ServiceCIDR"): ServiceCIDR,
     ("networking.k8s.io/v1beta1", "ServiceCIDR"): ServiceCIDR,
 }
+prepare(KINDS.values())
 _GROUPED_KINDS = frozenset((version.rpartition("/")[0], kind) for version, kind in KINDS)
 _BYTE = re.compile(r"\(byte (\d+)\)")
+NAMESPACE = "v1 Namespace"
 _NOT_AN_OBJECT = "(no Kubernetes object)"
 
 
@@ -73,12 +75,14 @@ class Manifest(Struct, frozen=True):
     faults: documents and objects that could not; the file is valid when there are none.
     advice: what is legal, but not what its author meant.
     ignored: how many objects there are of each kind that is not read (``apps/v1 Deployment``).
+    namespaces: those that are declared, and those that an object of any kind is in.
     """
 
     objects: tuple[ManifestObject, ...] = ()
     faults: tuple[ManifestFault, ...] = ()
     advice: tuple[ManifestFault, ...] = ()
     ignored: tuple[tuple[str, int], ...] = ()
+    namespaces: frozenset[str] = frozenset()
 
 
 class _Unfit(Exception):
@@ -91,16 +95,26 @@ class _Unfit(Exception):
 
 
 class _Ignored(Struct, frozen=True):
-    """doubt: why the kind cannot be what was meant."""
+    """doubt: why the kind cannot be what was meant. namespace: the one that it is, or is in; empty for none."""
 
     kind: str
     doubt: ManifestFault | None = None
+    namespace: str = ""
 
 
 class _Header(Struct, frozen=True, rename="camel"):
     kind: str = ""
     api_version: str = ""
     items: Raw = Raw()
+
+
+class _Names(Struct, frozen=True):
+    name: str | None = None
+    namespace: str | None = None
+
+
+class _Named(Struct, frozen=True):
+    metadata: _Names | None = None
 
 
 _Finding = ManifestObject | ManifestFault | _Ignored
@@ -144,9 +158,11 @@ def _collect(findings: Iterator[_Finding]) -> Manifest:
     faults: list[ManifestFault] = []
     advice: list[ManifestFault] = []
     ignored: Counter[str] = Counter()
+    namespaces: set[str] = set()
     for finding in findings:
         if isinstance(finding, ManifestObject):
             objects.append(finding)
+            namespaces.add(finding.obj.metadata.namespace)
             title = _title(finding.obj)
             advice += finding.advice
             advice += [
@@ -156,9 +172,12 @@ def _collect(findings: Iterator[_Finding]) -> Manifest:
         elif isinstance(finding, ManifestFault):
             faults.append(finding)
         else:
-            ignored[finding.kind] += 1
+            namespaces.add(finding.namespace)
+            if finding.kind != NAMESPACE:
+                ignored[finding.kind] += 1
             advice += [finding.doubt] if finding.doubt is not None else []
-    return Manifest(tuple(objects), tuple(faults), tuple(advice), tuple(sorted(ignored.items())))
+    exist = frozenset(filter(None, namespaces))
+    return Manifest(tuple(objects), tuple(faults), tuple(advice), tuple(sorted(ignored.items())), exist)
 
 
 def _read_yaml(text: str) -> Iterator[_Finding]:
@@ -210,7 +229,8 @@ def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestO
     if cls is None:
         why = unknown_kind(version, kind) if kind else None
         doubt = ManifestFault(line, "UnknownKind", f"{why}; this is not read") if why is not None else None
-        return _Ignored(f"{version} {kind}".strip() or _NOT_AN_OBJECT, doubt)
+        title = f"{version} {kind}".strip()
+        return _Ignored(title or _NOT_AN_OBJECT, doubt, _namespace_in(value, is_one=title == NAMESPACE))
     try:
         obj = msgspec.json.decode(value, type=cls) if isinstance(value, Raw) else msgspec.convert(value, type=cls)
     except msgspec.ValidationError as error:
@@ -323,6 +343,16 @@ def _name_in(value: Value | Raw) -> str:
     if not isinstance(meta, dict):
         return ""
     return "/".join(str(meta[part]) for part in ("namespace", "name") if part in meta)
+
+
+def _namespace_in(value: Value | Raw, *, is_one: bool) -> str:
+    """The namespace that an object is, or says it is in; empty when it does not say so."""
+    try:
+        named = msgspec.json.decode(value, type=_Named) if isinstance(value, Raw) else msgspec.convert(value, _Named)
+    except msgspec.ValidationError:
+        return ""
+    found = named.metadata or _Names()
+    return (found.name if is_one else found.namespace) or ""
 
 
 def _spell(value: Value) -> str:

@@ -15,19 +15,26 @@ class NamespaceNames:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self.names: frozenset[str] = frozenset()
+        self._listed = False
+        self._names: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """None until they have been listed, or cannot be."""
+        return self._names if self._listed else None
 
     def listing(self) -> "NamespaceList":
         return NamespaceList(self)
 
     def put(self, obj: Namespace) -> None:
-        self.replace(self.names | {obj.metadata.name})
+        self.replace(self._names | {obj.metadata.name})
 
     def remove(self, key: ObjectKey) -> None:
-        self.replace(self.names - {key.name})
+        self.replace(self._names - {key.name})
 
     def unavailable(self) -> None:
         """What is known stays; namespaces of Services are known anyway."""
+        self.replace(self._names)
 
     def report(self, problems: Iterable[Problem]) -> None:
         for problem in problems:
@@ -35,7 +42,8 @@ class NamespaceNames:
 
     def replace(self, names: Collection[str]) -> None:
         """These are all there are."""
-        before, self.names = self.names, frozenset(names)
+        before = self.names
+        self._names, self._listed = frozenset(names), True
         if before != self.names:
             self._changed()
 

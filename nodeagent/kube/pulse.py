@@ -33,12 +33,15 @@ class Pulse:
         self.losses = 0
 
     def heard(self) -> None:
-        """The server has sent something."""
+        """The server has sent something, or could not be heard until now."""
         self._heard = asyncio.get_running_loop().time()
 
     @contextmanager
     def listening(self, limit: asyncio.Timeout) -> Iterator[None]:
-        """While inside, the end of the server's life makes `limit` expire; `losses` has grown then."""
+        """While inside, the end of the server's life makes `limit` expire; `losses` has grown then. Silence counts from
+        when somebody listens."""
+        if not self._listening:
+            self.heard()
         self._listening.add(limit)
         try:
             yield

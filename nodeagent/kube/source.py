@@ -40,8 +40,8 @@ def source_of(
     namespaces: NamespaceNames | None = None,
     pods: PodAddresses | None = None,
 ) -> Source:
-    """The API server that `client` reaches, or else the directory. keep_headless, namespaces, pods:
-    see `ApiServerSource`."""
+    """The API server that `client` reaches, or else the directory. keep_headless, pods: see `ApiServerSource`.
+    namespaces: told which there are."""
     if client is not None:
         return ApiServerSource(
             client,
@@ -54,4 +54,4 @@ def source_of(
             pace=Pace(random.random, asyncio.sleep, AMONG_SEVERAL) if client.has_several_servers else None,
         )
     assert manifests is not None, "a source is one of the two"
-    return ManifestSource(manifests, store, node_name=node_name)
+    return ManifestSource(manifests, store, node_name=node_name, namespaces=namespaces)

@@ -85,6 +85,10 @@ class ClusterStore:
     def slices_of(self, service: ObjectKey) -> Collection[EndpointSlice]:
         return self._slices_by_service.get(service, ())
 
+    def strays(self) -> list[ObjectKey]:
+        """The names of Services that slices carry and that are not held, in order."""
+        return sorted(self._slices_by_service.keys() - self._services.keys())
+
     @property
     def node(self) -> Node | None:
         """The last Node seen; the deletion of the Node object does not take it away (as in kube-proxy)."""

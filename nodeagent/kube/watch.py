@@ -33,6 +33,7 @@ from nodeagent.kube.errors import (
     NotYetReachedError,
     OversizedError,
     RejectedError,
+    ServerUnreachableError,
     StatusError,
     ThrottledError,
     UnauthorizedError,
@@ -47,9 +48,15 @@ from nodeagent.model.objects import key_of
 
 ANNOTATION_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 PAGE_SIZE = 500
+LEAST_PAGE_SIZE = 20
+"""Objects of a page after pages that broke off: some servers end an answer after a minute (kube-apiserver's
+--request-timeout), and over a slow link a minute is not much."""
 
 LOST_STREAMS_LIMIT = 3
 """Initial streams that may break off in a row before pages, which can be resumed, are asked for instead."""
+
+BROKEN_LISTS_LIMIT = 2
+"""Answers to list requests that may break off in the middle before less is asked for at a time."""
 
 NOT_YET_REACHED_LIMIT = 3
 """How often the server may lag behind our version before we take it that history was rewritten (a restored etcd).
@@ -67,6 +74,9 @@ BYTES_LIMIT = 1 << 30
 
 PAGES_LIMIT = 4_000
 """Pages of one full list: beyond ten times what OBJECTS_LIMIT needs, the server makes them up."""
+THIN_PAGES = 100
+"""So many pages may bring next to nothing; before each further one there is a pause."""
+THIN_PAGES_PAUSE_SECONDS = 0.05
 
 Parameters = tuple[tuple[str, str], ...]
 
@@ -125,7 +135,9 @@ class ListWatch(Generic[O]):
         self._resource_version = ""
         self._continue = ""
         self._paged = True
+        self._page_size = PAGE_SIZE
         self._from_cache = True
+        self._broken_lists = 0
         self._pages = 0
         self._listed = 0
         self._listed_bytes = 0
@@ -145,6 +157,12 @@ class ListWatch(Generic[O]):
         """The server takes them now: start over with a full list."""
         self._selectors = self._all_selectors
         self._relist()
+
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait before the next page: of a list that goes on and on and brings next to nothing."""
+        thin = self._pages > THIN_PAGES and self._listed < self._pages * LEAST_PAGE_SIZE
+        return THIN_PAGES_PAUSE_SECONDS if thin and self._continue else 0.0
 
     @property
     def is_complete(self) -> bool:
@@ -225,9 +243,12 @@ class ListWatch(Generic[O]):
             self._relist(paged=not self._continue)
         elif isinstance(error, OversizedError) and self._from_cache:
             self._relist()  # a cache answers with everything at once, whatever page was asked for
+        elif isinstance(error, ServerUnreachableError) and error.begun:
+            self._ask_for_less()
         elif isinstance(error, NotYetReachedError):
+            was_watching = self._phase is _Phase.WATCHING
             self._count_not_yet_reached()
-            return Retry.BACK_OFF if self._phase is _Phase.WATCHING else Retry.AT_ONCE
+            return Retry.AT_ONCE if was_watching and self._phase is not _Phase.WATCHING else Retry.BACK_OFF
         elif isinstance(error, RejectedError) and error.code == HTTPStatus.BAD_REQUEST and error.of_api:
             return self._simplify()
         elif isinstance(error, NotServedError) and self._phase is _Phase.WATCHING:
@@ -246,7 +267,7 @@ class ListWatch(Generic[O]):
     def _page_request(self) -> Request:
         parameters: Parameters = self._selectors
         if self._paged:
-            parameters = (*parameters, ("limit", str(PAGE_SIZE)))
+            parameters = (*parameters, ("limit", str(self._page_size)))
         if self._continue:
             return Request((*parameters, ("continue", self._continue)), stream=False)
         self._start_counting()
@@ -328,7 +349,7 @@ class ListWatch(Generic[O]):
         self._continue = ""
         self._paged = True
         self._from_cache = False
-        self._lost_streams = 0
+        self._lost_streams = self._broken_lists = 0
         self._not_yet_reached = 0
 
     def _start_counting(self) -> None:
@@ -374,6 +395,17 @@ class ListWatch(Generic[O]):
         self._relist(from_cache=self._from_cache)
         return Retry.AT_ONCE
 
+    def _ask_for_less(self) -> None:
+        """A list broke off in the middle; one time is bad luck."""
+        self._broken_lists += 1
+        if self._broken_lists < BROKEN_LISTS_LIMIT:
+            return
+        self._broken_lists = 0
+        if self._from_cache or not self._paged:
+            self._relist()  # a cache answers with everything at once, whatever page was asked for
+        else:
+            self._page_size = max(LEAST_PAGE_SIZE, self._page_size // 4)
+
     def _count_not_yet_reached(self) -> None:
         self._not_yet_reached += 1
         if self._not_yet_reached >= NOT_YET_REACHED_LIMIT:
@@ -382,8 +414,9 @@ class ListWatch(Generic[O]):
     def _simplify(self) -> Retry:
         """A 400: the server may not know our continue token any more, or not our selectors."""
         if self._continue:
+            was_paged = self._paged
             self._relist(paged=False)
-            return Retry.AT_ONCE
+            return Retry.AT_ONCE if was_paged else Retry.BACK_OFF
         if self._selectors:
             self._selectors = self._selectors[:-1]
             self._relist(from_cache=self._from_cache)

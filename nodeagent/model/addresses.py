@@ -15,6 +15,9 @@ _IPV4_BYTES = 4
 _LARGEST_OCTET = 255
 _LONGEST_OCTET = 16
 """Digits, with zeros in front; longer text is no number that anybody meant."""
+_LONGEST_ADDRESS = 64
+_LONGEST_NETWORK = 80
+"""Zeros in front included. Longer texts are none, so that no long ones are remembered."""
 
 
 class Family(Enum):
@@ -48,7 +51,8 @@ def parse_address(text: str) -> str | None:
     Leading zeros in IPv4 are decimal (``172.30.0.041`` is ``.41``), as kube-proxy's tolerant parser reads them.
     IPv6 zones and IPv4-mapped IPv6 addresses: a zone does not parse, a mapped address becomes IPv4.
     """
-    return _parse(text.strip())
+    bare = text.strip()
+    return _parse(bare) if len(bare) <= _LONGEST_ADDRESS else None
 
 
 @lru_cache(maxsize=1 << 17)
@@ -97,7 +101,13 @@ def unpack_address(packed: bytes) -> str:
 
 def parse_network(text: str) -> IPv4Network | IPv6Network | None:
     """A CIDR (host bits are cleared; a bare address is not a CIDR), or None when it is none."""
-    address, slash, prefix = text.strip().partition("/")
+    bare = text.strip()
+    return _parse_network(bare) if len(bare) <= _LONGEST_NETWORK else None
+
+
+@lru_cache(1024)  # every pass asks for the same few
+def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
+    address, slash, prefix = text.partition("/")
     canonical = parse_address(address)
     if canonical is None or not slash or not (prefix.isascii() and prefix.isdigit()):
         return None

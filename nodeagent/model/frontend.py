@@ -115,10 +115,11 @@ class ServiceState(Struct, frozen=True, gc=False):
 
 class NamesHere(Struct, frozen=True, gc=False):
     """Where this node answers names itself: addresses (canonical text) and ports. answering: whether a process reads
-    the queries now."""
+    the queries now. former: where no query shall come any more, and a process still answers those that have come."""
 
     places: tuple[tuple[str, int], ...] = ()
     answering: bool = False
+    former: tuple[tuple[str, int], ...] = ()
 
 
 class NodeState(Struct, frozen=True, gc=False):

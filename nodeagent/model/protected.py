@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-Place = tuple[str, int]
+SocketAddress = tuple[str, int]
 """An address (canonical text) and a port."""
 
 
@@ -13,8 +13,8 @@ class Protected(Struct, frozen=True):
     whom it asks for the names of the ways; none where those are addresses.
     """
 
-    ways: frozenset[Place] = frozenset()
+    ways: frozenset[SocketAddress] = frozenset()
     own: frozenset[str] = frozenset()
     api_ports: frozenset[int] = frozenset()
-    names: frozenset[Place] = frozenset()
-    resolvers: frozenset[Place] = frozenset()
+    names: frozenset[SocketAddress] = frozenset()
+    resolvers: frozenset[SocketAddress] = frozenset()

@@ -13,13 +13,15 @@ from nodeagent.model.problem import Problem
 @dataclass(frozen=True, slots=True)
 class TableReport:
     """What a pass did to the table of one family. touched: elements written or removed. messages: in the transaction.
-    new_table: the table was made anew. error: why it does not hold what it should, in one line; None when it does."""
+    new_table: the table was made anew. read_back: it was read first, so that what was written may repair what somebody did.
+    error: why it does not hold what it should, in one line; None when it does."""
 
     touched: int = 0
     messages: int = 0
     new_table: bool = False
     seconds: float = 0.0
     error: str | None = None
+    read_back: bool = False
 
     @property
     def ok(self) -> bool:
@@ -32,7 +34,8 @@ class PassReport:
     """What one pass did. changed: services whose state differs (None: gone). services: how many there are. full:
     everything was compared. waited_seconds: age of the oldest change when the pass began. started, finished: loop time.
     node: what the tables were told of the node. looked_at: services that were dirty, whether their state differs or not.
-    disturbed: what somebody else was found to have changed before: families, and ``interface``."""
+    disturbed: what somebody else was found to have changed before: families, and ``interface``. interface_right: it holds
+    what it should, or there shall be none."""
 
     started: float
     finished: float
@@ -45,6 +48,7 @@ class PassReport:
     node: NodeState = field(default_factory=NodeState)
     looked_at: frozenset[ObjectKey] = frozenset()
     disturbed: frozenset[str] = frozenset()
+    interface_right: bool = True
 
     @property
     def seconds(self) -> float:
@@ -137,8 +141,17 @@ class MapFill(NamedTuple):
     limit: int | None = None
 
 
+class EndpointCounts(NamedTuple):
+    """How often endpoints were picked. by_endpoint: (`namespace/service:port` as the kernel has it, address and port in the kernel's
+    form) → how often, through all of its frontends."""
+
+    family: Family
+    by_endpoint: Mapping[tuple[bytes, bytes], int]
+
+
 class KernelCounts(NamedTuple):
     """What the kernel has counted by itself. learned: the affinity of clients."""
 
     frontends: tuple[FrontendCounts, ...] = ()
     learned: tuple[MapFill, ...] = ()
+    endpoints: tuple[EndpointCounts, ...] = ()

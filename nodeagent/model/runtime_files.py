@@ -1,5 +1,9 @@
 """Files that live as long as the machine runs."""
 
+DNS_SOCKETS = ".sock"
+DNS_PLACES = "dns-*.listen"
+"""Beside the socket of a DNS process: where it answers."""
+
 
 def dns_socket(network_namespace: int) -> str:
     """Where the DNS process of a network namespace, given by its inode, is found."""

@@ -111,6 +111,11 @@ class NetlinkSocket:
         """The file descriptor, negative once closed."""
         return self._socket.fileno()
 
+    @property
+    def port(self) -> int:
+        """The socket's address, by which the kernel knows it."""
+        return int(self._socket.getsockname()[0])
+
     def enlarge_receive_buffer(self, size: int) -> None:
         """So many bytes of answers may wait; without CAP_NET_ADMIN as many of them as net.core.rmem_max allows."""
         self._enlarge(SO_RCVBUFFORCE, socket.SO_RCVBUF, size)

@@ -12,7 +12,7 @@ from nodeagent.model.addresses import Protocol, endpoint_text
 from nodeagent.model.frontend import Frontend, FrontendKind
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
-from nodeagent.model.protected import Place, Protected
+from nodeagent.model.protected import Protected, SocketAddress
 
 HTTPS = 443
 
@@ -23,11 +23,11 @@ class Protection(Struct, frozen=True):
     """ways: the addresses and ports of the API server and of a proxy to it. own: addresses of the node. ports: what is
     protected at those. names, resolvers: as in `Protected`."""
 
-    ways: frozenset[Place] = frozenset()
+    ways: frozenset[SocketAddress] = frozenset()
     own: frozenset[str] = frozenset()
     ports: frozenset[int] = frozenset()
-    names: frozenset[Place] = frozenset()
-    resolvers: frozenset[Place] = frozenset()
+    names: frozenset[SocketAddress] = frozenset()
+    resolvers: frozenset[SocketAddress] = frozenset()
 
     def against(self, frontend: Frontend) -> str | None:
         """Why an external frontend must not be, for a person; None when it may."""

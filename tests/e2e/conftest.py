@@ -3,13 +3,18 @@
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from nodeagent.lab.net.namespaces import inside
 from nodeagent.lab.net.world import World
-from tests.harness.api_cluster import PODS, ApiCluster, Tenant, controlled_topology
+from tests.harness.api_cluster import CONTROL, PODS, ApiCluster, Tenant, controlled_topology
 from tests.harness.cluster import NODE, UNTHROTTLED
+from tests.harness.effort import STORAGES
+from tests.harness.etcd import EtcdCluster
+from tests.harness.etcd_hosts import Host
 from tests.harness.warm_start import WarmLauncher
 
 TOOLS = Path(__file__).parents[2] / ".tools"
@@ -38,11 +43,19 @@ def kubectl(request: pytest.FixtureRequest) -> Path:
     return program
 
 
-def running(directory: Path, warm: WarmLauncher) -> Iterator[ApiCluster]:
+def running(directory: Path, warm: WarmLauncher, storage: str) -> Iterator[ApiCluster]:
     """A world with an API server, both nodes declared, an agent that is ready, and pods that answer on port 8080."""
-    with World(controlled_topology(), fork_server=warm.fork_server, launcher=warm) as world:
+    with ExitStack() as stack:
+        world = stack.enter_context(World(controlled_topology(), fork_server=warm.fork_server, launcher=warm))
         cluster = ApiCluster(world, directory)
         world.write_sysctls(NODE, UNTHROTTLED)
+        if storage == "etcd":
+            control = world.namespace(CONTROL)
+            members = inside(control, lambda: EtcdCluster(directory / "etcd", hosts=[Host(control, "127.0.0.1")]))
+            stack.callback(members.close)
+            cluster.keep_in("--storage", "etcd", "--etcd-servers", members.urls)
+        elif storage == "memory":
+            cluster.keep_in("--storage", "memory")
         cluster.start_server()
         cluster.declare_nodes()
         cluster.serve(*PODS)
@@ -50,20 +63,26 @@ def running(directory: Path, warm: WarmLauncher) -> Iterator[ApiCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", params=STORAGES)
 def calm(
-    network_namespaces: None, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory
+    network_namespaces: None,
+    warm_launcher: WarmLauncher,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[ApiCluster]:
     """One cluster for all tests that leave both processes and both nodes as they are."""
-    yield from running(tmp_path_factory.mktemp("calm"), warm_launcher)
+    yield from running(tmp_path_factory.mktemp("calm"), warm_launcher, request.param)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[storage for storage in STORAGES if storage != "memory"])
 def shaken(
-    network_namespaces: None, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory
+    network_namespaces: None,
+    warm_launcher: WarmLauncher,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[ApiCluster]:
     """A cluster for the tests of a module that kill and restart its processes."""
-    yield from running(tmp_path_factory.mktemp("shaken"), warm_launcher)
+    yield from running(tmp_path_factory.mktemp("shaken"), warm_launcher, request.param)
 
 
 def of_test(cluster: ApiCluster, request: pytest.FixtureRequest) -> Iterator[Tenant]:

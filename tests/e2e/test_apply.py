@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.lab.net.answers import evenness
-from tests.harness.api_cluster import ApiCluster, Tenant, answered_by, answering
+from tests.harness.api_cluster import ApiCluster, Tenant, all_answering, answered_by
 from tests.harness.cluster import NODE
 
 PODS = ("web-0", "web-1", "web-2")
@@ -39,10 +39,12 @@ def test_a_service_is_applied_changed_and_deleted(
     tenant.kubectl(kubectl, "apply", *how, "-f", "-", stdin=SERVICE % 81)
     change = calm.changed()
     change.shows(answered_by(calm, addresses, *PODS, port=81), "the other port")
-    assert answering(calm, addresses, 80) == {"refused"}
+    assert all_answering(calm, addresses, 80) == {"refused"}
 
     (node_port,) = (port["nodePort"] for port in calm.api.get(tenant.path("services", "web"))["spec"]["ports"])
-    assert answering(calm, calm.world[NODE].addresses, node_port, client="outside") == set(PODS)
+    calm.agent.wait_until(
+        answered_by(calm, calm.world[NODE].addresses, *PODS, port=node_port, client="outside"), "the node port"
+    )
 
     tenant.kubectl(kubectl, "delete", "service", "web")
     change = calm.changed()

@@ -27,7 +27,7 @@ def get(cluster: ApiCluster, port: int, path: str = "/") -> tuple[int, Any]:
 
     def ask() -> tuple[int, Any]:
         try:
-            with urllib.request.urlopen(f"http://{cluster.world[NODE].address()}:{port}{path}", timeout=1) as answer:
+            with urllib.request.urlopen(f"http://{cluster.world[NODE].address()}:{port}{path}", timeout=20) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

@@ -13,8 +13,8 @@ from tests.harness.api_cluster import (
     PORT,
     ApiCluster,
     Tenant,
+    all_answering,
     answered_by,
-    answering,
     controlled_topology,
 )
 from tests.harness.cluster import NODE, UNTHROTTLED
@@ -93,7 +93,7 @@ def test_74_the_agent_reconnects_although_a_service_claims_the_api_servers_addre
     cluster: ApiCluster, tenant: Tenant
 ) -> None:
     both = CONTROL_ADDRESSES
-    assert answering(cluster, both, NEIGHBOUR, client=NODE) == {CONTROL}
+    assert all_answering(cluster, both, NEIGHBOUR, client=NODE) == {CONTROL}
     tenant.expose("greedy", externalIPs=list(both), ports=ports(PORT, NEIGHBOUR))
     cluster.changed().shows(
         answered_by(cluster, both, "web-0", port=NEIGHBOUR, client=NODE), "the capture of the neighbour"
@@ -120,8 +120,8 @@ def test_74_a_capture_that_the_tables_still_hold_is_taken_away_before_the_agent_
     cluster.stop_agent()
     for port in (PORT, NEIGHBOUR):
         cluster.world.nft(NODE, f"add element {family} nodeagent frontends {{ {address} . tcp . {port} : {REFUSING} }}")
-    assert answering(cluster, (address,), NEIGHBOUR, client=NODE) == {"refused"}
-    assert answering(cluster, (address,), PORT, client=NODE) == {"refused"}
+    assert all_answering(cluster, (address,), NEIGHBOUR, client=NODE) == {"refused"}
+    assert all_answering(cluster, (address,), PORT, client=NODE) == {"refused"}
 
     cluster.restart_agent()
     cluster.agent.wait_for_line("the way to the API server: no more")
@@ -132,4 +132,4 @@ def test_75_the_nodes_own_ports_are_not_captured(cluster: ApiCluster, tenant: Te
     own = cluster.world[NODE].addresses
     tenant.expose("greedy", externalIPs=list(own), ports=ports(22, 80))
     cluster.changed().shows(answered_by(cluster, own, "web-0", port=80, client="outside"), "the capture of port 80")
-    assert answering(cluster, own, 22, client="outside") == {NODE}
+    assert all_answering(cluster, own, 22, client="outside") == {NODE}

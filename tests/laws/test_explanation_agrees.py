@@ -63,7 +63,7 @@ def shares_an_address(service: Service, context: Context) -> bool:
 
 
 @given(cluster=clusters())
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_is_told_as_used_is_what_is_used(cluster: Cluster) -> None:
     context = node_context(cluster.node, TranslationOptions(node_name=HERE, external_ips_enabled=cluster.external_ips))
     for key, service in cluster.services.items():
@@ -80,7 +80,7 @@ def test_what_is_told_as_used_is_what_is_used(cluster: Cluster) -> None:
 
 
 @given(cluster=clusters())
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_endpoint_is_told_of_and_its_reason_holds(cluster: Cluster) -> None:
     context = node_context(cluster.node, TranslationOptions(node_name=HERE))
     for key, service in cluster.services.items():

@@ -28,7 +28,7 @@ from nodeagent.model.frontend import Frontend, NodeState, Route, Unserved
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_SERVICE_NAME, EndpointSlice, Service, ServiceCIDR
 from nodeagent.netlink.framing import attribute_map
-from nodeagent.netlink.nf_tables.elements import read_elements
+from nodeagent.netlink.nf_tables.element_reading import read_elements
 from nodeagent.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM
 from nodeagent.translate.context import Context
 from nodeagent.translate.translator import Translator
@@ -150,8 +150,8 @@ full = st.tuples(
 )
 """A first step that leaves little undefined."""
 sequences = st.builds(lambda first, rest: [[*first], *rest], full, st.lists(st.lists(changes, max_size=6), max_size=6))
-thorough = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
-usual = settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+usual = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 
 SPECS = {spec.name: spec for spec in set_specs(counters=True)}
 ROUTE_MAPS = (

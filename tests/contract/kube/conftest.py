@@ -77,6 +77,15 @@ class FakeApiServer:
 
         self._answers[path].append(answer)
 
+    def hold(self, path: str, until: asyncio.Event) -> None:
+        """Queue an answer, without a body, of which nothing is sent before that event."""
+
+        async def answer(_: web.Request) -> web.StreamResponse:
+            await until.wait()
+            return web.Response()
+
+        self._answers[path].append(answer)
+
     def stream(self, path: str, pieces: Iterable[bytes], end: str = "close", every_seconds: float = 0.0) -> None:
         """Queue a 200 whose body is sent piece by piece. end: ``close``, ``abort`` (the connection) or ``hang``.
         every_seconds: seconds before each piece."""

@@ -19,7 +19,7 @@ from nodeagent.model.objects import Service
 
 SERVICES = "/api/v1/services"
 RESOURCE = Resource(Service, SERVICES, (("labelSelector", "!a"), ("fieldSelector", "spec.clusterIP!=None")))
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 Query = dict[str, str]
 

@@ -41,7 +41,7 @@ class Server(Protocol):
 
     def reply(self, path: str, body: object, status: int = 200, headers: dict[str, str] | None = None) -> None: ...
 
-    def stream(self, path: str, pieces: Iterable[bytes], end: str = "close") -> None: ...
+    def stream(self, path: str, pieces: Iterable[bytes], end: str = "close", every_seconds: float = 0.0) -> None: ...
 
 
 Servers = Callable[..., AbstractAsyncContextManager[Server]]
@@ -184,6 +184,26 @@ def test_no_connection_broken_streams_and_slow_answers_are_the_environments_faul
         async with ApiClient(access(server)) as client:
             with pytest.raises(ServerUnreachableError, match=r"http://127\.0\.0\.1:\d+: .*"):
                 await client.get(PATH)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(("bytes_per_second", "arrives"), [(2.0, True), (10_000.0, False)])
+def test_a_long_answer_over_a_slow_link_is_read_to_its_end(
+    fake_api_server: Servers, bytes_per_second: float, arrives: bool
+) -> None:
+    """In the time for an answer, and as much more as its bytes take at the least rate."""
+    timeouts = Timeouts(body=1.0, bytes_per_second=bytes_per_second)
+
+    async def main() -> None:
+        async with fake_api_server() as server, ApiClient(access(server), timeouts=timeouts) as client:
+            server.stream(PATH, [b"slowly"] * 8, every_seconds=0.2)
+            if arrives:
+                assert await client.get(PATH) == b"slowly" * 8
+            else:
+                with pytest.raises(ServerUnreachableError, match="no answer in time") as broken:
+                    await client.get(PATH)
+                assert broken.value.begun
 
     asyncio.run(main())
 

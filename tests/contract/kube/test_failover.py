@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import subprocess
-import sys
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from nodeagent.kube.store import ClusterStore
 from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.objects import Service
+from tests.harness.warm_start import AGENT, WarmLauncher
 
 SERVICES, PATH = "/api/v1/services", "/api/v1/things"
 DEADLINE_SECONDS = 60.0
@@ -352,17 +352,15 @@ def test_a_server_that_falls_silent_is_left_without_a_word_of_trouble(fake_api_s
     between(fake_api_server, play)
 
 
-COMMAND = [sys.executable, "-c", "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"]
-
-
 class Process:
     """An embedded API server on the store of a directory that others have, too."""
 
-    def __init__(self, place: Path, name: str) -> None:
+    def __init__(self, launcher: WarmLauncher, place: Path, name: str) -> None:
         self.kubeconfig = place / f"kubeconfig-{name}"
         options = ["--listen", "127.0.0.1:0", "--data-dir", str(place / "data")]
         options += ["--kubeconfig-out", str(self.kubeconfig)]
-        self.process = subprocess.Popen([*COMMAND, *options], stderr=subprocess.DEVNULL)
+        with open(os.devnull, "wb") as nothing:
+            self.process = launcher.start("", [*AGENT, "apiserver", *options], os.environ, nothing.fileno())
 
     @property
     def url(self) -> str:
@@ -377,10 +375,10 @@ def manifest(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
 
 
-def test_two_servers_on_one_store_of_which_one_is_killed(tmp_path: Path) -> None:
+def test_two_servers_on_one_store_of_which_one_is_killed(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
 
     async def main() -> None:
-        with Started() as started:
+        with Started(warm_launcher) as started:
             first = started.start(tmp_path, "a")
             await until(first.kubeconfig.exists)
             second = started.start(tmp_path, "b")
@@ -411,7 +409,8 @@ def test_two_servers_on_one_store_of_which_one_is_killed(tmp_path: Path) -> None
 class Started:
     """Processes that end with the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, launcher: WarmLauncher) -> None:
+        self._launcher = launcher
         self._processes: list[Process] = []
 
     def __enter__(self) -> Self:
@@ -422,5 +421,5 @@ class Started:
             process.end()
 
     def start(self, place: Path, name: str) -> Process:
-        self._processes.append(Process(place, name))
+        self._processes.append(Process(self._launcher, place, name))
         return self._processes[-1]

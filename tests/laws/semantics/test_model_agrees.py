@@ -173,7 +173,7 @@ def agree(outcomes: Sequence[Outcome], answer: Any) -> bool:
     return even and len(outcomes) == len(seen) and seen == answer.endpoints
 
 
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(cluster=clusters(), family=st.sampled_from(Family))
 def test_every_connection_goes_where_the_model_says(judge: Judge, cluster: Cluster, family: Family) -> None:
     table = Table(cluster, family)
@@ -185,7 +185,7 @@ def test_every_connection_goes_where_the_model_says(judge: Judge, cluster: Clust
         assert agree(outcomes, answer), f"{client} → {destination}: model {answer}, table\n{told(outcomes)}"
 
 
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(cluster=clusters(), family=st.sampled_from(Family), pick=st.integers(0, 1000))
 def test_a_client_with_affinity_meets_its_endpoint_again_at_every_address_of_the_port(
     judge: Judge, cluster: Cluster, family: Family, pick: int

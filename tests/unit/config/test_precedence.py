@@ -103,6 +103,10 @@ def test_a_variable_that_names_no_option_is_a_warning(load: Load) -> None:
     assert loaded.warnings == ("env NODEAGENT_TRAFFIC_MASQERADE_ALL names no option and has no effect",)
 
 
+def test_where_labs_are_is_not_worth_a_word(load: Load) -> None:
+    assert load(environment={"NODEAGENT_LAB_DIR": "/tmp/labs"}).warnings == ()
+
+
 def test_the_variables_of_a_service_called_nodeagent_are_not_worth_a_word(load: Load) -> None:
     announced = {
         "NODEAGENT_SERVICE_HOST": "10.96.0.7",

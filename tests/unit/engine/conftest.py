@@ -83,6 +83,9 @@ class RecordingTable:
     forgotten: int = 0
     problems: tuple[Problem, ...] = ()
     hang: bool = False
+    read_back: bool = False
+    repairs: int = 0
+    anothers: bool = False
 
     async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
         self.calls.append(dict(changes))
@@ -92,7 +95,7 @@ class RecordingTable:
             raise self.fail_with.pop(0)
         if changes:
             self.log.append(f"table {self.family.value}")
-        return TableReport(touched=len(changes))
+        return TableReport(len(changes), len(changes) + self.repairs, read_back=self.read_back)
 
     async def changed_by_others(self) -> bool:
         self.looks += 1
@@ -103,6 +106,9 @@ class RecordingTable:
 
     def forget(self) -> None:
         self.forgotten += 1
+
+    def is_anothers(self) -> bool:
+        return self.anothers
 
 
 @dataclass
@@ -141,10 +147,11 @@ class RecordingInterface:
 
 @dataclass
 class Recorder:
-    """Observer, flow cleaner and heartbeat: keeps reports and UDP ports, counts beats."""
+    """Observer, flow cleaner and heartbeat: keeps reports, UDP ports and the families to look at, counts beats."""
 
     reports: list[PassReport] = field(default_factory=list)
     udp: list[UdpPort] = field(default_factory=list)
+    looked_again: list[Family] = field(default_factory=list)
     beats: int = 0
 
     def beat(self) -> None:
@@ -155,6 +162,9 @@ class Recorder:
 
     def submit(self, udp_ports: Iterable[UdpPort]) -> None:
         self.udp.extend(udp_ports)
+
+    def look_again(self, family: Family) -> None:
+        self.looked_again.append(family)
 
 
 class Bench:

@@ -60,6 +60,38 @@ def test_what_a_person_must_act_on_in_every_family_ends_the_engine(with_engine: 
         with_engine(scenario, families=BOTH)
 
 
+def test_the_interface_of_another_agent_is_left_alone(with_engine: RunEngine) -> None:
+    """Its tables cannot be had, so nothing that this agent wants to be local is guarded, and the other's addresses are."""
+
+    async def scenario(bench: Bench) -> None:
+        bench.interface.vips = {"10.96.0.9"}
+        for table in bench.tables:
+            table.anothers = True
+            table.fail_with = [Unusable("table owned by another process")]
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        bench.changes.synced()
+        await bench.until(lambda: bool(bench.recorder.reports))
+        assert bench.interface.vips == {"10.96.0.9"}
+        assert bench.log == []
+        await asyncio.sleep(0.01)
+
+    with pytest.raises(Unusable, match="owned by another"):
+        with_engine(scenario, families=BOTH)
+
+
+def test_the_interface_is_taken_over_with_the_first_table_that_can_be_had(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.interface.vips = {"10.96.0.9"}
+        bench.tables[0].anothers = True
+        bench.tables[0].fail_with = [Unusable("table owned by another process")] * 10_000
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        bench.changes.synced()
+        await bench.until(lambda: bool(bench.recorder.reports))
+        assert bench.interface.vips == set(), "IPv4 is not guarded, and what nobody has goes"
+
+    with_engine(scenario, families=BOTH)
+
+
 def test_failing_for_ever_ends_the_engine(with_engine: RunEngine) -> None:
     async def scenario(bench: Bench) -> None:
         bench.table.fail_with = [Retryable("busy")] * 100

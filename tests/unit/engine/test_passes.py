@@ -219,3 +219,21 @@ def test_families_are_programmed_one_by_one(with_engine: RunEngine) -> None:
         assert bench.interface.vips == {"10.96.0.1", "fd00:96::1"}
 
     with_engine(scenario, families=(Family.IPV4, Family.IPV6))
+
+
+@pytest.mark.parametrize(
+    ("read_back", "repairs", "looked_again"),
+    [(True, 1, [Family.IPV4]), (True, 0, []), (False, 1, [])],
+    ids=["repaired", "found in order", "not read"],
+)
+def test_flows_are_looked_at_again_where_a_table_was_not_what_it_should_be(
+    with_engine: RunEngine, read_back: bool, repairs: int, looked_again: list[Family]
+) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        bench.table.read_back, bench.table.repairs, bench.table.interfered = read_back, repairs, True
+        await bench.until(lambda: len(bench.recorder.reports) == 2)
+        assert bench.recorder.looked_again == looked_again
+
+    with_engine(scenario)

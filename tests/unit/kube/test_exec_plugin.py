@@ -22,7 +22,7 @@ def sleeper(directory: Path, *, run_limit_seconds: float) -> ExecPlugin:
 async def until_gone(directory: Path) -> None:
     """Both processes are gone, or wait for somebody to collect them."""
     for pid in (directory / "pids").read_text().split():
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while is_running(pid):  # noqa: ASYNC110  # not our child, so nobody tells us of its end
                 await asyncio.sleep(0.01)
 
@@ -35,7 +35,7 @@ def is_running(pid: str) -> bool:
 
 
 async def until_running(directory: Path) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while started(directory) < 2:  # noqa: ASYNC110  # the processes speak through a file
             await asyncio.sleep(0.01)
 
@@ -78,8 +78,8 @@ def test_a_grandchild_that_keeps_the_output_open_is_not_waited_for(tmp_path: Pat
     """A plugin may leave a cache daemon behind, which has inherited its output."""
 
     async def main() -> None:
-        script = f"echo $$ > pids; (echo x >> started; exec sleep 20) & echo $! >> pids; echo '{CREDENTIAL}'"
-        async with asyncio.timeout(15):
+        script = f"echo $$ > pids; (echo x >> started; exec sleep 200) & echo $! >> pids; echo '{CREDENTIAL}'"
+        async with asyncio.timeout(60):
             assert (await plugin(tmp_path, script).current()).authorization == "Bearer t"
         os.kill(int((tmp_path / "pids").read_text().split()[1]), signal.SIGKILL)
 

@@ -3,16 +3,18 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from nodeagent.kube import manifest_source
 from nodeagent.kube.manifest_source import ManifestError, ManifestSource
+from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.kube.store import ClusterStore
 from nodeagent.model.names import ObjectKey
 
-DEADLINE = 10.0
+DEADLINE = 60.0
 NEVER = 3600.0
 """As poll interval: whatever is seen was told by inotify."""
 
@@ -45,7 +47,10 @@ class World:
         self.root = root
         self.listener = SilentListener()
         self.store = ClusterStore(self.listener)
-        self.source = ManifestSource(root, self.store, node_name="node-a", poll_seconds=poll_seconds)
+        self.namespaces = NamespaceNames(lambda: None)
+        self.source = ManifestSource(
+            root, self.store, node_name="node-a", poll_seconds=poll_seconds, namespaces=self.namespaces
+        )
 
     def names(self) -> list[str]:
         return sorted(key.name for key in self.store.services)
@@ -98,6 +103,23 @@ def follow(root: Path, story: Callable[[World], Awaitable[None]], *, poll_second
     asyncio.run(tell())
 
 
+def test_namespaces_are_those_of_all_files_together(tmp_path: Path) -> None:
+    """A file with a fault keeps what its version before had."""
+    declared = "{apiVersion: v1, kind: Namespace, metadata: {name: empty}}\n"
+    (tmp_path / "a.yaml").write_text(service("web"))
+    (tmp_path / "b.yaml").write_text(f"{declared}---\n{service('db')}")
+
+    async def story(world: World) -> None:
+        assert world.namespaces.names == frozenset({"default", "empty"})
+        world.write("b.yaml", declared.replace("empty", "other"), BROKEN)
+        await world.until(lambda: "InvalidManifest" in world.reasons())
+        assert world.namespaces.names == frozenset({"default", "empty"})
+        world.write("b.yaml", declared.replace("empty", "other"))
+        await world.until(lambda: world.namespaces.names == frozenset({"default", "other"}))
+
+    follow(tmp_path, story)
+
+
 def test_the_first_reading_fills_the_store(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(
         "---\n".join(
@@ -148,6 +170,23 @@ def test_changes_on_disk_arrive(tmp_path: Path, poll_seconds: float) -> None:
         await world.until(lambda: world.names() == [])
 
     follow(tmp_path, story, poll_seconds=poll_seconds)
+
+
+def test_where_no_thread_can_be_started_to_watch_in_changes_are_polled_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unwatchable(*_: object, **__: object) -> AsyncIterator[None]:
+        for error in (RuntimeError("can't start new thread"),):
+            raise ExceptionGroup("of watchfiles", [error])
+        yield
+
+    monkeypatch.setattr(manifest_source, "awatch", unwatchable)
+
+    async def story(world: World) -> None:
+        world.write("a.yaml", service("a"))
+        await world.until(lambda: world.names() == ["a"])
+
+    follow(tmp_path, story)
 
 
 def test_a_config_map_swap_arrives_by_inotify(tmp_path: Path) -> None:
@@ -275,7 +314,8 @@ def test_without_a_directory_there_is_no_start(tmp_path: Path, make: Callable[[P
 
 
 def test_reading_much_does_not_hold_the_loop(tmp_path: Path) -> None:
-    """While 2,500 services load and change, a task that wants to run every millisecond is never held for long."""
+    """While 2,500 services load and change, a task that wants to run every millisecond is never held for long: by what the
+    loop's thread does itself, for others may have the processor."""
     for number in range(10):
         manifest = "---\n".join(service(f"s{number}-{n}", f"10.0.{number}.{n % 250}") for n in range(250))
         (tmp_path / f"{number}.yaml").write_text(manifest)
@@ -284,9 +324,9 @@ def test_reading_much_does_not_hold_the_loop(tmp_path: Path) -> None:
         worst = 0.0
         world.write("0.yaml", service("new"))
         while "new" not in world.names():
-            before = time.monotonic()
+            before = time.thread_time()
             await asyncio.sleep(0.001)
-            worst = max(worst, time.monotonic() - before)
-        assert worst < 2.0, f"held for {worst:.3f} s"
+            worst = max(worst, time.thread_time() - before)
+        assert worst < 0.25, f"held for {worst:.3f} s"
 
     follow(tmp_path, story)

@@ -73,6 +73,32 @@ def test_other_kinds_are_only_counted(text: str, kind: str) -> None:
     assert parse(f"{text}\n---\n{text}") == Manifest(ignored=((kind, 2),))
 
 
+NAMESPACES = [
+    pytest.param({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "empty"}}, {"empty"}, id="declared"),
+    pytest.param(
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x", "namespace": "jobs"}},
+        {"jobs"},
+        id="of a kind that is not read",
+    ),
+    pytest.param({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}, {"default"}, id="of a Service"),
+    pytest.param({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "x", "namespace": "y"}}, set(), id="Node"),
+    pytest.param({"apiVersion": "rbac/v1", "kind": "ClusterRole", "metadata": {"name": "x"}}, set(), id="of nobody"),
+    pytest.param({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": None}, set(), id="no metadata"),
+    pytest.param({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ["x"]}}, set(), id="no name"),
+    pytest.param({"replicas": 3, "metadata": {"namespace": 7}}, set(), id="values"),
+]
+
+
+@pytest.mark.parametrize("name", ["x.json", "x.yaml"])
+@pytest.mark.parametrize(("document", "namespaces"), NAMESPACES)
+def test_namespaces_are_those_declared_and_those_of_objects(
+    document: dict[str, object], namespaces: set[str], name: str
+) -> None:
+    listed = {"apiVersion": "v1", "kind": "List", "items": [document] if "kind" in document else []}
+    assert parse(json.dumps(document), name).namespaces == namespaces
+    assert parse(json.dumps(listed), name).namespaces == namespaces
+
+
 def test_several_documents_with_their_lines() -> None:
     second = SERVICE.replace("web", "api")
     assert held(parse(f"# first\n{SERVICE}---\n\n---\n{second}")) == [(2, "Service shop/web"), (14, "Service shop/api")]

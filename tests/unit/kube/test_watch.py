@@ -274,6 +274,7 @@ def test_an_initial_state_that_never_completes_leads_to_pages(end: StreamEnd, at
         pytest.param(b"", id="nothing"),
         pytest.param(b'{"metadata":{},"items":[]}', id="a list without a version"),
         pytest.param(page("5", "a")[:-9], id="cut off"),
+        pytest.param(b'{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[]}', id="of another kind"),
         pytest.param(b"[" * 100_000, id="nested without end"),
     ],
 )

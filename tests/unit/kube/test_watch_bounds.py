@@ -12,7 +12,9 @@ from nodeagent.kube.errors import (
 )
 from nodeagent.kube.lines import LineSplitter
 from nodeagent.kube.watch import (
+    LEAST_PAGE_SIZE,
     PAGES_LIMIT,
+    THIN_PAGES,
 )
 from nodeagent.kube.watch_events import Event, Failed, Put
 from nodeagent.model.objects import Service
@@ -27,6 +29,21 @@ def test_a_list_without_end_is_refused_and_begun_again() -> None:
     with pytest.raises(OversizedError, match="more than 4000 pages"):
         list(protocol.receive_page(page("5", continue_token="one more")))
     assert protocol.next_request(300).starts_list
+
+
+@pytest.mark.parametrize(
+    ("objects", "paused"), [((), True), (("a",), True), (tuple(f"a{n}" for n in range(LEAST_PAGE_SIZE)), False)]
+)
+def test_a_list_of_many_thin_pages_is_read_at_leisure(objects: tuple[str, ...], *, paused: bool) -> None:
+    protocol = machine()
+    protocol.next_request(300)
+    for number in range(THIN_PAGES):
+        list(protocol.receive_page(page("5", *objects, continue_token=str(number))))
+        assert protocol.pause_seconds == 0
+    list(protocol.receive_page(page("5", *objects, continue_token="one more")))
+    assert (protocol.pause_seconds > 0) is paused
+    list(protocol.receive_page(page("5", *objects)))
+    assert protocol.pause_seconds == 0
 
 
 @pytest.mark.parametrize("streaming", [False, True])

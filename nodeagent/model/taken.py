@@ -1,0 +1,34 @@
+"""Addresses that lead to Services: an endpoint that has one of them is not reached, for nothing is translated twice."""
+
+from collections.abc import Collection, Iterable
+
+from msgspec import Struct
+
+from nodeagent.model.frontend import FrontendKind, ServiceState
+
+
+class Taken(Struct, frozen=True):
+    """cluster_ips: with every port of theirs. here: addresses of this node, with the node port. outside: external and
+    load-balancer addresses, with the port."""
+
+    cluster_ips: frozenset[str] = frozenset()
+    here: frozenset[tuple[str, int]] = frozenset()
+    outside: frozenset[tuple[str, int]] = frozenset()
+
+
+def taken_places(
+    states: Iterable[ServiceState], node_addresses: Collection[str], among: Collection[str] | None = None
+) -> Taken:
+    """What these Services have. node_addresses: at which this node answers node ports. among: the only addresses wanted."""
+    cluster_ips: set[str] = set()
+    here: set[tuple[str, int]] = set()
+    outside: set[tuple[str, int]] = set()
+    own = [one for one in node_addresses if among is None or one in among]
+    for state in states:
+        cluster_ips.update(one for one in state.cluster_ips if among is None or one in among)
+        for one in state.frontends:
+            if one.address is None:
+                here.update((address, one.port) for address in own)
+            elif one.kind is not FrontendKind.CLUSTER_IP and (among is None or one.address in among):
+                outside.add((one.address, one.port))
+    return Taken(frozenset(cluster_ips), frozenset(here), frozenset(outside))
