@@ -90,6 +90,12 @@ class ConntrackCleaner:
         if self._ledger.changed or self._big:
             self._wanted.set()
 
+    def look_again(self, family: Family) -> None:
+        """Looks at the flows to all places of a family, whose table was not what it should be. Never blocks."""
+        self._ledger.table_was_wrong(family)
+        if self._ledger.changed:
+            self._wanted.set()
+
     def node_addresses_changed(self, addresses: Collection[str]) -> None:
         """Takes the addresses at which node ports may answer from now on. Never blocks."""
         came = frozenset(addresses) - self._local_addresses
@@ -149,7 +155,11 @@ class ConntrackCleaner:
             if not report.complete:
                 self._ledger.put_back(of_family)
             if report.error:
-                logger.warning("cleaning %s UDP flows: %s", family.value, report.error)
+                logger.warning(
+                    "UDP flows to endpoints that are gone are not ended yet (%s), trying again: %s",
+                    family.value,
+                    report.error,
+                )
             self._listener.conntrack_cleaned(report)
             reports.append(report)
         return reports

@@ -94,6 +94,10 @@ class UdpLedger:
         """
         self._changed.update(self._node_ports)
 
+    def table_was_wrong(self, family: Family) -> None:
+        """Flows may have begun that nothing translated: every place that somebody serves counts as changed."""
+        self._changed.update(place for place in self._serving if place.family is family)
+
     @property
     def served(self) -> Collection[UdpPlace]:
         """Every place that somebody serves."""

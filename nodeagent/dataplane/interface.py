@@ -14,18 +14,25 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from pathlib import Path
 
-from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK, objection
+from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK
 from nodeagent.dataplane.interface_drift import Programmed, Told, as_programmed
 from nodeagent.dataplane.interface_plan import (
     ADDRESS_LIMITS,
     InterfacePlan,
     Present,
-    Stray,
     apply_plan,
     plan,
     plan_change,
+    with_routes_over_lo,
+)
+from nodeagent.dataplane.interface_reading import (
+    find_link,
+    ipv6_missing,
+    lo_is_up,
+    read_present,
+    read_routes_over_lo,
+    why_not_ours,
 )
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family, family_of
@@ -33,7 +40,7 @@ from nodeagent.model.problem import Problem, Retryable
 from nodeagent.model.reports import InterfaceReport
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.framing import Request
-from nodeagent.netlink.socket import Failure, NetlinkSocket, read_consistently
+from nodeagent.netlink.socket import Failure, NetlinkSocket
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +126,7 @@ class ServiceInterface:
             return await in_thread(self._exists)
 
     async def remove(self) -> None:
-        """Deletes the interface, and with it every ClusterIP. Does nothing when there is none.
+        """Deletes the interface and the routes over ``lo``, and with them every ClusterIP. Does nothing when there are none.
 
         Raises ForeignInterfaceError.
         """
@@ -132,7 +139,7 @@ class ServiceInterface:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
             link, problems = self._ensure_link(netlink)
             wanted = self._without_ipv6_if_disabled(vips, problems)
-            present = _read_present(netlink, link.ifindex)
+            present = read_present(netlink, link.ifindex)
             return self._program(netlink, link, present, plan(wanted, present, limits=self._limits), problems)
 
     def _apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceReport:
@@ -144,7 +151,7 @@ class ServiceInterface:
                 present = believed.present
                 change = plan_change(present, add, remove, limits=self._limits)
             else:
-                present = _read_present(netlink, link.ifindex)
+                present = read_present(netlink, link.ifindex)
                 base = present.vips if believed is None else believed.present.vips
                 change = plan((base - remove) | add, present, limits=self._limits)
             return self._program(netlink, link, present, change, problems)
@@ -152,19 +159,19 @@ class ServiceInterface:
     def _retain(self, vips: frozenset[str]) -> InterfaceReport:
         self._programmed = None
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-            link = _find_link(netlink, self._name)
+            link = find_link(netlink, self._name)
             if link is None:
                 return InterfaceReport()
             _require_ours(netlink, link)
-            present = _read_present(netlink, link.ifindex)
+            present = read_present(netlink, link.ifindex)
             return self._program(netlink, link, present, plan(vips & present.vips, present, limits=self._limits), [])
 
     def _is_intact(self, programmed: Programmed) -> bool:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-            link = _find_link(netlink, self._name)
+            link = find_link(netlink, self._name)
             if link is None or link.ifindex != programmed.ifindex or not as_programmed(link, self._name):
                 return False
-            return _read_present(netlink, link.ifindex) == programmed.present
+            return read_present(netlink, link.ifindex) == programmed.present
 
     def _program(
         self,
@@ -174,6 +181,7 @@ class ServiceInterface:
         change: InterfacePlan,
         problems: list[Problem],
     ) -> InterfaceReport:
+        change = with_routes_over_lo(change, present, lo=lo_is_up(netlink))
         failed = _perform(netlink, link.ifindex, change)
         if not failed:
             self._programmed = Programmed(link.ifindex, apply_plan(present, change))
@@ -184,7 +192,7 @@ class ServiceInterface:
 
     def _ensure_link(self, netlink: NetlinkSocket) -> tuple[rtnetlink.Link, list[Problem]]:
         """The interface, up and silent; created when missing."""
-        link = _find_link(netlink, self._name) or _create_link(netlink, self._name)
+        link = find_link(netlink, self._name) or _create_link(netlink, self._name)
         _require_ours(netlink, link)
         problems = []
         if link.alias != MARK:
@@ -205,26 +213,28 @@ class ServiceInterface:
 
     def _read(self) -> frozenset[str]:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-            link = _find_link(netlink, self._name)
-            return _read_present(netlink, link.ifindex).vips if link else frozenset()
+            link = find_link(netlink, self._name)
+            return read_present(netlink, link.ifindex).vips if link else frozenset()
 
     def _exists(self) -> bool:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-            return _find_link(netlink, self._name) is not None
+            return find_link(netlink, self._name) is not None
 
     def _remove(self) -> None:
         self._programmed = None
         self._kind = None
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-            link = _find_link(netlink, self._name)
-            if link is None:
-                return
-            _require_ours(netlink, link)
-            _must(netlink.perform([rtnetlink.delete_link(link.ifindex)]), ignore={errno.ENODEV})
+            link = find_link(netlink, self._name)
+            if link is not None:
+                _require_ours(netlink, link)
+            over_lo = read_present(netlink, link.ifindex).over_lo if link else read_routes_over_lo(netlink)
+            _must(netlink.perform(map(rtnetlink.delete_route_over_lo, over_lo)), ignore=_ALREADY_GONE)
+            if link is not None:
+                _must(netlink.perform([rtnetlink.delete_link(link.ifindex)]), ignore={errno.ENODEV})
 
     def _without_ipv6_if_disabled(self, vips: frozenset[str], problems: list[Problem]) -> frozenset[str]:
         left_out = sum(1 for vip in vips if family_of(vip) is Family.IPV6)
-        reason = _ipv6_missing(self._name) if left_out else None
+        reason = ipv6_missing(self._name) if left_out else None
         if reason is None:
             return vips
         detail = f"{reason}: {left_out} IPv6 ClusterIPs are not reachable from the node itself"
@@ -238,15 +248,6 @@ class ServiceInterface:
             rest = f"and {len(shown) - _PROBLEMS_SHOWN} more"
             shown = [*shown[:_PROBLEMS_SHOWN], Problem(subject, "AddressNotProgrammed", rest)]
         return shown
-
-
-def _find_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link | None:
-    try:
-        return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
-    except OSError as error:
-        if error.errno == errno.ENODEV:
-            return None
-        raise
 
 
 def _create_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link:
@@ -265,60 +266,17 @@ def _create_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link:
 
 
 def _require_ours(netlink: NetlinkSocket, link: rtnetlink.Link) -> None:
-    ports = read_consistently(lambda: _read_ports(netlink, link.ifindex)) if link.kind == "bridge" else []
-    marked = link.alias == MARK
-    addresses = [] if marked else read_consistently(lambda: _read_addresses(netlink, link.ifindex))
-    if reason := objection(link, ports, addresses):
+    if reason := why_not_ours(netlink, link):
         raise ForeignInterfaceError(
             f"interface {link.name} is not the agent's and is left alone: it {reason}."
             " Name another one in dataplane.interfaceName, or rename or delete this one"
         )
 
 
-def _read_ports(netlink: NetlinkSocket, index: int) -> list[str]:
-    links = (rtnetlink.read_link(body) for body in netlink.dump(rtnetlink.get_ports(index)))
-    return sorted(link.name for link in links if link.master == index)
-
-
-def _read_addresses(netlink: NetlinkSocket, index: int) -> list[rtnetlink.InterfaceAddress]:
-    found = (rtnetlink.read_address(body) for body in netlink.dump(rtnetlink.get_addresses(index)))
-    return [address for address in found if address is not None and address.ifindex == index]
-
-
 def _must(failures: Sequence[Failure], *, ignore: AbstractSet[int] = frozenset()) -> None:
     for failure in failures:
         if failure.errno not in ignore:
             raise OSError(failure.errno, failure.detail)
-
-
-def _ipv6_missing(name: str) -> str | None:
-    """Why the interface can carry no IPv6 address; None: it can."""
-    switch = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
-    try:
-        return f"{switch} is 1" if switch.read_text().strip() == "1" else None
-    except FileNotFoundError:
-        return "the kernel runs without IPv6"
-
-
-def _read_present(netlink: NetlinkSocket, index: int) -> Present:
-    return read_consistently(lambda: _read_present_once(netlink, index))
-
-
-def _read_present_once(netlink: NetlinkSocket, index: int) -> Present:
-    addresses, routes, strays = set(), set(), set()
-    for found in _read_addresses(netlink, index):
-        if found.prefix_length == family_of(found.address).address_length * 8:
-            addresses.add(found.address)
-        else:
-            strays.add(Stray(found.address, found.prefix_length))
-    for family in Family:
-        try:
-            for body in netlink.dump(rtnetlink.get_local_routes(family, index)):
-                if (route := rtnetlink.read_local_route(body, index)) is not None:
-                    routes.add(route)
-        except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
-            continue
-    return Present(frozenset(addresses), frozenset(routes), frozenset(strays))
 
 
 def _perform(netlink: NetlinkSocket, ifindex: int, change: InterfacePlan) -> list[tuple[str, str]]:
@@ -333,6 +291,10 @@ def _perform(netlink: NetlinkSocket, ifindex: int, change: InterfacePlan) -> lis
     step(rtnetlink.add_address, change.add_addresses, _ALREADY_THERE)
     step(rtnetlink.add_local_route, change.add_routes, _ALREADY_THERE)
     step(rtnetlink.delete_local_route, change.redundant_routes, _ALREADY_GONE)
+    wrong = {address for address, _ in failed}
+    over_lo = [vip for vip in change.add_over_lo if vip not in wrong]
+    step(lambda vip, _: rtnetlink.add_route_over_lo(vip), over_lo, _ALREADY_THERE)
+    step(lambda vip, _: rtnetlink.delete_route_over_lo(vip), change.remove_over_lo, _ALREADY_GONE)
     step(rtnetlink.delete_local_route, change.remove_routes, _ALREADY_GONE)
     step(rtnetlink.delete_address, change.remove_addresses, _ALREADY_GONE)
     for stray in change.remove_strays:

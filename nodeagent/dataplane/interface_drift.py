@@ -32,6 +32,7 @@ class Told:
         self._links: dict[int, Link | None] = {}
         self._addresses: dict[tuple[str, int], bool] = {}
         self._routes: dict[str, bool] = {}
+        self._over_lo: dict[str, bool] = {}
         self._incomplete = False
 
     def lose(self, ifindex: int | None) -> None:
@@ -64,6 +65,10 @@ class Told:
         """Take in what was told of one of our local routes."""
         self._routes[address] = not gone
 
+    def route_over_lo(self, address: str, *, gone: bool) -> None:
+        """Take in what was told of a route over ``lo``, ours or another agent's."""
+        self._over_lo[address] = not gone
+
     def contradicts(self, programmed: Programmed) -> bool:
         """Whether the interface may differ from what was programmed; always when something was lost."""
         present = programmed.present
@@ -76,6 +81,7 @@ class Told:
                 for (address, prefix_length), there in self._addresses.items()
             )
             or any(there != (address in present.routes) for address, there in self._routes.items())
+            or any(there != (address in present.over_lo) for address, there in self._over_lo.items())
         )
 
 

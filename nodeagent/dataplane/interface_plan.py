@@ -1,9 +1,11 @@
 """Which ClusterIPs are addresses of the service interface, which are local routes over it, and what to change.
 
-Pure. An address can be bound by node-local daemons, but inserting one takes time proportional to the number already
-there (10,000 take 1.2 s, 30,000 11.6 s); a local route takes the same few microseconds at any number. An IPv6 address
-costs every connection besides: whoever chooses a source looks at all IPv6 addresses of the node
-(net/ipv6/addrconf.c, ipv6_dev_get_saddr), and masquerading chooses one for each connection.
+Pure. An address is seen by people (`ip addr`), but inserting one takes time proportional to the number already there
+(10,000 take 1.2 s, 30,000 11.6 s), and each brings a next hop of its own into the path of the node's connections
+(net/ipv4/fib_semantics.c, fib_create_info: routes that differ in nothing but their destination share one). A local route
+takes the same few microseconds at any number. An IPv6 address costs every connection besides: whoever chooses a source
+looks at all IPv6 addresses of the node (net/ipv6/addrconf.c, ipv6_dev_get_saddr), and masquerading chooses one for each
+connection.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +14,7 @@ from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of, pack_address
 
-ADDRESS_LIMITS: Mapping[Family, int] = {Family.IPV4: 4096, Family.IPV6: 0}
+ADDRESS_LIMITS: Mapping[Family, int] = {Family.IPV4: 256, Family.IPV6: 0}
 """ClusterIPs of a family that become addresses; the rest become local routes."""
 
 
@@ -24,11 +26,15 @@ class Stray(NamedTuple):
 
 
 class Present(NamedTuple):
-    """What the interface carries: canonical addresses with a full-length prefix, local routes, and the rest."""
+    """What the interface carries: canonical addresses with a full-length prefix, local routes, and the rest.
+
+    over_lo: IPv4 addresses to which a local route over ``lo`` comes before that of the interface.
+    """
 
     addresses: frozenset[str] = frozenset()
     routes: frozenset[str] = frozenset()
     strays: frozenset[Stray] = frozenset()
+    over_lo: frozenset[str] = frozenset()
 
     @property
     def vips(self) -> frozenset[str]:
@@ -45,6 +51,8 @@ class InterfacePlan(NamedTuple):
     add_addresses: tuple[str, ...] = ()
     add_routes: tuple[str, ...] = ()
     redundant_routes: tuple[str, ...] = ()
+    add_over_lo: tuple[str, ...] = ()
+    remove_over_lo: tuple[str, ...] = ()
     remove_routes: tuple[str, ...] = ()
     remove_addresses: tuple[str, ...] = ()
     remove_strays: tuple[Stray, ...] = ()
@@ -120,6 +128,25 @@ def apply_plan(present: Present, plan: InterfacePlan) -> Present:
         (present.addresses | set(plan.add_addresses)) - set(plan.remove_addresses),
         (present.routes | set(plan.add_routes)) - {*plan.redundant_routes, *plan.remove_routes},
         present.strays - set(plan.remove_strays),
+        (present.over_lo | set(plan.add_over_lo)) - set(plan.remove_over_lo),
+    )
+
+
+def with_routes_over_lo(change: InterfacePlan, present: Present, *, lo: bool = True) -> InterfacePlan:
+    """The same change, after which exactly the IPv4 ClusterIPs that are local have a route over ``lo`` besides; where the
+    kernel takes none (`lo` is False) those that have one keep it.
+
+    Through one over another interface a socket of the node does not learn that packets have to be shorter: the kernel does
+    not keep such destinations (net/ipv4/route.c, __mkroute_output), so it finds none to make invalid
+    (update_or_create_fnhe). With ``lo`` it does.
+    """
+    gained, lost = frozenset((*change.add_addresses, *change.add_routes)), change.lost
+    before = present.vips
+    lacking = ((before - present.over_lo) | (gained - present.over_lo)) - lost
+    left = (present.over_lo - before - gained) | (present.over_lo & lost)
+    return change._replace(
+        add_over_lo=tuple(in_order(address for address in lacking if _is_ipv4(address))) if lo else (),
+        remove_over_lo=tuple(in_order(left)),
     )
 
 

@@ -94,7 +94,7 @@ class InterfaceWatch:
                     await asyncio.sleep(self._pace.pause(loop.time()))
                     self._told.clear()
                 except OSError as error:
-                    logger.warning("cannot look at interface %s: %s", self._interface.name, error)
+                    logger.warning("cannot look at interface %s, trying again: %s", self._interface.name, error)
                     await asyncio.sleep(_RETRY_SECONDS)
                     self._lost()
                     continue
@@ -131,11 +131,12 @@ class InterfaceWatch:
         if kind in {RTM_NEWROUTE, RTM_DELROUTE}:
             if told.ifindex is None or not rtnetlink.may_be_local_route(body):
                 return False
-            route = rtnetlink.read_local_route(body, told.ifindex)
-            if route is None:
-                return False
-            told.route(route, gone=kind == RTM_DELROUTE)
-            return True
+            gone = kind == RTM_DELROUTE
+            if (route := rtnetlink.read_local_route(body, told.ifindex)) is not None:
+                told.route(route, gone=gone)
+            elif (route := rtnetlink.read_route_over_lo(body)) is not None:
+                told.route_over_lo(route, gone=gone)
+            return route is not None
         if kind in {RTM_NEWADDR, RTM_DELADDR}:
             address = rtnetlink.read_address(body)
             return address is not None and told.address(address, gone=kind == RTM_DELADDR)

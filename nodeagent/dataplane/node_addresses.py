@@ -15,6 +15,8 @@ from nodeagent.netlink.uapi.rtnetlink import RTM_DELADDR, RTM_NEWADDR
 
 logger = logging.getLogger(__name__)
 
+_RETRY_SECONDS = 1.0
+
 
 class LocalAddress(NamedTuple):
     """An address of the node: canonical text, its prefix length, and the interface that has it."""
@@ -50,6 +52,7 @@ class NodeAddresses:
 
     excluding: interfaces that do not count, above all our own with the ClusterIPs.
     quiet_seconds: changes are reported together once none came for so long, but after ten times that in any case.
+    retry_seconds: until addresses that could not be read are read again.
     """
 
     def __init__(
@@ -58,10 +61,12 @@ class NodeAddresses:
         *,
         excluding: frozenset[str] = frozenset({"nodeagent0"}),
         quiet_seconds: float = 0.1,
+        retry_seconds: float = _RETRY_SECONDS,
     ) -> None:
         self._listener = listener
         self._excluding = excluding
         self._quiet_seconds = quiet_seconds
+        self._retry_seconds = retry_seconds
 
     async def read(self) -> frozenset[LocalAddress]:
         """The addresses right now. Raises OSError when the kernel cannot be asked."""
@@ -72,10 +77,11 @@ class NodeAddresses:
         self._listener.node_addresses_changed(await self.read())
 
     async def run(self) -> None:
-        """Reports the addresses at once and then each change, until cancelled. Raises OSError as `read` does.
+        """Reports the addresses at once and then each change, until cancelled. Raises OSError when the kernel cannot be
+        listened to.
 
-        While so many addresses come and go that none can be read (our own ClusterIPs, thousands at the start, count
-        here), what was told last stays, and reading is tried again after a pause.
+        While none can be read, because so many come and go (our own ClusterIPs, thousands at the start, count here) or
+        the kernel does not answer, what was told last stays, and reading is tried again after a pause.
         """
         changed = asyncio.Event()
         groups = Group.IPV4_ADDRESSES | Group.IPV6_ADDRESSES
@@ -95,6 +101,10 @@ class NodeAddresses:
                 try:
                     addresses = await self.read()
                 except DumpInterruptedError:
+                    changed.set()
+                except OSError as error:
+                    logger.warning("cannot read the addresses of this node, trying again: %s", error.strerror or error)
+                    await asyncio.sleep(self._retry_seconds)
                     changed.set()
                 else:
                     if addresses != known:

@@ -1,7 +1,8 @@
 """What the agent programs on this node: a table for each family, and the service interface."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
 
 from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.dataplane.interface_watch import InterfaceWatch
@@ -11,6 +12,9 @@ from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
+from nodeagent.model.problem import Retryable, Unusable
+
+logger = logging.getLogger(__name__)
 
 
 class NodeDataplane:
@@ -44,3 +48,15 @@ class NodeDataplane:
         """Forget all clients of endpoints that are gone, once."""
         for table in self.tables:
             await table.purge()
+
+    async def with_counts_settled(self, passes: Awaitable[object]) -> None:
+        """Await all passes of an agent. However they end, the kernel has counted all connections then, where the next agent finds
+        them, as far as it lets us."""
+        try:
+            await passes
+        finally:
+            for table in self.tables:
+                try:
+                    await table.settle_counts()
+                except (Retryable, Unusable) as error:
+                    logger.debug("counts of %s: %s", table.family.value, error)

@@ -2,7 +2,8 @@
 
 Not counted are addresses that are not used to reach or leave the node and may be ClusterIPs: those of dummies
 (``nodeagent0``, ``kube-ipvs0``, the interface of a DNS cache), of scope host (``nodeagent0`` where it is a bridge), and
-deprecated ones (the same in IPv6).
+deprecated ones of 128 bits (the same in IPv6). An address of a network that is deprecated counts: its time runs out, but it is
+reached until then.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from msgspec import Struct
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family, parse_address, unpack_address
 from nodeagent.model.in_use import InUse, host
-from nodeagent.model.protected import Place, Protected
+from nodeagent.model.protected import Protected, SocketAddress
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.socket import NetlinkSocket, read_consistently
 
@@ -53,8 +54,8 @@ class Surroundings:
         excluding: str,
         others: Callable[[], Iterable[tuple[str, str]]] = tuple,
         ways: Iterable[Way] = (),
-        names: Iterable[Place] = (),
-        resolvers: Callable[[], Iterable[Place]] = tuple,
+        names: Iterable[SocketAddress] = (),
+        resolvers: Callable[[], Iterable[SocketAddress]] = tuple,
         look_seconds: float = LOOK_SECONDS,
         name_patience_seconds: float = NAME_PATIENCE_SECONDS,
         resolve: Callable[[str], Awaitable[frozenset[str]]] | None = None,
@@ -63,7 +64,7 @@ class Surroundings:
         self._excluding = excluding
         self._others = others
         self._ways = tuple(ways)
-        self._places_of_names = frozenset(names)
+        self._names_at = frozenset(names)
         by_name = any(parse_address(way.host) is None for way in self._ways)
         self._resolvers = resolvers if by_name else tuple
         self._look_seconds = look_seconds
@@ -125,16 +126,16 @@ class Surroundings:
         try:
             here, resolvers = await in_thread(lambda: (read_here(self._excluding), frozenset(self._resolvers())))
         except OSError as error:
-            logger.warning("cannot read addresses and routes: %s", error)
+            logger.warning("cannot read addresses and routes of this node, trying again: %s", error)
             return
         in_use = here.addresses | here.gateways
         for name, what in self._others():
             shown = what if parse_address(name) else f"{what}, {name}"
             in_use |= {host(address, shown) for address in self._addresses_of(name)}
-        places: set[Place] = {(address, way.port) for way in self._ways for address in self._addresses_of(way.host)}
+        ways = {(address, way.port) for way in self._ways for address in self._addresses_of(way.host)}
         own = frozenset(one.cidr.partition("/")[0] for one in here.addresses)
         ports = frozenset(way.port for way in self._ways if way.is_server)
-        protected = Protected(frozenset(places), own, ports, self._places_of_names, resolvers)
+        protected = Protected(frozenset(ways), own, ports, self._names_at, resolvers)
         if (in_use, protected) != (self._in_use, self._protected):
             self._in_use, self._protected = in_use, protected
             self._changed()

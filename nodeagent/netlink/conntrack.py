@@ -174,6 +174,25 @@ def client_of(family: Family, flow: Flow) -> tuple[bytes, int] | None:
     return None if address is None or port is None else (bytes(address), int.from_bytes(port, "big"))
 
 
+class Life(NamedTuple):
+    """answered: something came back. left: seconds until the flow is forgotten, if nothing comes. state: TCP_CONNTRACK_…
+    (linux/netfilter/nf_conntrack_tcp.h); 0 for other protocols."""
+
+    answered: bool
+    left: int
+    state: int
+
+
+def life_of(flow: Flow) -> Life:
+    """How a flow is."""
+    top = dict(attributes(flow.message))
+    status, left = (int.from_bytes(top.get(kind, b""), "big") for kind in (uapi.CTA_STATUS, uapi.CTA_TIMEOUT))
+    info = dict(attributes(top.get(uapi.CTA_PROTOINFO, memoryview(b""))))
+    tcp = dict(attributes(info.get(uapi.CTA_PROTOINFO_TCP, memoryview(b""))))
+    state = int.from_bytes(tcp.get(uapi.CTA_PROTOINFO_TCP_STATE, b""), "big")
+    return Life(bool(status & uapi.IPS_SEEN_REPLY), left, state)
+
+
 def _ipv4_tuple(kind: int, source: tuple[bytes, int], destination: tuple[bytes, int]) -> bytes:
     addresses = nested(
         uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_SRC, source[0]), attribute(uapi.CTA_IP_V4_DST, destination[0])

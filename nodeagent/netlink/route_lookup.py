@@ -23,9 +23,16 @@ class FoundRoute(NamedTuple):
 
 
 def look_up_route(
-    destination: str, source: str = "", interface: int = 0, protocol: int = 0, port: int = 0, mark: int = 0
+    destination: str,
+    source: str = "",
+    interface: int = 0,
+    protocol: int = 0,
+    port: int = 0,
+    mark: int = 0,
+    *,
+    source_port: int = 0,
 ) -> Request:
-    """The question. interface: by which the packet comes in; 0: the node sends it.
+    """The question. interface: by which the packet comes in; 0: the node sends it. port, source_port: 0: not known.
 
     With an interface the kernel also judges the source, as it does with a packet.
     """
@@ -39,8 +46,11 @@ def look_up_route(
         body += attribute(uapi.RTA_IIF, _U32.pack(interface))
     if mark:
         body += attribute(uapi.RTA_MARK, _U32.pack(mark))
-    if protocol and port:
-        body += attribute(uapi.RTA_IP_PROTO, bytes((protocol,))) + attribute(uapi.RTA_DPORT, _PORT.pack(port))
+    if protocol and (port or source_port):
+        body += attribute(uapi.RTA_IP_PROTO, bytes((protocol,)))
+    for kind, number in ((uapi.RTA_SPORT, source_port), (uapi.RTA_DPORT, port)):
+        if protocol and number:
+            body += attribute(kind, _PORT.pack(number))
     return Request(uapi.RTM_GETROUTE, 0, body)
 
 

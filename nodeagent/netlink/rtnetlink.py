@@ -25,6 +25,11 @@ _NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, hops, interface i
 _ADDRESS_LENGTHS = frozenset(family.address_length for family in Family)
 _VIA_FAMILY_BYTES = 2  # before the address of struct rtvia
 _U32 = struct.Struct("=I")
+_PROTOCOL_OVER_LO = 110
+"""Given to nobody (iproute2, etc/iproute2/rt_protos), as the routes over ``lo`` have nothing else by which they are known as ours."""
+_OUR_PROTOCOLS = frozenset({uapi.RTPROT_STATIC, _PROTOCOL_OVER_LO})
+LOOPBACK_INDEX = 1
+"""Of ``lo``, in every network namespace (include/net/flow.h, LOOPBACK_IFINDEX)."""
 
 
 class Link(NamedTuple):
@@ -34,6 +39,7 @@ class Link(NamedTuple):
     alias: free text that whoever made it may have set. master: the index of what it is a port of; 0 for none.
     resolves: it uses ARP and neighbour discovery (no IFF_NOARP).
     generates_addresses: it gets an IPv6 link-local address by itself.
+    carrier: what it leads to is there (IFF_LOWER_UP).
     """
 
     ifindex: int
@@ -44,6 +50,7 @@ class Link(NamedTuple):
     generates_addresses: bool
     alias: str
     master: int
+    carrier: bool = True
 
 
 class InterfaceAddress(NamedTuple):
@@ -139,14 +146,9 @@ def get_route_to(address: str) -> Request:
     return Request(uapi.RTM_GETROUTE, 0, head + attribute(uapi.RTA_DST, packed))
 
 
-def get_local_routes(family: Family, index: int) -> Request:
-    """A dump of the static local routes over one interface (filtered by the kernel from 4.20 on, else everything)."""
-    body = _ROUTE.pack(family.socket_family, 0, 0, 0, 0, uapi.RTPROT_STATIC, 0, uapi.RTN_LOCAL, 0)
-    return Request(
-        uapi.RTM_GETROUTE,
-        0,
-        body + attribute(uapi.RTA_TABLE, _U32.pack(uapi.RT_TABLE_LOCAL)) + attribute(uapi.RTA_OIF, _U32.pack(index)),
-    )
+def get_local_routes(family: Family, index: int | None = None) -> Request:
+    """A dump of the static local routes over one interface or all (filtered by the kernel from 4.20 on, else everything)."""
+    return _get_local_routes(family, uapi.RTPROT_STATIC, index)
 
 
 def add_local_route(address: str, index: int) -> Request:
@@ -161,6 +163,30 @@ def add_local_route(address: str, index: int) -> Request:
 def delete_local_route(address: str, index: int) -> Request:
     """Undoes `add_local_route`."""
     return Request(uapi.RTM_DELROUTE, 0, _route(address, index))
+
+
+def get_routes_over_lo() -> Request:
+    """A dump of our local IPv4 routes over ``lo`` (filtered by the kernel from 4.20 on, else everything)."""
+    return _get_local_routes(Family.IPV4, _PROTOCOL_OVER_LO, LOOPBACK_INDEX)
+
+
+def _get_local_routes(family: Family, protocol: int, index: int | None) -> Request:
+    body = _ROUTE.pack(family.socket_family, 0, 0, 0, 0, protocol, 0, uapi.RTN_LOCAL, 0)
+    body += attribute(uapi.RTA_TABLE, _U32.pack(uapi.RT_TABLE_LOCAL))
+    return Request(uapi.RTM_GETROUTE, 0, body + (b"" if index is None else attribute(uapi.RTA_OIF, _U32.pack(index))))
+
+
+def add_route_over_lo(address: str) -> Request:
+    """`ip route prepend local ADDRESS dev lo table local proto 110`: before all other routes to the address, which stay.
+
+    The kernel prepends what is neither exclusive nor appended (net/ipv4/fib_trie.c, fib_table_insert); twice is EEXIST.
+    """
+    return Request(uapi.RTM_NEWROUTE, NLM_F_CREATE, _route(address, LOOPBACK_INDEX, _PROTOCOL_OVER_LO))
+
+
+def delete_route_over_lo(address: str) -> Request:
+    """Undoes `add_route_over_lo`."""
+    return Request(uapi.RTM_DELROUTE, 0, _route(address, LOOPBACK_INDEX, _PROTOCOL_OVER_LO))
 
 
 @reader
@@ -181,7 +207,8 @@ def read_link(body: memoryview) -> Link:
             alias = text_of(value)
         elif attribute_kind == uapi.IFLA_MASTER:
             master = _U32.unpack_from(value)[0]
-    return Link(index, name, kind, bool(flags & uapi.IFF_UP), not flags & uapi.IFF_NOARP, generates, alias, master)
+    up, resolves, carrier = bool(flags & uapi.IFF_UP), not flags & uapi.IFF_NOARP, bool(flags & uapi.IFF_LOWER_UP)
+    return Link(index, name, kind, up, resolves, generates, alias, master, carrier)
 
 
 @reader
@@ -206,15 +233,20 @@ def read_address(body: memoryview) -> InterfaceAddress | None:
 
 @reader
 def reaches_others(body: memoryview) -> bool:
-    """Whether the address of an RTM_NEWADDR message is used for traffic to elsewhere: not of scope host, nor deprecated."""
-    _, _, flags, scope, _ = _ADDRESS.unpack_from(body)
-    return scope != uapi.RT_SCOPE_HOST and not flags & uapi.IFA_F_DEPRECATED
+    """Whether the address of an RTM_NEWADDR message is used for traffic to elsewhere, and so nothing that a proxy put there:
+    an IPv4 one of scope host, or an IPv6 one that is deprecated and stands alone (/128).
+
+    Others are deprecated while their time runs out, and are reached as before.
+    """
+    family, prefix_length, flags, scope, _ = _ADDRESS.unpack_from(body)
+    alone = family == socket.AF_INET6 and prefix_length == _IPV6_BITS
+    return scope != uapi.RT_SCOPE_HOST and not (alone and flags & uapi.IFA_F_DEPRECATED)
 
 
 @reader
 def may_be_local_route(body: memoryview) -> bool:
     """Whether `read_local_route` is worth its time: said of nearly no route of a node that learns many."""
-    return bool(body[5] == uapi.RTPROT_STATIC and body[7] == uapi.RTN_LOCAL)
+    return bool(body[5] in _OUR_PROTOCOLS and body[7] == uapi.RTN_LOCAL)
 
 
 @reader
@@ -224,15 +256,26 @@ def leads_here(body: memoryview) -> bool:
 
 
 @reader
-def read_local_route(body: memoryview, index: int) -> str | None:
-    """The address of one of our routes over interface `index`; None for any other route."""
+def read_local_route(body: memoryview, index: int | None) -> str | None:
+    """The address of one of our routes over interface `index` (None: over any); None for any other route."""
+    return _local_route(body, index, uapi.RTPROT_STATIC)
+
+
+@reader
+def read_route_over_lo(body: memoryview) -> str | None:
+    """The address of one of our routes over ``lo``; None for any other route."""
+    return _local_route(body, LOOPBACK_INDEX, _PROTOCOL_OVER_LO)
+
+
+def _local_route(body: memoryview, index: int | None, ours: int) -> str | None:
     family, length, _, _, _, protocol, _, kind, _ = _ROUTE.unpack_from(body)
-    if kind != uapi.RTN_LOCAL or protocol != uapi.RTPROT_STATIC:
+    if kind != uapi.RTN_LOCAL or protocol != ours:
         return None
     found = {attribute_kind: bytes(value) for attribute_kind, value in attributes(body[_ROUTE.size :])}
     packed = found.get(uapi.RTA_DST, b"")
-    expected = (_U32.pack(uapi.RT_TABLE_LOCAL), _U32.pack(index))
-    if (found.get(uapi.RTA_TABLE), found.get(uapi.RTA_OIF)) != expected or len(packed) * 8 != length:
+    if index is not None and found.get(uapi.RTA_OIF) != _U32.pack(index):
+        return None
+    if found.get(uapi.RTA_TABLE) != _U32.pack(uapi.RT_TABLE_LOCAL) or len(packed) * 8 != length:
         return None
     return unpack_address(packed) if family in {socket.AF_INET, socket.AF_INET6} else None
 
@@ -289,9 +332,9 @@ def _address(address: str, index: int) -> bytes:
     return head + attribute(uapi.IFA_LOCAL, packed) + attribute(uapi.IFA_ADDRESS, packed) + lifetimes + flags
 
 
-def _route(address: str, index: int) -> bytes:
+def _route(address: str, index: int, protocol: int = uapi.RTPROT_STATIC) -> bytes:
     packed = pack_address(address)
     scope = uapi.RT_SCOPE_HOST if len(packed) == _IPV4_BYTES else uapi.RT_SCOPE_UNIVERSE
     family = family_of(address).socket_family
-    head = _ROUTE.pack(family, len(packed) * 8, 0, 0, uapi.RT_TABLE_LOCAL, uapi.RTPROT_STATIC, scope, uapi.RTN_LOCAL, 0)
+    head = _ROUTE.pack(family, len(packed) * 8, 0, 0, uapi.RT_TABLE_LOCAL, protocol, scope, uapi.RTN_LOCAL, 0)
     return head + attribute(uapi.RTA_DST, packed) + attribute(uapi.RTA_OIF, _U32.pack(index))

@@ -1,10 +1,13 @@
 """What the first packet of a connection costs, beside other ways to do services: `make bench-connections`, as root.
 
 Each way has a router of its own between a client and a sink, in network namespaces; all have the same services. A row's
-times are the least of all its turns, in nanoseconds; rows take turns, so that other work on the machine meets all alike.
+times are medians, in nanoseconds of processor time; rows take turns every 400 packets, so that other work on the machine
+meets all alike.
 Ratios are to one dnat rule that never changes. kube-proxy's layout is that of 1.36 in mode nftables
 (pkg/proxy/nftables/proxier.go): its hooks, priorities, maps and one chain for each service.
 
+With `--price-of-counters` there are two more rows, nodeagent without the counters of frontends and with those of endpoints, and what
+each counter costs.
 Exits with 1 when nodeagent costs more than `--most` times kube-proxy's layout in any column.
 """
 
@@ -14,19 +17,24 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
+from operator import sub
 from pathlib import Path
+from statistics import median
 
 from nodeagent.lab.net.namespaces import create_namespaces, namespace_name, remove_namespace, run_ip
 from nodeagent.model.addresses import Family
 
 HERE = Path(__file__).parent
 COLUMNS = ("pod, cold", "pod, hot", "pod, no service", "node, cold")
-ROUNDS = 60
-PACKETS = 500
+ROUNDS = 100
+PACKETS = 400
+AGENT, UNCOUNTED, PICKS = "nodeagent", "without counters", "endpoints counted"
+COUNTED = {AGENT: ("true", "false"), UNCOUNTED: ("false", "false"), PICKS: ("true", "true")}
+"""Whether frontends are counted, and endpoints."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,6 @@ class Plan:
     client: str
     gateway: str
     client_prefix: int
-    source: str
     node: str
     sink: str
     sink_prefix: int
@@ -70,7 +77,6 @@ PLANS = {
         client="10.255.0.2",
         gateway="10.255.0.1",
         client_prefix=16,
-        source="10.255.1.1",
         node="172.31.0.1",
         sink="172.31.0.2",
         sink_prefix=24,
@@ -85,7 +91,6 @@ PLANS = {
         client="fd00:128:ffff::2",
         gateway="fd00:128:ffff::1",
         client_prefix=64,
-        source="fd00:128:ffff::1:0",
         node="fd00:31::1",
         sink="fd00:31::2",
         sink_prefix=64,
@@ -107,8 +112,12 @@ class Table:
 
     times: dict[tuple[str, str], list[float]] = field(default_factory=dict)
 
-    def least(self, way: str, column: str) -> float:
-        return min(self.times[way, column])
+    def median(self, way: str, column: str) -> float:
+        return median(self.times[way, column])
+
+    def ratio(self, way: str, other: str, column: str) -> float:
+        """The median of the turns' ratios."""
+        return median(one / base for one, base in zip(self.times[way, column], self.times[other, column], strict=True))
 
 
 def inside(namespace: str, *command: str, stdin: str | None = None, check: bool = True) -> str:
@@ -265,7 +274,13 @@ def manifests(plan: Plan, services: int, endpoints: int) -> str:
             "kind": "Node",
             "metadata": {"name": "n"},
             "status": {"addresses": [{"type": "InternalIP", "address": plan.node}]},
-        }
+        },
+        {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "ServiceCIDR",
+            "metadata": {"name": "kubernetes"},
+            "spec": {"cidrs": [plan.service_prefix]},
+        },
     ]
     for index in range(services):
         address = plan.service(index)
@@ -304,7 +319,31 @@ WAYS: Mapping[str, Callable[[Plan, int, int], str]] = {
 }
 
 
-def measure(plan: Plan, sender: Path, scratch: Path, services: int, endpoints: int, turns: int) -> Table:
+def program_agent(plan: Plan, node: str, manifests: Path, way: str) -> None:
+    frontends, endpoints = COUNTED[way]
+    settings = (
+        "env",
+        f"NODEAGENT_DATAPLANE_COUNTERS={frontends}",
+        f"NODEAGENT_DATAPLANE_ENDPOINT_COUNTERS={endpoints}",
+    )
+    once = (sys.executable, "-m", "nodeagent", "run", "--once", "--manifests", str(manifests), "--node-name", "n")
+    inside(node, *settings, *once, "--cluster-cidr", plan.pod_prefix)
+
+
+def send(plan: Plan, column: str, sender: Path, scratch: Path, routers: Collection[Router]) -> list[float]:
+    """What the first packet of a connection takes by each router, the median of some rounds in which they take turns."""
+    for ends in routers:
+        inside(ends.node, "conntrack", "-F", check=False)
+    from_node = column.startswith("node")
+    spaces = [f"/run/netns/{ends.node if from_node else ends.client}" for ends in routers]
+    source = "any" if from_node else plan.client
+    command = [str(sender), source, str(scratch / column), str(ROUNDS), str(PACKETS), *spaces]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [float(line) for line in done.stdout.split()]
+
+
+def measure(options: argparse.Namespace, plan: Plan, sender: Path, scratch: Path) -> Table:
+    services, endpoints = options.services, options.endpoints
     lists = {
         "pod, cold": [plan.service(index) for index in range(services)],
         "pod, hot": [plan.service(index) for index in range(min(100, services))],
@@ -313,38 +352,38 @@ def measure(plan: Plan, sender: Path, scratch: Path, services: int, endpoints: i
     }
     for column, addresses in lists.items():
         (scratch / column).write_text("\n".join(addresses) + "\n")
+    objects = scratch / "manifests"
+    objects.mkdir()
+    (objects / "all.json").write_text(manifests(plan, services, endpoints))
     table = Table()
     with ExitStack() as stack:
         rows: dict[str, Router] = {}
         for number, (way, make) in enumerate(WAYS.items(), 1):
             rows[way] = stack.enter_context(router(plan, number))
             inside(rows[way].node, "nft", "-f", "-", stdin=make(plan, services, endpoints))
-        rows["nodeagent"] = stack.enter_context(router(plan, 0))
-        (scratch / "manifests").mkdir()
-        (scratch / "manifests" / "all.json").write_text(manifests(plan, services, endpoints))
-        program = (sys.executable, "-m", "nodeagent", "run", "--once", "--manifests", str(scratch / "manifests"))
-        inside(rows["nodeagent"].node, *program, "--node-name", "n", "--cluster-cidr", plan.pod_prefix)
-        for _ in range(turns):
+        for number, way in enumerate(COUNTED if options.price_of_counters else (AGENT,), len(WAYS) + 1):
+            rows[way] = stack.enter_context(router(plan, number))
+            program_agent(plan, rows[way].node, objects, way)
+        for _ in range(options.turns):
             for column in COLUMNS:
-                for way, ends in rows.items():
-                    inside(ends.node, "conntrack", "-F", check=False)
-                    where, source = (ends.node, plan.node) if column.startswith("node") else (ends.client, plan.source)
-                    printed = inside(where, str(sender), source, str(scratch / column), str(ROUNDS), str(PACKETS))
-                    table.times.setdefault((way, column), []).append(float(printed))
+                for way, printed in zip(rows, send(plan, column, sender, scratch, rows.values()), strict=True):
+                    table.times.setdefault((way, column), []).append(printed)
     return table
 
 
 def show(table: Table, title: str) -> float:
     """Print it; the greatest ratio of nodeagent to kube-proxy's layout."""
+    ways = list(dict.fromkeys(way for way, _ in table.times))
     print(f"\n{title:22}" + "".join(f"{column:>18}" for column in COLUMNS))
-    for way in (*WAYS, "nodeagent"):
-        cells = (
-            f"{table.least(way, c):.0f} ({table.least(way, c) / table.least('one static rule', c):.2f})"
-            for c in COLUMNS
-        )
+    for way in ways:
+        cells = (f"{table.median(way, c):.0f} ({table.ratio(way, 'one static rule', c):.2f})" for c in COLUMNS)
         print(f"{way:22}" + "".join(f"{cell:>18}" for cell in cells))
-    ratios = [table.least("nodeagent", c) / table.least("kube-proxy's layout", c) for c in COLUMNS]
+    ratios = [table.ratio(AGENT, "kube-proxy's layout", c) for c in COLUMNS]
     print(f"{'to kube-proxy':22}" + "".join(f"{ratio:>18.2f}" for ratio in ratios))
+    if UNCOUNTED in ways:
+        for name, dear, cheap in (("of the frontend, ns", AGENT, UNCOUNTED), ("of the endpoint, ns", PICKS, AGENT)):
+            prices = (f"{median(map(sub, table.times[dear, c], table.times[cheap, c])):+.0f}" for c in COLUMNS)
+            print(f"{name:22}" + "".join(f"{price:>18}" for price in prices))
     return max(ratios)
 
 
@@ -354,6 +393,11 @@ def main() -> int:
     parser.add_argument("--endpoints", type=int, default=10)
     parser.add_argument("--turns", type=int, default=5, help="how often each row is measured")
     parser.add_argument("--most", type=float, default=0.97, help="exit with 1 above this ratio")
+    parser.add_argument(
+        "--price-of-counters",
+        action="store_true",
+        help="measure nodeagent without counters and with those of endpoints, too",
+    )
     parser.add_argument("--family", choices=[family.value for family in Family], action="append")
     options = parser.parse_args()
     worst = 0.0
@@ -362,7 +406,7 @@ def main() -> int:
             scratch = Path(directory)
             sender = scratch / "first_packets"
             subprocess.run(["cc", "-O2", "-o", sender, HERE / "first_packets.c"], check=True)
-            table = measure(PLANS[family], sender, scratch, options.services, options.endpoints, options.turns)
+            table = measure(options, PLANS[family], sender, scratch)
         title = f"{family.value} {options.services} x {options.endpoints}"
         worst = max(worst, show(table, title))
     print(f"\nnodeagent takes {worst:.2f} times what kube-proxy's layout takes, at worst")

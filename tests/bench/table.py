@@ -55,6 +55,9 @@ class Passes:
     def submit(self, udp_ports: Iterable[UdpPort]) -> None:
         """No flows are tracked here."""
 
+    def look_again(self, family: Family) -> None:
+        """Nor are they now."""
+
     def beat(self) -> None:
         """Nobody watches."""
 

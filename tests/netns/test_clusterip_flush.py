@@ -7,23 +7,31 @@ port at every address, answered by that daemon.
 """
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import cycle
+from itertools import count, cycle
 
 import pytest
 
 from nodeagent.lab.net.member import Loading
 from nodeagent.lab.net.process import AgentProcess
 from nodeagent.lab.net.requests import LoadReport
+from nodeagent.model.addresses import Protocol
+from nodeagent.model.objects import Service
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
-from tests.harness.stopwatch import Stopwatch
+from tests.harness.lost_packets import PATIENT, nothing_resent
+from tests.harness.objects import service_port
+from tests.harness.stopwatch import Stopwatch, allowed
 
-SHOP, MEDDLED, BUSY = cluster_ips(1), cluster_ips(2), cluster_ips(3)
+SHOP, MEDDLED, BUSY, DNS = (cluster_ips(number) for number in range(1, 5))
 PODS = ("web-0", "web-1")
 CLIENTS = ("caller", "outside", NODE)
+NODE_PORT = 30053
+CLIENT_PORTS = count(40053)
+"""One for each client, so that none has a flow of an earlier one."""
 PACE = float(os.environ.get("PACE", "1"))
 """How many times slower this machine is than a real one: more than 1 where it is emulated."""
 TIMEOUT = 0.5 * PACE
@@ -50,10 +58,21 @@ def agent(served: Cluster) -> AgentProcess:
 
 @pytest.fixture
 def loads(served: Cluster, agent: AgentProcess) -> Iterator[list[Loading]]:
-    """New connections all the time, from everywhere, in both families."""
+    """New connections all the time, from everywhere, in both families; what is dropped ends soon."""
+    yield from loading(served, TIMEOUT)
+
+
+@pytest.fixture
+def patient_loads(served: Cluster, agent: AgentProcess) -> Iterator[list[Loading]]:
+    """The same, of which none ends for being late, and none has a first packet that is lost."""
+    with nothing_resent(served.world, CLIENTS):
+        yield from loading(served, PATIENT)
+
+
+def loading(served: Cluster, timeout: float) -> Iterator[list[Loading]]:
     members = [served.world[client] for client in CLIENTS]
     running = [
-        member.load(address, 80, interval=0.01 * PACE, timeout=TIMEOUT) for member in members for address in SHOP
+        member.load(address, 80, interval=0.01 * PACE, timeout=timeout) for member in members for address in SHOP
     ]
     yield running
     for load in running:
@@ -83,9 +102,10 @@ def churn(served: Cluster, agent: AgentProcess) -> Iterator[None]:
     writer.kill()
 
 
-def wrong(report: LoadReport) -> int:
-    """Connections that no endpoint answered."""
-    return report.attempts - sum(report.names.get(pod, 0) for pod in PODS)
+def wrong(report: LoadReport) -> dict[str, int]:
+    """How many connections no endpoint answered: by failure, or by who answered instead."""
+    others = {name: count for name, count in report.names.items() if name not in PODS}
+    return others | {failure.value: count for failure, count in report.failures.items()}
 
 
 def last_wrong(reports: Iterable[LoadReport], since: float) -> float:
@@ -94,16 +114,32 @@ def last_wrong(reports: Iterable[LoadReport], since: float) -> float:
     return max([since, *moments, *(report.last.get("daemon", 0.0) for report in reports)])
 
 
-def test_changes_to_other_tables_cost_nothing(served: Cluster, agent: AgentProcess, loads: list[Loading]) -> None:
+def test_changes_to_other_tables_cost_nothing(
+    served: Cluster, agent: AgentProcess, patient_loads: list[Loading]
+) -> None:
     """Their generation is looked at, our table found in order; no pass, no warning."""
     printed = len(agent.lines)
     for _ in range(5):
         served.world.nft(NODE, "add table inet another")
         served.world.nft(NODE, "delete table inet another")
-    agent.wait_until(lambda: all(load.report().attempts > 50 for load in loads), "some load")
+    agent.wait_until(lambda: all(load.report().attempts > 50 for load in patient_loads), "some load")
 
     assert agent.lines[printed:] == ()
-    assert [wrong(load.report()) for load in loads] == [0] * len(loads)
+    assert [wrong(load.report()) for load in patient_loads] == [{}] * len(patient_loads)
+
+
+def test_many_changes_of_others_end_nothing_and_cost_no_connection(
+    served: Cluster, agent: AgentProcess, patient_loads: list[Loading]
+) -> None:
+    """Before any damage: a connection that the daemon answered then would lead one from the same port to it again."""
+    printed = len(agent.lines)
+    loop = "for number in $(seq 100); do nft 'add table inet theirs; delete table inet theirs' & sleep 0.02; done; wait"
+    served.world.run(NODE, ["bash", "-c", loop])
+    agent.wait_until(lambda: all(load.report().attempts > 50 for load in patient_loads), "some load")
+
+    assert agent.running
+    assert not [line for line in agent.lines[printed:] if "sync done" not in line]
+    assert [wrong(load.report()) for load in patient_loads] == [{}] * len(patient_loads)
 
 
 @pytest.mark.parametrize(
@@ -131,15 +167,12 @@ def test_a_plain_table_is_repaired_within_a_second(
         began = time.monotonic()
         agent.wait_for_line("was changed by another process", after=printed)
         seen = time.monotonic()
-        agent.wait_until(
-            lambda: time.monotonic() > QUIET + last_wrong([load.report() for load in loads], seen),
-            "right answers only",
-        )
+        agent.wait_until(partial(is_quiet, loads, seen), "right answers only")
         reports = [load.report() for load in loads]
         assert not held.ask().failures
 
     assert any(map(wrong, reports)) is not harmless
-    assert last_wrong(reports, began) < began + WITHIN + watch.stood
+    assert last_wrong(reports, began) < began + allowed(WITHIN) + watch.stood
     assert rules_of(served.world.nft(NODE, "list ruleset")) == rules_of(intact)
 
 
@@ -161,31 +194,19 @@ def test_it_is_repaired_within_a_second_while_others_and_services_change_all_the
     chain = f"list chain {table} prerouting"
     intact = rules_of(served.world.nft(NODE, chain))
     for _ in range(3):
-        began = time.monotonic()
+        began, watch = time.monotonic(), Stopwatch([agent.pid])
         served.world.nft(NODE, damage)
-        quiet = partial(is_quiet, loads, began)
-        agent.wait_until(quiet, "right answers only")
-        assert last_wrong([load.report() for load in loads], began) < began + WITHIN
+        agent.wait_until(partial(is_quiet, loads, began + QUIET), "right answers only")
+        assert last_wrong([load.report() for load in loads], began) < began + allowed(WITHIN) + watch.stood
         assert rules_of(served.world.nft(NODE, chain)) == intact
     assert agent.running
 
 
-def test_many_changes_of_others_end_nothing_and_cost_no_connection(
-    served: Cluster, agent: AgentProcess, loads: list[Loading]
-) -> None:
-    printed = len(agent.lines)
-    loop = "for number in $(seq 100); do nft 'add table inet theirs; delete table inet theirs' & sleep 0.02; done; wait"
-    served.world.run(NODE, ["bash", "-c", loop])
-    agent.wait_until(lambda: all(load.report().attempts > 50 for load in loads), "some load")
-
-    assert agent.running
-    assert not [line for line in agent.lines[printed:] if "sync done" not in line]
-    assert [wrong(load.report()) for load in loads] == [0] * len(loads)
-
-
 def is_quiet(loads: list[Loading], since: float) -> bool:
-    """Whether the last wrong answer was some time ago."""
-    return time.monotonic() > QUIET + last_wrong([load.report() for load in loads], since + QUIET)
+    """Whether the last wrong answer was some time ago, and that moment, too. The loads are asked only when it can be."""
+    if time.monotonic() <= QUIET + since:
+        return False
+    return time.monotonic() > QUIET + last_wrong([load.report() for load in loads], since)
 
 
 def rules_of(listing: str) -> list[str]:
@@ -200,6 +221,50 @@ def test_a_service_that_comes_while_others_meddle_is_served(served: Cluster, age
         service = served.expose("meddled", *MEDDLED, pods=[pod])
         agent.wait_until(partial(answers, served, pod), "the service")
         served.withdraw(service)
+
+
+@pytest.fixture(params=["ct state new accept", "type nat hook postrouting priority 100; masquerade"])
+def others(served: Cluster, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Another table because of which connections are tracked, or translated, while ours is gone."""
+    chain = str(request.param) if "hook" in request.param else f"type filter hook input priority 0; {request.param}"
+    served.world.nft(NODE, f"table inet theirs {{ chain c {{ {chain}\n}}\n}}")
+    yield
+    served.world.nft(NODE, "delete table inet theirs")
+
+
+@pytest.mark.parametrize("family", [0, 1], ids=["IPv4", "IPv6"])
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.usefixtures("others")
+def test_a_udp_client_that_began_without_a_table_is_served_after_the_repair(
+    served: Cluster, agent: AgentProcess, dns: Service, client: str, family: int
+) -> None:
+    """It keeps its port, and so the flow that nothing translated, for as long as it sends."""
+    outside = client == "outside"
+    address, port = (served.world[NODE].addresses[family], NODE_PORT) if outside else (DNS[family], 53)
+
+    def is_answered(source_port: int = 0) -> bool:
+        dial = served.world[client].ask(address, port, Protocol.UDP, timeout=0.2, source_port=source_port)
+        return bool(dial.names)
+
+    agent.wait_until(is_answered, "the service")
+    began = partial(is_answered, next(CLIENT_PORTS))
+    printed = len(agent.lines)
+    agent.signal(signal.SIGSTOP)
+    try:
+        served.world.nft(NODE, "delete table ip nodeagent; delete table ip6 nodeagent")
+        assert not began()
+    finally:
+        agent.signal(signal.SIGCONT)
+    agent.wait_for_line("was changed by another process", after=printed)
+    agent.wait_until(began, "an answer")
+
+
+@pytest.fixture(scope="module")
+def dns(served: Cluster) -> Service:
+    """A service by UDP, with a node port."""
+    for pod in PODS:
+        served.world[pod].serve(8080, Protocol.UDP)
+    return served.expose("dns", *DNS, pods=PODS, ports=[service_port(53, Protocol.UDP, node_port=NODE_PORT)])
 
 
 def answers(cluster: Cluster, pod: str) -> bool:

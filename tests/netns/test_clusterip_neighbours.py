@@ -80,6 +80,7 @@ table inet priorities {{
     type filter hook postrouting priority 300
     ct status dnat ct state new meta priority != 0 counter comment "of a service, set"
     ct status dnat ct state new meta priority 0 counter comment "of a service, clear"
+    tcp dport 8081 tcp flags & rst == rst counter accept comment "of the kernel, for a socket that is gone"
     th dport 8081 meta priority 0:{PRIORITY} counter comment "of nobody, kept"
     th dport 8081 meta priority != 0:{PRIORITY} counter comment "of nobody, changed"
   }}
@@ -157,7 +158,7 @@ def test_tables_of_others_are_left_alone_from_start_to_cleanup(world: World, tmp
 
 
 def test_a_translation_of_others_works_beside_ours(watching: Cluster) -> None:
-    answer = watching.world["outside"].ask("192.168.0.2", 2200, timeout=1).only
+    answer = watching.world["outside"].ask("192.168.0.2", 2200).only
 
     assert (answer.name, answer.peer) == ("web-1", watching.world["outside"].address())
 
@@ -168,8 +169,8 @@ def test_marks_pass_unchanged(watching: Cluster, family: Family, protocol: Proto
     """All ways through the rules: pods, hairpins, hosts outside and the node, which sets the mark itself."""
     world = watching.world
     for client in ("caller", "web-0", "outside"):
-        assert world[client].ask(of_family(family, PAIR), 80, protocol, count=20, timeout=1).names.total() == 20
-    assert world[NODE].ask(of_family(family, PAIR), 80, protocol, count=20, timeout=1, mark=MARK).names.total() == 20
+        assert world[client].ask(of_family(family, PAIR), 80, protocol, count=20).names.total() == 20
+    assert world[NODE].ask(of_family(family, PAIR), 80, protocol, count=20, mark=MARK).names.total() == 20
 
     counts = counted(watching, "watcher")
     assert counts["seen"] >= 80
@@ -182,7 +183,7 @@ def test_no_scratch_value_leaves_the_rules(watching: Cluster, family: Family, pr
     """The rules keep a number in skb->priority; queueing disciplines of the operator must not see it."""
     world = watching.world
     for client in ("caller", "web-0", "outside", NODE):
-        assert world[client].ask(of_family(family, PAIR), 80, protocol, count=20, timeout=1).names.total() == 20
+        assert world[client].ask(of_family(family, PAIR), 80, protocol, count=20).names.total() == 20
 
     counts = counted(watching, "priorities")
     assert counts["of a service, clear"] >= 60, "some source ports may still be known from an earlier test"
@@ -194,7 +195,7 @@ def test_no_scratch_value_leaves_the_rules(watching: Cluster, family: Family, pr
 def test_the_priority_of_other_packets_is_kept(watching: Cluster, family: Family, protocol: Protocol) -> None:
     world = watching.world
     endpoint = world["web-0"].address(family)
-    survey = world[NODE].ask(endpoint, 8081, protocol, count=10, timeout=1, priority=PRIORITY)
+    survey = world[NODE].ask(endpoint, 8081, protocol, count=10, priority=PRIORITY)
 
     counts = counted(watching, "priorities")
     assert survey.names == {"web-0": 10}
@@ -210,6 +211,6 @@ def test_a_priority_that_looks_like_a_scratch_value_misleads_nobody(
     """The low numbers are pick chains, slots and verdicts when the rules set them."""
     world = watching.world
     for priority in range(7):
-        there = world[NODE].ask(world["web-0"].address(family), 8080, protocol, timeout=1, priority=priority)
+        there = world[NODE].ask(world["web-0"].address(family), 8080, protocol, priority=priority)
         assert there.names == {"web-0": 1}
-        assert not world[NODE].ask(of_family(family, PAIR), 80, protocol, timeout=1, priority=priority).failures
+        assert not world[NODE].ask(of_family(family, PAIR), 80, protocol, priority=priority).failures

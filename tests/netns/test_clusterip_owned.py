@@ -1,11 +1,15 @@
 """The kernel protects an owned table while the agent lives: nobody can flush or change it, and nothing is lost."""
 
+from pathlib import Path
+
 import pytest
 
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.links import Links
 from tests.harness.lost_packets import PATIENT, nothing_resent
+from tests.harness.warm_start import AGENT
 
 SHOP = cluster_ips(1)
 PODS = ("web-0", "web-1")
@@ -35,6 +39,24 @@ def test_flushing_the_ruleset_loses_nothing(cluster: Cluster, agent: AgentProces
     assert "another" not in cluster.world.nft(NODE, "list ruleset")
     assert [report.failures for report in reports] == [{}] * len(loads)
     assert all(report.names.keys() == set(PODS) for report in reports)
+
+
+@pytest.mark.parametrize("ownership", ["owned", "plain"])
+def test_a_second_agent_ends_and_takes_nothing_from_the_first(
+    cluster: Cluster, agent: AgentProcess, ownership: str, tmp_path: Path
+) -> None:
+    """It knows other Services, none; the addresses of the first one's stay local all the time."""
+    printed = len(agent.lines)
+    quiet = ("--metrics-bind-address", "", "--healthz-bind-address", "", "--socket", "")
+    source = ("--manifests", str(tmp_path), "--node-name", NODE, "--table-ownership", ownership)
+    ended = cluster.world.run(NODE, [*AGENT, "run", *source, *WITH_POD_CIDRS, *quiet], check=False)
+
+    assert ended.returncode == 3
+    assert "owned by another process: stop the nodeagent that runs here first" in ended.stderr.splitlines()[-1]
+    Links(cluster.world, NODE).remove_addresses("nodeagent0", SHOP[0])
+    agent.wait_for_line("interface nodeagent0 was changed by another process.*: repairing", after=printed)
+    repairs = [line for line in agent.lines[printed:] if "was changed by another process" in line]
+    assert len(repairs) == 1, "only what was taken away here"
 
 
 @pytest.mark.parametrize(

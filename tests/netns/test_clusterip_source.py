@@ -139,7 +139,7 @@ def test_who_keeps_the_source_address(
     elsewhere = {"far-0", "outside"} if service == THERE else set()
     clients = [client for client, source in sources.items() if client not in elsewhere or source == NODES]
 
-    seen = {client: served.world[client].ask(of_family(family, service), 80, timeout=1).peers for client in clients}
+    seen = {client: served.world[client].ask(of_family(family, service), 80).peers for client in clients}
 
     node = towards(served, family, service)
     assert seen == {c: {served.world[c].address(family) if sources[c] == KEPT else node} for c in clients}
@@ -158,7 +158,7 @@ def test_a_cluster_cidr_of_one_family_is_no_detection_in_the_other(
     served: Cluster, agent: Running, cidr: str, family: Family, outside: str
 ) -> None:
     agent.with_flags(("--cluster-cidr", cidr))
-    seen = {c: served.world[c].ask(of_family(family, HERE), 80, timeout=1).peers for c in ("caller", "outside", NODE)}
+    seen = {c: served.world[c].ask(of_family(family, HERE), 80).peers for c in ("caller", "outside", NODE)}
 
     node = towards(served, family, HERE)
     assert seen == {
@@ -182,7 +182,7 @@ def test_a_pod_that_gets_itself_sees_the_node(
     served: Cluster, agent: Running, flags: tuple[str, ...], family: Family, protocol: Protocol
 ) -> None:
     agent.with_flags(flags)
-    survey = served.world["web-0"].ask(of_family(family, HERE), 80, protocol, count=5, timeout=1)
+    survey = served.world["web-0"].ask(of_family(family, HERE), 80, protocol, count=5)
 
     assert survey.names == {"web-0": 5}
     assert survey.peers == {towards(served, family, HERE)}
@@ -193,7 +193,7 @@ def test_a_pod_that_gets_itself_sees_the_node(
 def test_only_the_hairpin_is_masqueraded(served: Cluster, agent: Running, family: Family, protocol: Protocol) -> None:
     agent.with_flags(WITH_POD_CIDRS)
     pod = served.world["web-0"]
-    survey = pod.ask(of_family(family, PAIR), 80, protocol, count=60, timeout=1)
+    survey = pod.ask(of_family(family, PAIR), 80, protocol, count=60)
 
     sources = {name: {answer.peer for answer in survey if answer.name == name} for name in ("web-0", "web-1")}
     assert not survey.failures
@@ -208,10 +208,7 @@ def test_other_protocols_are_masqueraded_alike(
     agent.with_flags(WITH_POD_CIDRS)
     node = towards(served, family, HERE)
 
-    seen = {
-        c: served.world[c].ask(of_family(family, HERE), 80, protocol, timeout=1).peers
-        for c in ("caller", "outside", NODE)
-    }
+    seen = {c: served.world[c].ask(of_family(family, HERE), 80, protocol).peers for c in ("caller", "outside", NODE)}
 
     assert seen == {"caller": {served.world["caller"].address(family)}, "outside": {node}, NODE: {node}}
 
@@ -220,6 +217,6 @@ def test_other_protocols_are_masqueraded_alike(
 def test_a_connection_straight_to_an_endpoint_is_left_alone(served: Cluster, agent: Running, family: Family) -> None:
     agent.with_flags((*WITH_POD_CIDRS, "--masquerade-all"))
 
-    survey = served.world["outside"].ask(served.world["web-0"].address(family), 8080, timeout=1)
+    survey = served.world["outside"].ask(served.world["web-0"].address(family), 8080)
 
     assert survey.peers == {served.world["outside"].address(family)}

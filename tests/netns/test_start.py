@@ -12,13 +12,14 @@ import pytest
 
 from nodeagent.lab.net.namespaces import create_namespaces, inside, namespace_name, remove_namespace
 from nodeagent.lab.net.process import AgentProcess
+from tests.harness.stopwatch import Stopwatch, allowed
 from tests.harness.warm_start import AGENT
 
 FORBIDDING = Path(__file__).with_name("forbidding_server.py")
 SERVER = "http://127.0.0.1:8001"
 NOBODY = "http://127.0.0.1:9"
 SOON_SECONDS = 20.0
-"""Well below the 30 seconds for which a Node that may still come is waited for."""
+"""Well below the 30 seconds for which a Node that may still come is waited for. That others have the processor does not count."""
 FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 NO_IPV6 = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
 
@@ -57,7 +58,7 @@ def test_a_single_run_without_a_server_ends_in_time_and_leaves_the_machine_as_it
     began = time.monotonic()
     code, process = once(namespace, "--master", NOBODY, "--timeout", "2s")
     assert code == 1
-    assert time.monotonic() - began < SOON_SECONDS
+    assert time.monotonic() - began < allowed(2.0)
     last = process.last_words()
     assert last.startswith(
         f"nodeagent: not done within 2 seconds: waiting for Service, EndpointSlice, Node, ServiceCIDR from {NOBODY}; "
@@ -104,19 +105,23 @@ def test_a_server_that_forbids_what_is_not_needed_delays_neither_start_nor_reloa
     """The watchdog is fed all the time, for the predecessor works until the successor knows everything."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(tmp_path / "notify"))
-        listener.settimeout(SOON_SECONDS)
         flags = ("--node-name", "n1", "--master", SERVER, "--conntrack-max-per-core", "0")
         environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "4000000"}
         agent = AgentProcess(namespace, [*AGENT, "run", *flags], environment=environment)
         try:
-            agent.wait_for_line(" ready: ", seconds=SOON_SECONDS)
+            agent.wait_for_line("starting node=")
+            watch = Stopwatch([agent.pid, forbidding.pid])
+            agent.wait_for_line(" ready: ")
+            assert watch.seconds < SOON_SECONDS
             assert forwards(namespace)
             forbidden = "API resource servicecidrs: Forbidden: not followed: 403 Forbidden: this server forbids it"
             agent.wait_for_line(forbidden)
             printed = len(agent.lines)
             agent.signal(signal.SIGHUP)
-            agent.wait_for_line("the new configuration takes effect", seconds=SOON_SECONDS, after=printed)
-            agent.wait_for_line(" ready: ", seconds=SOON_SECONDS, after=printed)
+            watch = Stopwatch([agent.pid, forbidding.pid])
+            agent.wait_for_line("the new configuration takes effect", after=printed)
+            agent.wait_for_line(" ready: ", after=printed)
+            assert watch.seconds < SOON_SECONDS
             assert agent.stop() == 0
         finally:
             agent.kill()

@@ -1,4 +1,4 @@
-"""What tests start by a fork is what a user starts by `python -m nodeagent`."""
+"""What tests and labs start by a fork is what a user starts by `python -m nodeagent`."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import DIRECTORY, is_alive
+from nodeagent.lab.net.namespaces import DIRECTORY, inside, is_alive
 from nodeagent.lab.net.process import Launcher
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, Cluster
@@ -42,15 +42,32 @@ def test_a_command_prints_and_returns_the_same(
 
 
 def test_an_agent_is_in_its_namespace_with_its_own_devices_and_environment(cluster: Cluster) -> None:
-    agent = cluster.world.start(
-        NODE, [*AGENT, "run", "--manifests", str(cluster.manifests.path)], environment={"NODEAGENT_NODE_NAME": NODE}
-    )
+    command = [*AGENT, "run", "--manifests", str(cluster.manifests.path)]
+    agent = cluster.world.start(NODE, command, environment={"NODEAGENT_NODE_NAME": NODE})
     agent.wait_for_line(f" ready: .* on {NODE}")
     process = Path(f"/proc/{agent.pid}")
     assert (process / "ns" / "net").stat().st_ino == (DIRECTORY / cluster.world.namespace(NODE)).stat().st_ino
     assert set(os.listdir(process / "root/sys/class/net")) >= {"nodeagent0", "web-0"}
     assert os.getsid(agent.pid) == agent.pid
+    assert (process / "cmdline").read_text().split("\0") == [*command, ""]
+    assert (process / "comm").read_text().strip() == Path(command[0]).name
     assert agent.stop() == 0
+
+
+def test_where_no_namespace_is_named_it_is_that_of_the_thread_that_starts_it(
+    shared_world: World, warm_launcher: WarmLauncher
+) -> None:
+    place = shared_world.namespace("caller")
+    server = [*AGENT, "apiserver", "--insecure", "--listen", "127.0.0.1:0"]
+    with open(os.devnull, "wb") as nothing:
+        process = inside(place, lambda: warm_launcher.start("", server, os.environ, nothing.fileno()))
+    deadline = time.monotonic() + 90
+    while Path(f"/proc/{process.pid}/ns/net").stat().st_ino != (DIRECTORY / place).stat().st_ino:
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
 
 
 CREATOR = """
@@ -70,7 +87,7 @@ with World(fork_server=launcher.fork_server, launcher=launcher) as world:
 def test_an_agent_ends_with_whoever_started_it(network_namespaces: None) -> None:
     done = subprocess.run([sys.executable, "-c", CREATOR], capture_output=True, text=True, check=False, cwd=ROOT)
     agent = int(done.stdout)
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 90
     while is_alive(agent):
         assert time.monotonic() < deadline
         time.sleep(0.01)

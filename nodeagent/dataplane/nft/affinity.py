@@ -15,7 +15,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import Frontend, Scope, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.problem import Problem
-from nodeagent.netlink.nf_tables.elements import ElementDump
+from nodeagent.netlink.nf_tables.element_reading import ElementDump
 
 Holder = tuple[ServicePortName, Scope]
 ValidEndpoints = Mapping[int, frozenset[bytes]]

@@ -100,7 +100,9 @@ class AffinityPurge:
                 if not found and not met_all:
                     await asyncio.sleep(PAUSE_SECONDS)
         except (DataplaneError, OSError) as error:
-            logger.warning("forgetting clients of endpoints that left (%s): %s", self._family.value, error)
+            logger.warning(
+                "clients of endpoints that left are not forgotten yet (%s), trying again: %s", self._family.value, error
+            )
             self._wanted.set()
             return False
         except BaseException:

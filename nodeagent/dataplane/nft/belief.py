@@ -28,7 +28,8 @@ class Ownership(Enum):
 class Contents:
     """Everything read from a table. verdicts: verdict map → key → chain. policies: chain → its verdict's number.
 
-    sampled: sets of which only some elements were looked at, and found as believed.
+    sampled: sets of which only some elements were looked at, and found as believed. catch_all: a set in which somebody
+    put an element that matches every other key; empty for none.
     """
 
     header: TableHeader
@@ -40,12 +41,14 @@ class Contents:
     counters: dict[str, dict[bytes, tuple[int, int]]] = field(default_factory=dict)
     policies: dict[str, int] = field(default_factory=dict)
     sampled: set[str] = field(default_factory=set)
+    catch_all: str = ""
 
     def fits(self, specs: Mapping[str, SetSpec], family: Family) -> bool:
-        """Whether the table is in force and has exactly our sets, of this schema."""
+        """Whether the table is in force and has exactly our sets, of this schema, none with an element for every key."""
         named = {name for name in self.sets if not name.startswith("__")}
         return (
             not self.header.flags & NFT_TABLE_F_DORMANT
+            and not self.catch_all
             and self.header.comment.startswith(schema.COMMENT_PREFIX)
             and named == set(specs)
             and all(same_set(self.sets[name], spec, family) for name, spec in specs.items())

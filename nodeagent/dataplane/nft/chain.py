@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.nf_tables.expressions import Rule
 
@@ -26,6 +28,12 @@ class ProgramOptions:
     masquerade_all: bool = False
     counters: bool = True
     names: bool = False
+    endpoint_counters: bool = False
+
+    def specs(self) -> dict[str, SetSpec]:
+        """The sets of its table, by name."""
+        wanted = schema.set_specs(counters=self.counters, endpoint_counters=self.endpoint_counters)
+        return {spec.name: spec for spec in wanted}
 
 
 class HookNumber(IntEnum):

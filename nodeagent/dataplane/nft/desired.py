@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import AffinityIds
+from nodeagent.dataplane.nft.blocks import OtherAddresses, block_range
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
 from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image, interval_elements
 from nodeagent.dataplane.nft.names_here import names_elements
@@ -16,7 +17,7 @@ from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 
-_SHARED = frozenset({schema.CLUSTER_IPS, schema.HAIRPIN})
+_SHARED = frozenset({schema.CLUSTER_IPS, schema.CLUSTER_IP_BLOCKS, schema.HAIRPIN})
 """Sets in which several services may have the same element; all others belong to one service a key."""
 
 _CLASS_MAPS = (
@@ -59,6 +60,7 @@ class DesiredImage:
         self.image: TableImage = empty_image(schema.DATA_SETS)
         self._held: dict[ObjectKey, _Held] = {}
         self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
+        self._others = OtherAddresses(family)
         self._dirty: dict[str, set[bytes]] = {}
         self.affinity = AffinityIds(family)
         self.unrendered: dict[ObjectKey, Problem] = {}
@@ -75,11 +77,14 @@ class DesiredImage:
         for key, state in changes.items():
             self.unrendered.pop(key, None)
             rendered[key] = self._render(key, state, held[key], programmed)
+        touched: set[bytes] = set()
         for key, ready in rendered.items():
+            touched |= self._others.remove(held[key].keys) | self._others.add(ready.rendering.elements)
             self._retire(held[key], ready.rendering)
         for key, ready in rendered.items():
             if ready.rendering.elements or ready.rendering.lists:
                 self._held[key] = self._install(held[key], ready)
+        self._look_at_blocks(touched)
 
     def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: TableImage) -> _Rendered:
         """What the service has from now on; lists that stay are amended in the image already."""
@@ -124,6 +129,18 @@ class DesiredImage:
             if changed:
                 self._dirty.setdefault(name, set()).update(changed)
                 self.image[name] = elements
+                if name == schema.NODEPORT_ADDRESSES:
+                    self._look_at_blocks(self.image[schema.CLUSTER_IP_BLOCKS])
+
+    def _look_at_blocks(self, blocks: Iterable[bytes]) -> None:
+        """Which of these have ClusterIPs and no other address of ours."""
+        having, only = self.image[schema.CLUSTER_IP_BLOCKS], self.image[schema.CLUSTER_IP_ONLY_BLOCKS]
+        node_ports = self.image[schema.NODEPORT_ADDRESSES]
+        wanted = {block: block in having and self._others.absent(block, node_ports) for block in blocks}
+        ranges = {block_range(block): there for block, there in wanted.items()}
+        changed = {key: b"" if there else None for key, there in ranges.items() if there != (key in only)}
+        if changed:
+            self._put(schema.CLUSTER_IP_ONLY_BLOCKS, changed)
 
     @property
     def dirty(self) -> int:

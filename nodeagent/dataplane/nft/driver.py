@@ -10,6 +10,7 @@ be ours or have been looked at, and the kernel refuses it when there are others:
 
 import errno
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TypeVar
@@ -19,15 +20,15 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import valid_entries
 from nodeagent.dataplane.nft.affinity_purge import AffinityPurge, PurgeListener
 from nodeagent.dataplane.nft.belief import Belief, Ownership, believe, undisturbed
-from nodeagent.dataplane.nft.carried_counts import Counts, Uncounted, carried_keys
 from nodeagent.dataplane.nft.chain import ProgramOptions
+from nodeagent.dataplane.nft.count_keeper import CountKeeper
 from nodeagent.dataplane.nft.desired import DesiredImage, slots_of
 from nodeagent.dataplane.nft.diff import apply_delta
 from nodeagent.dataplane.nft.element_walk import ElementWalk
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.plan import Planner, TablePlan
 from nodeagent.dataplane.nft.render import too_many_backends
-from nodeagent.dataplane.nft.ruleset import Ruleset, typed
+from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
@@ -35,8 +36,6 @@ from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Interrupted, Problem, Retryable
 from nodeagent.model.reports import MapFill, TableReport
-from nodeagent.netlink.nf_tables.elements import read_counts
-from nodeagent.netlink.nf_tables.objects import set_named
 
 T = TypeVar("T")
 
@@ -45,6 +44,8 @@ INLINE_ELEMENTS = 2000
 """Up to these sizes a pass runs on the event loop (a few milliseconds); above, in a worker thread."""
 QUARANTINE_ROUNDS = 10
 BLAMELESS_ROUNDS = 4
+SETTLING_ROUNDS = 3
+"""On a busy node connections come between the reading of a counter and the commit that goes on from it, each time fewer."""
 LOOKS_BEFORE_COMMIT = 3
 """Others who change the ruleset all the time must not keep us from it: after so many looks, first commit, then look."""
 REBUILD_AFTER_FAILURES = 3
@@ -72,12 +73,11 @@ class TableDriver:
         self._socket = socket
         self._options = options
         self._ownership = ownership
-        self._specs = {spec.name: spec for spec in schema.set_specs(counters=options.counters)}
+        self._specs = options.specs()
         self._table = KernelTable(socket, family, self._specs)
         self._planner = Planner(family, self._specs, options, ownership)
         self._desired = DesiredImage(family)
-        self._uncounted = Uncounted()
-        self._carried: Counts = {}
+        self._counts = CountKeeper(family, self._specs, self._table)
         self._belief: Belief | None = None
         self._compare_all = True
         self._claimed = False
@@ -114,7 +114,7 @@ class TableDriver:
     @property
     def uncounted(self) -> Mapping[str, Mapping[bytes, int]]:
         """Connections to add to what the kernel has counted, by map and key."""
-        return self._uncounted.by_map
+        return self._counts.uncounted
 
     async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
         """One pass: take in what changed and commit what differs.
@@ -139,11 +139,33 @@ class TableDriver:
             self.forget()
             raise
         self._failures = 0
+        report = replace(report, read_back=self._looked_back)
         affinity = self._desired.affinity
         # Only now: as long as an endpoint is in the backends, clients can be bound to it.
         self._purge.programmed(affinity.snapshot(), lost=affinity.take_lost() or self._looked_back)
         self._looked_back = False
         return report
+
+    async def settle_counts(self) -> None:
+        """Give elements what they have not counted, so that nothing of it ends with this process.
+
+        To be called when no pass runs. Raises CommitRejected and KernelUnclear.
+        """
+        for _ in range(SETTLING_ROUNDS):
+            if not any(self.uncounted.values()):
+                return
+            belief = self._belief
+            if belief is None:
+                belief = await in_thread(self._read_back)
+            plan = await in_thread(partial(self._settling, belief))
+            if not await self._commit(plan):
+                return
+
+    def _settling(self, belief: Belief) -> TablePlan:
+        delta, counts, successors = self._counts.prepare_unsettled(belief.image)
+        transaction = Transaction(self.family, self._specs)
+        transaction.write_delta(delta, counts, successors)
+        return TablePlan(transaction, delta, frozenset(belief.classes), frozenset(belief.timeouts))
 
     async def run_purge(self) -> None:
         """Beside the passes, until cancelled: forget clients of endpoints that left."""
@@ -152,6 +174,11 @@ class TableDriver:
     async def purge(self) -> bool:
         """Forget clients of endpoints that left; whether none is left."""
         return await self._purge.purge()
+
+    def is_anothers(self) -> bool:
+        """Whether another process that lives owns the table, so that nothing can be programmed here. Raises KernelUnclear."""
+        header = self._table.header()
+        return header is not None and header.owner not in {0, self._socket.port}
 
     async def changed_by_others(self) -> bool:
         """Whether somebody else changed our table since the last pass; if so, the next pass reads back and repairs.
@@ -272,26 +299,17 @@ class TableDriver:
                 if belief.right and not await self._is_as_believed(belief):
                     return False
             else:
-                self._count(plan, echoes)
+                self._counts.committed(plan.delta.deletes, echoes)
                 return True
         # What was known stays known, and the next look is a full one.
-        self._count(plan, await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction)))
+        echoes = await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction))
+        self._counts.committed(plan.delta.deletes, echoes)
         return True
-
-    def _count(self, plan: TablePlan, echoes: list[bytes]) -> None:
-        """Note which connections fell between the reading of a counter and the end of its element."""
-        final: dict[str, dict[bytes, int]] = {}
-        for told in echoes:
-            with typed():
-                name = set_named(memoryview(told))
-                counted = read_counts(self._specs[name].form(self.family), memoryview(told))
-            final.setdefault(name, {}).update({key: packets for key, (packets, _) in counted.items()})
-        self._uncounted.committed(self._carried, final, plan.delta.deletes)
 
     async def _plan(self, big: bool) -> TablePlan:
         belief = self._belief
         assert belief is not None, "a pass reads back before it plans"
-        if belief.usable and not self._planner.base_chains() <= belief.chains:
+        if belief.usable and not self._planner.base_chains <= belief.chains:
             self._claim(belief)
         dirty = self._desired.take_dirty()
         rebuild = self._failures >= REBUILD_AFTER_FAILURES
@@ -302,11 +320,10 @@ class TableDriver:
         anew = rebuild or not belief.usable
 
         def plan() -> TablePlan:
-            self._carried = self._counted(belief, None if anew else carried_keys(wanted, belief.image, looked_at))
-            counts = self._uncounted.added_to(self._carried)
+            counts, successors = self._counts.prepare(belief, wanted, looked_at, anew=anew)
             if rebuild:
                 return self._planner.plan_new_table(belief, wanted, counts)
-            return self._planner.plan(belief, wanted, looked_at, counts)
+            return self._planner.plan(belief, wanted, looked_at, counts, successors)
 
         return await self._maybe_in_thread(big, plan)
 
@@ -318,12 +335,6 @@ class TableDriver:
             transaction.claim_table(owned=True)
             self._socket.commit(transaction)
             self._claimed = belief.claimed = True
-
-    def _counted(self, belief: Belief, keys: Mapping[str, list[bytes]] | None) -> Counts:
-        """What elements have counted that are about to be made anew. keys: None for all of the table."""
-        if not self._options.counters or not belief.exists or (keys is not None and not keys):
-            return {}
-        return self._table.counts(keys)
 
     def _committed(self, plan: TablePlan) -> None:
         belief = self._belief

@@ -8,13 +8,15 @@ Read-back yields the same form as rendering, so restart, drift repair and diff a
 
 import struct
 from collections.abc import Iterable
-from ipaddress import IPv4Network, ip_network
+from functools import lru_cache
+from ipaddress import ip_network
 
-from nodeagent.model.addresses import Family, Protocol, pack_address
+from nodeagent.model.addresses import Family, Protocol, family_of, pack_address
 from nodeagent.model.names import ServicePortName
 from nodeagent.model.text import printable
 
 MAX_COMMENT = 127
+KNOWN_CIDRS = 1024
 
 Elements = dict[bytes, bytes]
 TableImage = dict[str, Elements]
@@ -59,10 +61,16 @@ def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
     """The CIDRs of one family as interval elements (the caller gives none that overlap)."""
     elements: Elements = {}
     for cidr in cidrs:
-        network = ip_network(cidr)
-        if isinstance(network, IPv4Network) == (family is Family.IPV4):
-            elements[network.network_address.packed + network.broadcast_address.packed] = b""
+        if family_of(cidr) is family:
+            elements[_ends_of(cidr)] = b""
     return elements
+
+
+@lru_cache(KNOWN_CIDRS)
+def _ends_of(cidr: str) -> bytes:
+    """Its first and its last address. Each pass asks for the same few."""
+    network = ip_network(cidr)
+    return network.network_address.packed + network.broadcast_address.packed
 
 
 def comment_text(name: ServicePortName) -> bytes:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
-from nodeagent.dataplane.nft.classes import DISCARD, REFUSE, pick_class
+from nodeagent.dataplane.nft.classes import DISCARD, REFUSE, PickClass, pick_class
 from nodeagent.dataplane.nft.image import class_of
-from nodeagent.dataplane.nft.render import programmed_slots, route_class
+from nodeagent.dataplane.nft.render import image_of_service, programmed_slots, route_class, slot_keys
 from nodeagent.model.addresses import Family, Protocol, unpack_address
 from nodeagent.model.text import printable
 
@@ -22,7 +22,7 @@ class ProgrammedFrontend:
     kind: `ClusterIP`, `External` (externalIPs and load-balancer addresses) or `NodePort`. address: text, or `*`.
     scope: whom it is for: `all`, or `pods and node` for the second list of an externalTrafficPolicy=Local frontend.
     action: `pick` among `backends` (address, port), `refuse` or `drop`. connections: counted so far; None
-    without counters.
+    without counters. picked: how often each of `backends` was; None without counters of endpoints.
     """
 
     family: Family
@@ -36,10 +36,12 @@ class ProgrammedFrontend:
     sticky_seconds: int | None
     backends: tuple[tuple[str, int], ...]
     connections: int | None
+    picked: tuple[int, ...] | None = None
 
 
-def programmed_frontends(contents: Contents, family: Family) -> Iterator[ProgrammedFrontend]:
-    """Every frontend of one family's table, by service name, then address."""
+def programmed_frontends(contents: Contents, family: Family, only: str | None = None) -> Iterator[ProgrammedFrontend]:
+    """Every frontend of one family's table, or those of one Service (`namespace/name`), by service name, then address."""
+    image = contents.image if only is None else image_of_service(contents.image, only)
     found: list[ProgrammedFrontend] = []
     for frontends, scoped, node_port in (
         (schema.FRONTENDS, False, False),
@@ -47,9 +49,7 @@ def programmed_frontends(contents: Contents, family: Family) -> Iterator[Program
         (schema.NODEPORTS, False, True),
         (schema.NODEPORTS_CLUSTER_SCOPE, True, True),
     ):
-        found += (
-            _frontend(contents, family, key, scoped=scoped, node_port=node_port) for key in contents.image[frontends]
-        )
+        found += (_frontend(contents, family, key, scoped=scoped, node_port=node_port) for key in image[frontends])
     yield from sorted(found, key=lambda one: (one.service, one.kind, one.address, one.protocol, one.port, one.scope))
 
 
@@ -79,7 +79,16 @@ def _frontend(contents: Contents, family: Family, key: bytes, *, scoped: bool, n
             for value in programmed_slots(image, key, node_port=node_port, cluster_scope=scoped)
         ),
         connections=None if counter is None else counter[0],
+        picked=None if picked is None else _picked(contents, key, picked, node_port=node_port),
     )
+
+
+def _picked(contents: Contents, key: bytes, picked: PickClass, *, node_port: bool) -> tuple[int, ...] | None:
+    """How often each slot's endpoint was."""
+    counters = contents.counters.get(schema.NODEPORT_BACKENDS if node_port else schema.BACKENDS)
+    if counters is None:
+        return None
+    return tuple(counters[key + slot][0] for slot in slot_keys(picked) if key + slot in counters)
 
 
 def _kind(image: dict[str, dict[bytes, bytes]], address: bytes) -> str:

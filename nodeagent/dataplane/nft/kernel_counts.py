@@ -10,18 +10,19 @@ from typing import Protocol
 
 from nodeagent.dataplane.errors import DumpInterrupted
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.carried_counts import COUNTED
+from nodeagent.dataplane.nft.carried_counts import COUNTED_ENDPOINTS, COUNTED_FRONTENDS, SLOT_LENGTH
+from nodeagent.dataplane.nft.kernel_table import present_specs
 from nodeagent.dataplane.nft.ruleset import Ruleset, typed
+from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
-from nodeagent.model.reports import FrontendCounts, KernelCounts, MapFill
+from nodeagent.model.reports import EndpointCounts, FrontendCounts, KernelCounts, MapFill
 from nodeagent.netlink.netfilter import nfproto
-from nodeagent.netlink.nf_tables.elements import read_counts
+from nodeagent.netlink.nf_tables.element_reading import read_counts
 from nodeagent.netlink.nf_tables.objects import named_set, read_set
 from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETSET, NFT_MSG_GETSETELEM
 
 _ATTEMPTS = 5
 _PAUSE_SECONDS = 0.02
-_SPECS = {spec.name: spec for spec in schema.set_specs(counters=True)}
 
 
 class CountingTable(Protocol):
@@ -44,22 +45,47 @@ def read_kernel_counts(tables: Iterable[CountingTable]) -> KernelCounts:
 
 def _read(socket: Ruleset, tables: Iterable[CountingTable]) -> KernelCounts:
     frontends: list[FrontendCounts] = []
+    endpoints: list[EndpointCounts] = []
     learned: list[MapFill] = []
     for table in tables:
         family = table.family
-        for name in COUNTED:
-            by_key = _connections(socket, family, name)
-            for key, missed in dict(table.uncounted[name]).items():
-                if key in by_key:
-                    by_key[key] = by_key[key][0] + missed, by_key[key][1]
-            frontends.append(FrontendCounts(family, name == schema.NODEPORTS, by_key))
+        specs = present_specs(socket, family)
+        for name, backends in zip(COUNTED_FRONTENDS, COUNTED_ENDPOINTS, strict=True):
+            if not (specs[name].counter or specs[backends].counter):
+                continue
+            by_key = _with(_connections(socket, family, specs[name]), table.uncounted.get(name, {}))
+            if specs[name].counter:
+                frontends.append(FrontendCounts(family, name == schema.NODEPORTS, by_key))
+            if specs[backends].counter:
+                picked = _with(_connections(socket, family, specs[backends]), table.uncounted.get(backends, {}))
+                endpoints.append(EndpointCounts(family, _by_endpoint(by_key, picked)))
         learned += _learned(socket, family)
-    return KernelCounts(tuple(frontends), tuple(learned))
+    return KernelCounts(tuple(frontends), tuple(learned), tuple(endpoints))
 
 
-def _connections(socket: Ruleset, family: Family, name: str) -> dict[bytes, tuple[int, bytes]]:
-    """Of one map; none where nothing is counted. A dump into which a growing of the map fell is repeated."""
-    form = _SPECS[name].form(family)
+def _with(counted: dict[bytes, tuple[int, bytes]], uncounted: Mapping[bytes, int]) -> dict[bytes, tuple[int, bytes]]:
+    for key, missed in dict(uncounted).items():
+        if key in counted:
+            counted[key] = counted[key][0] + missed, counted[key][1]
+    return counted
+
+
+def _by_endpoint(
+    frontends: Mapping[bytes, tuple[int, bytes]], picked: Mapping[bytes, tuple[int, bytes]]
+) -> dict[tuple[bytes, bytes], int]:
+    """The name is in the element of the frontend, which is read a moment before: an endpoint without one came meanwhile."""
+    found: dict[tuple[bytes, bytes], int] = {}
+    for key, (times, endpoint) in picked.items():
+        frontend = frontends.get(key[:-SLOT_LENGTH])
+        if frontend is not None:
+            about = frontend[1], endpoint
+            found[about] = found.get(about, 0) + times
+    return found
+
+
+def _connections(socket: Ruleset, family: Family, spec: SetSpec) -> dict[bytes, tuple[int, bytes]]:
+    """Of one map, 0 where it counts nothing. A dump into which a growing of the map fell is repeated."""
+    form, name = spec.form(family), spec.name
     where = named_set(schema.TABLE, name)
     for _ in range(_ATTEMPTS):
         counts: dict[bytes, tuple[int, bytes]] = {}
@@ -67,8 +93,6 @@ def _connections(socket: Ruleset, family: Family, name: str) -> dict[bytes, tupl
         try:
             with typed():
                 header = read_set(socket.get(NFT_MSG_GETSET, nfproto(family), where))
-            if not header.counter:
-                return {}
             for data in socket.dump(NFT_MSG_GETSETELEM, nfproto(family), where):
                 with typed():
                     found = read_counts(form, data)

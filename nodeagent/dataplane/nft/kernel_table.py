@@ -14,13 +14,14 @@ from nodeagent.dataplane.nft.belief import Contents
 from nodeagent.dataplane.nft.carried_counts import COUNTED, Counts
 from nodeagent.dataplane.nft.image import Elements, TableImage
 from nodeagent.dataplane.nft.readback import hook_of, same_set
-from nodeagent.dataplane.nft.render import programmed_keys
+from nodeagent.dataplane.nft.render import image_of_service, programmed_keys
 from nodeagent.dataplane.nft.ruleset import Ruleset, typed
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Retryable
 from nodeagent.netlink.netfilter import nfproto
-from nodeagent.netlink.nf_tables.elements import AnswerShape, ElementDump, pack_keys, read_elements, read_pairs
+from nodeagent.netlink.nf_tables.element_reading import AnswerShape, ElementDump, read_elements, read_pairs
+from nodeagent.netlink.nf_tables.elements import pack_catch_all, pack_keys
 from nodeagent.netlink.nf_tables.objects import (
     KernelRule,
     TableHeader,
@@ -57,16 +58,41 @@ SAMPLE_KEYS = 64
 _ENDPOINTS = frozenset({schema.BACKENDS, schema.NODEPORT_BACKENDS})
 
 
+def present_specs(socket: Ruleset, family: Family) -> dict[str, SetSpec]:
+    """The sets that a table of ours has here, which may count connections or not; as without counters where there is none."""
+
+    def counts(name: str) -> bool:
+        try:
+            with typed():
+                return read_set(socket.get(NFT_MSG_GETSET, nfproto(family), named_set(schema.TABLE, name))).counter
+        except FileNotFoundError:
+            return False
+
+    found = schema.set_specs(counters=counts(schema.FRONTENDS), endpoint_counters=counts(schema.BACKENDS))
+    return {spec.name: spec for spec in found}
+
+
 class KernelTable:
-    """Reads the table `nodeagent` of one family. fetch_above: elements from which on endpoints are not dumped."""
+    """Reads the table `nodeagent` of one family. fetch_above: elements from which on endpoints are not dumped.
+
+    only: a Service, `namespace/name`; of endpoints no others than those that its frontends lead to are read, if these
+    are all there.
+    """
 
     def __init__(
-        self, socket: Ruleset, family: Family, specs: Mapping[str, SetSpec], *, fetch_above: int = FETCH_ABOVE
+        self,
+        socket: Ruleset,
+        family: Family,
+        specs: Mapping[str, SetSpec],
+        *,
+        fetch_above: int = FETCH_ABOVE,
+        only: str | None = None,
     ) -> None:
         self._socket = socket
         self._family = family
         self._specs = specs
         self._fetch_above = fetch_above
+        self._only = only
         self._table = pack_table(schema.TABLE)
 
     def header(self) -> TableHeader | None:
@@ -78,19 +104,23 @@ class KernelTable:
             return None
 
     def read(self) -> Contents | None:
-        """The whole table; None when there is none. A table of another schema comes without its elements.
+        """The whole table; None when there is none, also when it goes meanwhile. A table of another schema comes without its
+        elements.
 
         Raises DumpInterrupted when no consistent dump could be had.
         """
         contents = self.outline()
         if contents is None or not contents.fits(self._specs, self._family):
             return contents
-        for name in schema.DATA_SETS:
-            if name not in contents.image:
-                self._add_elements(contents, name)
-        for name in schema.PROGRAM_SETS:
-            if name not in contents.verdicts:
-                self._add_verdicts(contents, name)
+        try:
+            for name in schema.DATA_SETS:
+                if name not in contents.image:
+                    self._add_elements(contents, name)
+            for name in schema.PROGRAM_SETS:
+                if name not in contents.verdicts:
+                    self._add_verdicts(contents, name)
+        except FileNotFoundError:
+            return None
         return contents
 
     def outline(self, believed: TableImage | None = None) -> Contents | None:
@@ -109,6 +139,8 @@ class KernelTable:
         contents = Contents(header)
         try:
             contents.sets = {found.name: found for found in self._read(NFT_MSG_GETSET, read_set)}
+            if contents.fits(self._specs, self._family):
+                contents.catch_all = next(filter(self._catches_all, self._specs), "")
             for chain in self._read(NFT_MSG_GETCHAIN, read_chain):
                 # The kernel dumps the chains of all tables of a family, whichever was asked for.
                 if chain.table == schema.TABLE:
@@ -130,6 +162,14 @@ class KernelTable:
         except FileNotFoundError:
             return None
         return contents
+
+    def _catches_all(self, name: str) -> bool:
+        """Whether the set has an element that matches every key which has none of its own; nobody counts it."""
+        body = pack_element_list(schema.TABLE, name, (pack_catch_all(),))
+        try:
+            return any(True for _ in self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body))
+        except FileNotFoundError:
+            return False
 
     def _rules(self, chains: Iterable[str]) -> list[KernelRule]:
         """All rules in one dump, or chain by chain where others change so much that this is always interrupted."""
@@ -208,7 +248,7 @@ class KernelTable:
     def counts(self, keys: Mapping[str, list[bytes]] | None = None) -> Counts:
         """What the counters of elements say: of these keys, or of all; of none where the map is another, or cannot be read."""
         found: Counts = {}
-        for name in COUNTED:
+        for name in [name for name in COUNTED if self._specs[name].counter]:
             wanted = None if keys is None else keys.get(name, [])
             try:
                 if wanted is None:
@@ -226,23 +266,36 @@ class KernelTable:
         return found
 
     def _add_elements(self, contents: Contents, name: str) -> None:
-        dump = self._fetched(contents, name) or self.elements(name)
+        fetched = self._fetched(contents, name)
+        dump = self.elements(name) if fetched is None else fetched
         contents.image[name] = dump.elements
         if dump.counters:
             contents.counters[name] = dump.counters
 
     def _fetched(self, contents: Contents, name: str) -> ElementDump | None:
-        """The endpoints of a big set, by the keys its frontends lead to; None when those are not all it has."""
-        count = contents.sets[name].count
-        if name not in _ENDPOINTS or count is None or count <= self._fetch_above:
+        """The endpoints of a big set, by the keys its frontends lead to; None when those are not all it has.
+
+        Of one Service alone: those, whatever else the set has.
+        """
+        if name not in _ENDPOINTS:
             return None
-        keys = programmed_keys(contents.image, name)
+        if self._only is not None:
+            keys = dict.fromkeys(programmed_keys(image_of_service(contents.image, self._only), name))
+            return self._fetch_all(name, iter(keys))
+        count = contents.sets[name].count
+        if count is None or count <= self._fetch_above:
+            return None
+        fetched = self._fetch_all(name, programmed_keys(contents.image, name))
+        return fetched if fetched is not None and len(fetched.elements) == self._count(name) else None
+
+    def _fetch_all(self, name: str, keys: Iterator[bytes]) -> ElementDump | None:
+        """The elements of these keys; None when not all of them are there, or one came twice."""
         try:
             with typed():
                 fetched = read_elements(self._specs[name].form(self._family), self._fetch(name, keys))
         except (FileNotFoundError, KernelUnclear):
             return None
-        return fetched if not fetched.duplicates and len(fetched.elements) == self._count(name) else None
+        return None if fetched.duplicates else fetched
 
     def has(self, name: str, key: bytes) -> bool:
         """Whether there is a table with a set that has this element. Raises KernelUnclear."""

@@ -13,6 +13,7 @@ TCP, UDP, SCTP = 6, 17, 132
 ICMP = {Family.IPV4: 1, Family.IPV6: 58}
 SYN = 0x02
 RST = 0x04
+ACK = 0x10
 
 _ECHO_REQUEST = {Family.IPV4: 8, Family.IPV6: 128}
 

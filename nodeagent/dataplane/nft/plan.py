@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Belief, Ownership
-from nodeagent.dataplane.nft.carried_counts import Counts
+from nodeagent.dataplane.nft.carried_counts import Counts, Successors
 from nodeagent.dataplane.nft.chain import Program, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.desired import classes_in, timeouts_in
@@ -47,11 +48,12 @@ class Planner:
         wanted: TableImage,
         dirty: Mapping[str, Iterable[bytes]] | None,
         counts: Counts | None = None,
+        successors: Successors | None = None,
     ) -> TablePlan:
         """The least transaction; an empty one when the kernel is right.
 
-        dirty: the keys that may differ; None: compare everything (after a read-back). counts: of elements that get
-        another value, or of a table that is made anew.
+        dirty: the keys that may differ; None: compare everything (after a read-back). counts: with what new elements begin, or
+        those of a table that is made anew; successors: whose counts these are.
         """
         counts = counts or {}
         if not belief.usable:
@@ -68,12 +70,14 @@ class Planner:
             self._rewrite_program(transaction, belief, build_program(self._family, self._options, classes, timeouts))
         else:
             self._add_chains(transaction, classes - belief.classes, timeouts - belief.timeouts)
-        transaction.write_delta(delta, counts)
+        transaction.write_delta(delta, counts, successors)
         return TablePlan(transaction, delta, classes, timeouts)
 
-    def base_chains(self) -> set[str]:
+    @cached_property
+    def base_chains(self) -> frozenset[str]:
         """Where the kernel shall enter the table, whatever is in it."""
-        return {chain.name for chain in build_program(self._family, self._options, (), ()).chains if chain.hook}
+        chains = build_program(self._family, self._options, (), ()).chains
+        return frozenset(chain.name for chain in chains if chain.hook)
 
     def plan_new_table(self, belief: Belief, wanted: TableImage, counts: Counts | None = None) -> TablePlan:
         """Replace whatever is there by a new table, in one transaction: traffic sees the old one or the new one."""

@@ -19,7 +19,7 @@ from nodeagent.dataplane.nft.names_here import answered_in_connections, names_ch
 from nodeagent.dataplane.nft.picking import TO_NODE_CHAIN, pick_chain, special_chains
 from nodeagent.dataplane.nft.source import source_chains, source_rules
 from nodeagent.model.addresses import Family
-from nodeagent.netlink.nf_tables.expressions import Cmp, Code, Lookup, Meta, MetaKey, Rule, Verdict, native_u32
+from nodeagent.netlink.nf_tables.expressions import Cmp, Code, Lookup, Mask, Meta, MetaKey, Rule, Verdict, native_u32
 
 BEFORE_DSTNAT = -105
 """Before dstnat (-100), where other programs translate: a ClusterIP is a local address, so rules that take whatever is
@@ -90,7 +90,7 @@ def _base_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
         Chain("output", (*leaving, *services), Hook(out, BEFORE_DSTNAT)),
         Chain("output-unclaimed", unclaimed, Hook(out, AFTER_ALL_DSTNAT)),
         Chain("output-translated", learn, Hook(out, BEHIND_DSTNAT, ChainType.FILTER)),
-        Chain("postrouting", source_rules(family), Hook(post, BEFORE_SRCNAT)),
+        Chain("postrouting", source_rules(family, options), Hook(post, BEFORE_SRCNAT)),
     )
 
 
@@ -99,12 +99,16 @@ def _service_rules(family: Family) -> tuple[Rule, ...]:
 
     Addresses come before node ports, so a ClusterIP that is also an address of this node never answers on a node port.
     Whatever a ClusterIP does not serve is refused, which is what keeps daemons of the host and node-wide rules of others
-    off the ClusterIPs (ICMP passes: a ClusterIP answers ping).
+    off the ClusterIPs (ICMP passes: a ClusterIP answers ping). Of packets to elsewhere only the block is looked up, in a set
+    so small that it is always at hand, and not the address among all ClusterIPs.
     """
     regs = Loader(family)
     return (
         follow(regs.frontend(), schema.FRONTENDS, schema.DISPATCH),
         (
+            regs.destination(0),
+            Mask(0, schema.CLUSTER_IP_BLOCK_MASKS[family]),
+            Lookup(schema.CLUSTER_IP_BLOCKS, 0),
             regs.destination(0),
             Lookup(schema.CLUSTER_IPS, 0),
             Meta(0, MetaKey.L4PROTO),

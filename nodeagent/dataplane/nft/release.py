@@ -14,7 +14,7 @@ from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Protocol, endpoint_text, family_of, pack_address
 from nodeagent.model.problem import Retryable
-from nodeagent.model.protected import Place, Protected
+from nodeagent.model.protected import Protected, SocketAddress
 
 logger = logging.getLogger(__name__)
 
@@ -26,19 +26,19 @@ def release_ways(socket: Ruleset, protected: Protected) -> None:
 
     Whatever the kernel has against it is logged. Raises NotPermitted when a living process owns the table.
     """
-    for place in sorted(protected.ways):
+    for way in sorted(protected.ways):
         try:
-            released = _release(socket, place, local=place[0] in protected.own)
+            released = _release(socket, way, local=way[0] in protected.own)
         except Retryable as error:
-            logger.warning("cannot look whether a Service captures %s: %s", endpoint_text(*place), error)
+            logger.warning("cannot look whether a Service captures %s: %s", endpoint_text(*way), error)
             continue
         if released:
-            logger.warning("a Service captured %s, the way to the API server: no more", endpoint_text(*place))
+            logger.warning("a Service captured %s, the way to the API server: no more", endpoint_text(*way))
 
 
-def _release(socket: Ruleset, place: Place, *, local: bool) -> bool:
+def _release(socket: Ruleset, way: SocketAddress, *, local: bool) -> bool:
     """local: node ports answer at this address."""
-    address, port = place
+    address, port = way
     family = family_of(address)
     table = KernelTable(socket, family, _SPECS)
     if table.has(schema.CLUSTER_IPS, pack_address(address)):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import affinity_id
+from nodeagent.dataplane.nft.blocks import cluster_ip_block
 from nodeagent.dataplane.nft.classes import (
     BY_SOURCE,
     BY_SOURCE_NODE_PORT,
@@ -95,6 +96,18 @@ def programmed_slots(programmed: TableImage, key: bytes, *, node_port: bool, clu
     return [endpoint for endpoint in endpoints if endpoint is not None]
 
 
+def image_of_service(programmed: TableImage, service: str) -> TableImage:
+    """Of the frontends those that are named for one Service (`namespace/name`), in all maps that lead to endpoints."""
+    own = service.encode()
+    found: TableImage = {}
+    for maps in (_FRONTEND_MAPS, _NODEPORT_MAPS):
+        named = programmed[maps[0]]
+        keys = {key for key, value in named.items() if value[4:].partition(b":")[0] == own}
+        for name in maps:
+            found[name] = {key: value for key, value in programmed[name].items() if key in keys}
+    return found
+
+
 def programmed_keys(programmed: TableImage, backends: str) -> Iterator[bytes]:
     """Every key that the frontends' classes lead to in `backends`, which is one of the two maps of endpoints."""
     for name in _NODEPORT_MAPS if backends == schema.NODEPORT_BACKENDS else _FRONTEND_MAPS:
@@ -139,7 +152,9 @@ def render_service(state: ServiceState, family: Family) -> Rendering:
     routes: dict[int, Route] = {}
     for address in state.cluster_ips:
         if (":" in address) == (family is Family.IPV6):
-            rendering.elements.setdefault(schema.CLUSTER_IPS, {})[pack_address(address)] = b""
+            packed = pack_address(address)
+            rendering.elements.setdefault(schema.CLUSTER_IPS, {})[packed] = b""
+            rendering.elements.setdefault(schema.CLUSTER_IP_BLOCKS, {})[cluster_ip_block(packed)] = b""
     for frontend in state.frontends:
         if frontend.family is family:
             _render_frontend(frontend, rendering)

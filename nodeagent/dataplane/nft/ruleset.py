@@ -75,6 +75,11 @@ class Ruleset:
         """Give up the socket, and with it the ownership of owned tables."""
         self._socket.close()
 
+    @property
+    def port(self) -> int:
+        """By what the kernel knows the owner of a table."""
+        return self._socket.port
+
     def commit(self, transaction: Transaction, known: int | None = None) -> list[bytes]:
         """Apply all of a transaction, or nothing. Returns what the kernel tells of deletions with NLM_F_ECHO: the
         elements as they were, the attributes of a message each.

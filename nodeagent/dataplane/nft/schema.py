@@ -4,6 +4,7 @@ One table `nodeagent` per family, the same shape in both. Names are for the peop
 Bump SCHEMA when a set changes its name, type or meaning: a table of another schema is replaced as a whole.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntFlag
 
@@ -13,7 +14,7 @@ from nodeagent.netlink.nf_tables.elements import ElementForm
 from nodeagent.netlink.uapi import nf_tables as uapi
 
 TABLE = "nodeagent"
-SCHEMA = 3
+SCHEMA = 5
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 
 
@@ -152,6 +153,8 @@ LEARN = "learn"
 NODEPORT_LEARN = "nodeport-learn"
 AFFINITY = "affinity"
 CLUSTER_IPS = "cluster-ips"
+CLUSTER_IP_BLOCKS = "cluster-ip-blocks"
+CLUSTER_IP_ONLY_BLOCKS = "cluster-ip-only-blocks"
 SERVICE_CIDRS = "service-cidrs"
 POD_CIDRS = "pod-cidrs"
 NODEPORT_ADDRESSES = "nodeport-addresses"
@@ -165,6 +168,16 @@ DNS_UNTRACKED = "dns-untracked"
 DNS_TRACKED = "dns-tracked"
 DNS_REPLIES = "dns-replies"
 
+CLUSTER_IP_BLOCK_MASKS: Mapping[Family, bytes] = {
+    Family.IPV4: bytes.fromhex("ffff0000"),
+    Family.IPV6: bytes.fromhex("ff" * 14 + "0000"),
+}
+"""What of a ClusterIP is its block: a service range has few of them, so looking for one is cheap."""
+
+DISPATCH_SIZE = 4096
+"""In a map of fixed size and keys of four bytes the kernel finds an element faster (nft_set_hash.c, nft_hash_lookup_fast).
+For as many classes at once there would have to be a million of endpoints; classes that nobody uses any more go with the table
+when it is made anew, as it is after some commits that failed."""
 AFFINITY_SIZE = 1 << 17
 AFFINITY_DEFAULT_TIMEOUT_SECONDS = DEFAULT_AFFINITY_SECONDS
 
@@ -173,10 +186,11 @@ _NODEPORT = (L4, PORT)
 _NODEPORT_ENDPOINT = (L4, PORT, A, PORT)
 
 
-def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
+def set_specs(*, counters: bool, endpoint_counters: bool = False) -> tuple[SetSpec, ...]:
     """Every set and map of the table, in the order of a packet's way through them.
 
-    counters: count connections per frontend (4-5 % of the load time, 44 bytes an element).
+    counters: count connections per frontend (4-5 % of the load time, 44 bytes an element). endpoint_counters: and how often
+    each endpoint was picked.
     """
     return (
         SetSpec(DNS_UNTRACKED, _FRONTEND, comment="names are answered here, without connection tracking"),
@@ -194,6 +208,13 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
         SetSpec(GUARDED_FRONTENDS, _FRONTEND, (CLASS,), comment="for whom allowed-sources has let in"),
         SetSpec(FRONTENDS_CLUSTER_SCOPE, _FRONTEND, (CLASS,), comment="by-source: for pods and this node"),
         SetSpec(FRONTENDS_LOCAL_SCOPE, _FRONTEND, (CLASS,), comment="by-source: for everyone else"),
+        SetSpec(CLUSTER_IP_BLOCKS, (A,), comment="the /16 or /112 of every ClusterIP"),
+        SetSpec(
+            CLUSTER_IP_ONLY_BLOCKS,
+            (A,),
+            interval=True,
+            comment="those without other addresses of Services and of node ports",
+        ),
         SetSpec(CLUSTER_IPS, (A,)),
         SetSpec(SERVICE_CIDRS, (A,), interval=True),
         SetSpec(POD_CIDRS, (A,), interval=True),
@@ -202,12 +223,22 @@ def set_specs(*, counters: bool) -> tuple[SetSpec, ...]:
         SetSpec(NODEPORTS_CLUSTER_SCOPE, _NODEPORT, (CLASS,)),
         SetSpec(NODEPORTS_LOCAL_SCOPE, _NODEPORT, (CLASS,)),
         SetSpec(
-            DISPATCH, (CLASS,), (FieldType.VERDICT,), comment="class to chain: the minor number is the endpoint count"
+            DISPATCH,
+            (CLASS,),
+            (FieldType.VERDICT,),
+            size=DISPATCH_SIZE,
+            comment="class to chain: the minor number is the endpoint count",
         ),
         SetSpec(DISPATCH_ALLOWED, (CLASS,), (FieldType.VERDICT,), comment="behind the look at source ranges"),
         SetSpec(DISPATCH_SCOPED, (CLASS,), (FieldType.VERDICT,), comment="behind the choice between two lists"),
-        SetSpec(BACKENDS, (*_FRONTEND, CLASS), (A, PORT), comment="frontend and slot to endpoint"),
-        SetSpec(NODEPORT_BACKENDS, (*_NODEPORT, CLASS), (A, PORT)),
+        SetSpec(
+            BACKENDS,
+            (*_FRONTEND, CLASS),
+            (A, PORT),
+            counter=endpoint_counters,
+            comment="frontend and slot to endpoint",
+        ),
+        SetSpec(NODEPORT_BACKENDS, (*_NODEPORT, CLASS), (A, PORT), counter=endpoint_counters),
         SetSpec(STICKY_IDS, _FRONTEND, (CLASS,)),
         SetSpec(STICKY_IDS_CLUSTER_SCOPE, _FRONTEND, (CLASS,)),
         SetSpec(NODEPORT_STICKY_IDS, _NODEPORT, (CLASS,)),

@@ -4,6 +4,9 @@ Decided in postrouting from the connection's original tuple; no packet mark is n
 frontends apart: ClusterIPs, then addresses whose source is always rewritten, then addresses that keep it, and only then
 node ports, which share numbers with anything. A node port counts only together with an endpoint it leads to: another
 program may have translated a connection to the same port of some other address.
+
+Before all that come two rules that spare most connections the look at all ClusterIPs, which are thousands: a pod's, where
+nothing but ClusterIPs can be the destination, and the node's by IPv4, whose source says what the destination was.
 """
 
 from nodeagent.dataplane.nft import schema
@@ -24,16 +27,21 @@ from nodeagent.netlink.nf_tables.expressions import (
 
 _FROM_CLUSTER_IP = "from-cluster-ip"
 _FROM_LOCAL_POLICY = "from-local-policy"
+_POD_TO_CLUSTER_IP = "pod-to-cluster-ip"
 _REWRITE = Masquerade()
 _SENT_HERE: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0)))
 """iif 0: it came in by no interface."""
+_FORWARDED: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0), invert=True))
+"""iif != 0"""
 
 
-def source_rules(family: Family) -> tuple[Rule, ...]:
+def source_rules(family: Family, options: ProgramOptions) -> tuple[Rule, ...]:
     """The rules of the postrouting base chain."""
     regs = Loader(family)
     return (
         (*NOT_TRANSLATED, Verdict(Code.RETURN)),
+        *_of_pods(regs, options),
+        *_of_the_node(regs),
         (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), Verdict(Code.GOTO, _FROM_CLUSTER_IP)),
         (*regs.original_frontend(), Lookup(schema.MASQUERADE_FRONTENDS, 0), _REWRITE),
         (
@@ -48,11 +56,39 @@ def source_rules(family: Family) -> tuple[Rule, ...]:
 def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     """What postrouting leads to."""
     regs = Loader(family)
-    itself: Rule = (regs.source(0), regs.destination(regs.words), Lookup(schema.HAIRPIN, 0), _REWRITE)
+    meets_itself: Rule = (regs.source(0), regs.destination(regs.words), Lookup(schema.HAIRPIN, 0))
+    itself: Rule = (*meets_itself, _REWRITE)
+    ours: Rule = (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0))
+    shortcut = (Chain(_POD_TO_CLUSTER_IP, ((*meets_itself, *ours, _REWRITE),)),) if _of_pods(regs, options) else ()
     return (
         Chain(_FROM_CLUSTER_IP, (*_to_cluster_ip(regs, options), itself)),
         Chain(_FROM_LOCAL_POLICY, (CLEAR, (*FROM_NODE, _REWRITE), itself)),
+        *shortcut,
     )
+
+
+def _of_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
+    """Where no address but ClusterIPs leads anywhere, a pod keeps its source unless it meets itself."""
+    from_pods = from_pod(regs, options)
+    if options.masquerade_all or not from_pods:
+        return ()
+    return (
+        (
+            *_FORWARDED,
+            *from_pods,
+            regs.original_destination(0),
+            Lookup(schema.CLUSTER_IP_ONLY_BLOCKS, 0),
+            Verdict(Code.GOTO, _POD_TO_CLUSTER_IP),
+        ),
+    )
+
+
+def _of_the_node(regs: Loader) -> tuple[Rule, ...]:
+    """By IPv4 a program that leaves its source to the kernel has the ClusterIP for it, as that is local; no answer would
+    come to it from elsewhere."""
+    if regs.family is Family.IPV6:
+        return ()
+    return ((*_SENT_HERE, regs.source(0), Lookup(schema.SERVICE_CIDRS, 0), _REWRITE),)
 
 
 def _to_cluster_ip(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.carried_counts import MOST_ECHOED, Counts
+from nodeagent.dataplane.nft.carried_counts import MOST_ECHOED, Counts, Successors
 from nodeagent.dataplane.nft.chain import Chain, Program
 from nodeagent.dataplane.nft.diff import Delta
 from nodeagent.dataplane.nft.schema import SetSpec
@@ -153,15 +153,17 @@ class Transaction:
         wanted = tuple(keys)
         self._add_elements(NFT_MSG_DELSETELEM, 0, name, wanted, pack_keys(self._form(name), wanted))
 
-    def write_delta(self, delta: Delta, counts: Counts | None = None) -> None:
+    def write_delta(self, delta: Delta, counts: Counts | None = None, successors: Successors | None = None) -> None:
         """Deletes before puts: a key that gets another value must go first.
 
-        counts: with what counters of the new elements begin. What they take the place of is told when it is deleted.
+        counts: with what counters of the new elements begin. What they take the place of (successors: where that had another
+        key) is told when it is deleted.
         """
-        counts = counts or {}
+        counts, successors = counts or {}, successors or {}
         echo = NLM_F_ECHO if sum(map(len, counts.values())) <= MOST_ECHOED else 0
         for name, keys in delta.deletes.items():
-            carried = counts.get(name, {})
+            others = successors.get(name, {})
+            carried = {others.get(key, key) for key in counts.get(name, {})}
             for flags, some in (
                 (echo, [key for key in keys if key in carried]),
                 (0, [key for key in keys if key not in carried]),

@@ -1,6 +1,7 @@
 """linux/netlink.h, and of asm-generic/socket.h what netlink sockets need."""
 
 NETLINK_ROUTE = 0
+NETLINK_XFRM = 6
 NETLINK_NETFILTER = 12
 NETLINK_GENERIC = 16
 

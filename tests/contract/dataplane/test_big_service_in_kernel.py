@@ -63,6 +63,9 @@ class Observers:
     def submit(self, udp_ports: Iterable[UdpPort]) -> None:
         self.cleaner.submit(udp_ports)
 
+    def look_again(self, family: Family) -> None:
+        self.cleaner.look_again(family)
+
     def conntrack_cleaned(self, report: CleaningReport) -> None:
         """Nobody asks."""
 

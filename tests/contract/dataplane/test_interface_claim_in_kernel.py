@@ -1,8 +1,10 @@
 """Which interface the agent takes for its own: never one that somebody else made, always one that it made itself."""
 
 import asyncio
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -13,6 +15,7 @@ from nodeagent.dataplane.interface import ForeignInterfaceError, ServiceInterfac
 pytestmark = pytest.mark.kernel
 
 T = TypeVar("T")
+PATIENCE = 60.0
 VIPS = frozenset({"10.96.0.1", "10.96.0.2", "fd00:96::1"})
 AS_AN_EARLIER_VERSION_DID = """
     ip addr add 10.96.0.1/32 dev {name} scope host
@@ -47,6 +50,17 @@ def held(namespace: Namespace, name: str) -> frozenset[str]:
 
 def everything_about(namespace: Namespace, name: str) -> str:
     return namespace.shell(f"ip link show dev {name}; ip -o addr show dev {name}; ip route show table all dev {name}")
+
+
+def settled(namespace: Namespace, name: str) -> str:
+    """The same, once each IPv6 address has its local route: the kernel adds that in its own time (addrconf_dad_work)."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        found = everything_about(namespace, name)
+        if all(f"local {address} " in found for address in re.findall(r"inet6 (\S+)/", found)):
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.01)
 
 
 FOREIGN = [
@@ -106,7 +120,7 @@ def test_what_nothing_shows_to_be_ours_is_refused_and_left_as_it_is(
     namespace: Namespace, act: Callable[[Namespace, str], None], name: str, made: str, reason: str
 ) -> None:
     namespace.shell(NO_LATE_ADDRESSES + made)
-    before = everything_about(namespace, name)
+    before = settled(namespace, name)
 
     with pytest.raises(ForeignInterfaceError, match=reason) as refused:
         act(namespace, name)

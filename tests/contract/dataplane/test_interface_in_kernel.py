@@ -12,6 +12,7 @@ import pytest
 from nodeagent.dataplane.interface import ForeignInterfaceError, ServiceInterface
 from nodeagent.model.addresses import Family
 from nodeagent.model.reports import InterfaceReport
+from tests.harness.stopwatch import once_within
 
 pytestmark = pytest.mark.kernel
 
@@ -59,8 +60,8 @@ def reaches(address: str) -> bool:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as server, socket.socket(family, socket.SOCK_DGRAM) as client:
         server.bind(("::" if ":" in address else "0.0.0.0", 0))
-        server.settimeout(2)
-        deadline = time.monotonic() + 5
+        server.settimeout(60)
+        deadline = time.monotonic() + 60
         while True:
             try:
                 client.connect((address, server.getsockname()[1]))
@@ -306,7 +307,7 @@ def test_removal_takes_everything_and_can_be_repeated(namespace: Namespace) -> N
 def test_many_vips_take_little_time_and_never_hold_the_loop(
     namespace: Namespace, watch_loop: WatchLoop[InterfaceReport], four: int, six: int, seconds: float
 ) -> None:
-    """Of the processor's time, the kernel's part included, and the best of three: what else runs does not count."""
+    """Of the processor's time, the kernel's part included, and the best of several: what else runs does not count."""
     vips = some_vips(four, ipv6=six)
     interface = ServiceInterface()
 
@@ -316,14 +317,12 @@ def test_many_vips_take_little_time_and_never_hold_the_loop(
         _, stalled = await watch_loop(interface.sync(vips))
         return time.process_time() - started, stalled
 
-    tries: list[tuple[float, float]] = []
-    while len(tries) < 3 and not any(took < seconds and stalled < 0.1 * took for took, stalled in tries):
-        tries.append(namespace.run(lambda: asyncio.run(timed())))
+    def attempt() -> float:
+        took, stalled = namespace.run(lambda: asyncio.run(timed()))
         assert read(namespace, interface) == vips
+        return max(took / seconds, stalled / took * 10)
 
-    took, stalled = tries[-1]
-    assert took < seconds
-    assert stalled < 0.1 * took
+    once_within(1.0, attempt, f"of {seconds} s for all, or of a tenth of it for the longest hold of the loop")
 
 
 def spin() -> None:
@@ -342,3 +341,54 @@ def test_what_holds_the_loop_would_be_seen(watch_loop: WatchLoop[None], hold: Ca
         return stalled
 
     assert asyncio.run(stalls()) > 0.2
+
+
+def over_lo(namespace: Namespace) -> list[str]:
+    """The routes of table local over `lo` that are ours, as `ip` prints them, each with what it comes before."""
+    lines = namespace.shell("ip -4 route show table local").splitlines()
+    return [line.split()[1] for line in lines if "dev lo proto 110" in line]
+
+
+def test_ipv4_vips_have_a_route_over_lo_that_comes_first(namespace: Namespace) -> None:
+    """Without it a socket of the node never learns that the way is narrow (`tests/netns/test_narrow_path.py`)."""
+    interface = ServiceInterface(address_limits=dict.fromkeys(Family, 1))
+    sync(namespace, interface, some_vips(2, ipv6=2))
+
+    assert over_lo(namespace) == ["10.96.0.1", "10.96.0.2"]
+    for vip in ("10.96.0.1", "10.96.0.2"):
+        both = [line.split()[3] for line in namespace.shell(f"ip -4 route show table local {vip}").splitlines()]
+        assert both == ["lo", "nodeagent0"]
+    apply(namespace, interface, add=frozenset({"10.96.0.9"}), remove=frozenset({"10.96.0.1"}))
+    assert over_lo(namespace) == ["10.96.0.2", "10.96.0.9"]
+
+
+def test_routes_over_lo_that_an_interface_left_behind_go_and_those_of_another_agent_stay(namespace: Namespace) -> None:
+    sync(
+        namespace,
+        ServiceInterface("second0", address_limits=dict.fromkeys(Family, 1)),
+        frozenset({"10.97.0.1", "10.97.0.2"}),
+    )
+    sync(namespace, ServiceInterface(), some_vips(2))
+    namespace.shell("ip link del nodeagent0")
+    assert over_lo(namespace) == ["10.96.0.1", "10.96.0.2", "10.97.0.1", "10.97.0.2"]
+
+    sync(namespace, ServiceInterface(), some_vips(1))
+    assert over_lo(namespace) == ["10.96.0.1", "10.97.0.1", "10.97.0.2"]
+    namespace.shell("ip link del nodeagent0")
+    namespace.run(lambda: asyncio.run(ServiceInterface().remove()))
+    assert over_lo(namespace) == ["10.97.0.1", "10.97.0.2"]
+
+
+def test_vips_are_local_without_routes_over_lo_while_that_is_down(namespace: Namespace) -> None:
+    interface = ServiceInterface(address_limits=dict.fromkeys(Family, 1))
+    namespace.shell("ip link set lo down")
+    assert sync(namespace, interface, some_vips(2)).problems == ()
+    assert read(namespace, interface) == some_vips(2)
+    assert over_lo(namespace) == []
+
+    namespace.shell("ip link set lo up")
+    sync(namespace, interface, some_vips(2))
+    assert over_lo(namespace) == ["10.96.0.1", "10.96.0.2"]
+    namespace.shell("ip link set lo down")
+    sync(namespace, interface, some_vips(1))
+    assert over_lo(namespace) == ["10.96.0.1"]

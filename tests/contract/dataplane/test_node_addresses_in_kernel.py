@@ -1,8 +1,10 @@
 """The node's addresses as the kernel has them, and how soon and how often changes of them are told."""
 
 import asyncio
+import resource
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 import pytest
@@ -117,6 +119,31 @@ def test_lost_notifications_lead_to_reading_everything_again(
         follow(namespace, story)
 
     assert "notifications were lost" in caplog.text
+
+
+@contextmanager
+def no_file_to_spare() -> Iterator[None]:
+    """Inside, this process can open nothing."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_process_without_a_file_to_spare_reads_the_addresses_later(
+    namespace: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(notebook: Notebook) -> None:
+        command = "read; ip link add eth0 type bridge; ip addr add 192.0.2.1/24 dev eth0"
+        changing = await asyncio.create_subprocess_exec("bash", "-ec", command, stdin=asyncio.subprocess.PIPE)
+        with no_file_to_spare():
+            await changing.communicate(b"\n")
+            await until(lambda: "cannot read the addresses of this node" in caplog.text)
+        await until(lambda: LocalAddress("eth0", "192.0.2.1", 24) in notebook.told[-1])
+
+    follow(namespace, story)
 
 
 def test_addresses_that_come_and_go_without_a_pause_stop_nobody(namespace: Namespace) -> None:

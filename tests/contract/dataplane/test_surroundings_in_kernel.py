@@ -9,7 +9,7 @@ from nodeagent.dataplane.surroundings import Surroundings, Way, in_use_here, res
 from nodeagent.model.addresses import parse_network
 from nodeagent.model.in_use import InUse, why_not
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def cidrs(found: frozenset[InUse], what: str) -> set[str]:
@@ -45,6 +45,8 @@ def test_addresses_of_interfaces_count_and_those_of_scope_host_do_not(node: Any)
         pytest.param("10.96.0.10/32 dev other scope host", False, id="ipv4-scope-host"),
         pytest.param("fd00:96::10/128 dev other nodad", True, id="another-interface-ipv6"),
         pytest.param("fd00:96::10/128 dev other preferred_lft 0 nodad", False, id="ipv6-deprecated"),
+        pytest.param("10.96.0.10/24 dev other preferred_lft 0", True, id="ipv4-that-runs-out"),
+        pytest.param("fd00:96::10/64 dev other preferred_lft 0 nodad", True, id="ipv6-that-runs-out"),
         pytest.param("10.96.0.10/32 dev nodeagent0", False, id="our-interface"),
     ],
 )

@@ -33,7 +33,7 @@ def send_router_advertisement(interface: str) -> None:
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.02)

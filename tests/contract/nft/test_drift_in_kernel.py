@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from nodeagent.dataplane.nft import kernel_table, schema
+from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.image import frontend_key
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
-from nodeagent.netlink.nf_tables.elements import ElementDump
+from nodeagent.netlink.nf_tables.element_reading import ElementDump
 from nodeagent.netlink.nf_tables.objects import read_set
 
 pytestmark = pytest.mark.kernel
@@ -41,6 +42,9 @@ EDITS = [
     pytest.param("chain ip nodeagent prerouting { policy drop; }", id="everything else is dropped"),
     pytest.param("add chain ip nodeagent theirs { type route hook output priority 0; }", id="a chain of another type"),
     pytest.param("table ip nodeagent { flags dormant; }", id="the table sleeps"),
+    pytest.param("add element ip nodeagent frontends { * : 0:2 }", id="every address is a frontend"),
+    pytest.param("add element ip nodeagent affinity { * : 10.9.9.9 . 80 }", id="every client is known"),
+    pytest.param("add element ip nodeagent allowed-sources { * }", id="every source is allowed"),
 ]
 COUNTED = pytest.mark.parametrize("counted", [True, False], ids=["counted", "not counted"])
 
@@ -83,6 +87,23 @@ def test_an_edit_is_noticed_at_the_next_look_and_repaired_by_the_next_pass(
     ]
     assert agent.changed_by_others() is False
     assert agent.sync().messages == 0
+
+
+@pytest.mark.parametrize("ownership", Ownership, ids=lambda ownership: ownership.value)
+def test_an_element_for_every_key_in_a_table_of_a_dead_agent_does_not_hinder_the_next(
+    kernel: Any, states: list[ServiceState], ownership: Ownership
+) -> None:
+    """The kernel gives it among the elements and does not count it: that looks like a dump others got in between of."""
+    first = kernel.start(ownership)
+    first.sync(*states)
+    right = kernel.image()
+    first.die()
+    kernel.nft("add element ip nodeagent frontends { * : 0:2 }")
+
+    kernel.start(ownership).sync(*states)
+
+    assert kernel.image() == right
+    assert "*" not in kernel.nft("list map ip nodeagent frontends")
 
 
 def test_an_element_in_anothers_place_is_found_by_the_full_comparison(kernel: Any, states: list[ServiceState]) -> None:

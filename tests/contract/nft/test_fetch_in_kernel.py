@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
+from nodeagent.dataplane.nft.inspection import programmed_frontends
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import set_specs
@@ -77,6 +78,44 @@ def test_what_is_fetched_is_what_a_dump_gives(kernel: Any, socket: WatchedSocket
     assert not socket.has_dumped(schema.BACKENDS)
     assert not socket.has_dumped(schema.NODEPORT_BACKENDS)
     assert socket.has_dumped(schema.FRONTENDS)
+
+
+def read_only(kernel: Any, socket: WatchedSocket, name: str) -> Contents:
+    table = KernelTable(socket, Family.IPV4, SPECS, only=name)
+    found: Contents = kernel.run(table.read)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "endpoints"),
+    [("default/web", 2 * 2), ("default/many", 700), ("default/local", 2 * (2 + 1)), ("default/nobody", 0), ("a/b", 0)],
+)
+def test_of_one_service_its_own_endpoints_are_asked_for(
+    kernel: Any, socket: WatchedSocket, states: list[ServiceState], name: str, endpoints: int
+) -> None:
+    kernel.start().sync(*states)
+    whole, found = kernel.contents(), read_only(kernel, socket, name)
+    assert socket.fetched == endpoints
+    assert not socket.has_dumped(schema.BACKENDS)
+    assert not socket.has_dumped(schema.NODEPORT_BACKENDS)
+    for one in (schema.BACKENDS, schema.NODEPORT_BACKENDS):
+        assert found.image[one].items() <= whole.image[one].items()
+    assert {key: value for key, value in found.image.items() if "backends" not in key} == {
+        key: value for key, value in whole.image.items() if "backends" not in key
+    }
+    own = [one for one in programmed_frontends(whole, Family.IPV4) if one.service.partition(":")[0] == name]
+    assert list(programmed_frontends(found, Family.IPV4, name)) == own
+    assert bool(own) == (name != "a/b")
+
+
+def test_of_one_service_that_lacks_an_endpoint_all_is_read(
+    kernel: Any, socket: WatchedSocket, states: list[ServiceState]
+) -> None:
+    kernel.start().sync(*states)
+    kernel.nft(f"delete element ip nodeagent backends {{ {KEY} . 1:1 }}")
+    found = read_only(kernel, socket, "default/web")
+    assert socket.has_dumped(schema.BACKENDS)
+    assert found.image[schema.BACKENDS] == kernel.contents().image[schema.BACKENDS]
 
 
 @pytest.mark.parametrize(

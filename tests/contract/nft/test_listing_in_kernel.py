@@ -26,6 +26,7 @@ OPTIONS = [
     pytest.param(ProgramOptions(PodDetection.INTERFACE, "cni0", masquerade_all=True), id="by bridge, masquerade all"),
     pytest.param(ProgramOptions(PodDetection.INTERFACE_PREFIX, "veth"), id="by interface prefix"),
     pytest.param(ProgramOptions(counters=False), id="no counters"),
+    pytest.param(ProgramOptions(PodDetection.CIDR, endpoint_counters=True), id="endpoints counted"),
     pytest.param(ProgramOptions(PodDetection.CIDR, names=True), id="with names"),
 ]
 AFFINITY_UPDATE = re.compile(r"^.*update @affinity .*\n", re.MULTILINE)

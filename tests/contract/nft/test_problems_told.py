@@ -1,14 +1,17 @@
 """The whole agent over manifests with something wrong in them: what it serves all the same, and how it tells."""
 
+import os
+import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.harness.warm_start import AGENT, WarmLauncher
 
 pytestmark = pytest.mark.kernel
 
@@ -35,19 +38,26 @@ kind: Node
 metadata: {name: here}
 status: {addresses: [{type: InternalIP, address: 192.0.2.2}, {type: InternalIP, address: "2001:db8::2"}]}
 """
-PATIENCE = 30.0
+PATIENCE = 60.0
+Ended = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def command(kernel: Any, tmp_path: Path) -> list[str]:
-    """The agent on a node with these addresses, so that nothing is wrong but what a test makes wrong."""
+def options(kernel: Any, tmp_path: Path) -> list[str]:
+    """Of an agent on a node with these addresses, so that nothing is wrong but what a test makes wrong."""
     kernel.command("ip", "link", "set", "lo", "up")
     kernel.command("ip", "address", "add", "192.0.2.2/32", "dev", "lo")
     kernel.command("ip", "address", "add", "2001:db8::2/128", "dev", "lo")
     (tmp_path / "node.yaml").write_text(NODE)
     (tmp_path / "web.yaml").write_text(WEB)
-    run = [sys.executable, "-m", "nodeagent", "run", "--manifests", str(tmp_path), "--node-name", "here"]
-    return [*run, "--manage-sysctls", "false", "--cluster-cidr", "10.244.0.0/16"]
+    source = ["--manifests", str(tmp_path), "--node-name", "here"]
+    return [*source, "--manage-sysctls", "false", "--cluster-cidr", "10.244.0.0/16"]
+
+
+@pytest.fixture
+def ended(kernel: Any, warm_launcher: WarmLauncher, options: list[str]) -> Ended:
+    """Runs that agent to its end."""
+    return lambda *more: kernel.run(lambda: warm_launcher.command("", ["run", *options, *more], timeout=PATIENCE))
 
 
 @pytest.fixture
@@ -77,38 +87,37 @@ def status_lines(tmp_path: Path) -> Iterator[tuple[str, Callable[[Callable[[str]
     ],
 )
 def test_once_ends_with_1_when_something_is_not_in_effect(
-    kernel: Any, command: list[str], tmp_path: Path, manifest: str, told: str
+    kernel: Any, ended: Ended, tmp_path: Path, manifest: str, told: str
 ) -> None:
     (tmp_path / "bad.yaml").write_text(manifest)
-    ended = kernel.command(*command, "--once")
-    assert ended.returncode == 1, ended.stderr
-    *_, last = ended.stderr.splitlines()
+    once = ended("--once")
+    assert once.returncode == 1, once.stderr
+    *_, last = once.stderr.splitlines()
     assert last.startswith(f"nodeagent: not everything is in effect: {told}")
-    assert "1 problem" in next(line for line in ended.stderr.splitlines() if " ready: " in line)
+    assert "1 problem" in next(line for line in once.stderr.splitlines() if " ready: " in line)
     assert "10.96.0.10" in kernel.command("nft", "list", "ruleset").stdout, "the rest is in effect"
-    assert kernel.command(*command, "--once", "--allow-problems").returncode == 0
+    assert ended("--once", "--allow-problems").returncode == 0
 
 
-def test_once_ends_with_0_when_all_is_in_effect(kernel: Any, command: list[str]) -> None:
-    ended = kernel.command(*command, "--once")
-    assert ended.returncode == 0, ended.stderr
+def test_once_ends_with_0_when_all_is_in_effect(ended: Ended) -> None:
+    once = ended("--once")
+    assert once.returncode == 0, once.stderr
 
 
-def test_allowing_problems_means_nothing_to_a_daemon(command: list[str]) -> None:
-    ended = subprocess.run(
-        [*command, "--allow-problems"], check=False, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert ended.returncode == 2
-    assert "--allow-problems needs --once" in ended.stderr
+def test_allowing_problems_means_nothing_to_a_daemon(ended: Ended) -> None:
+    refused = ended("--allow-problems")
+    assert refused.returncode == 2
+    assert "--allow-problems needs --once" in refused.stderr
 
 
 @pytest.mark.parametrize("port", ["-1", "70000", "99999999999999999999"])
 def test_a_hostile_health_check_port_ends_nothing_and_is_counted_in_the_status(
-    kernel: Any, command: list[str], tmp_path: Path, status_lines: Any, port: str
+    kernel: Any, warm_launcher: WarmLauncher, options: list[str], tmp_path: Path, status_lines: Any, port: str
 ) -> None:
     address, wait_for_status = status_lines
-    start = ["env", f"NOTIFY_SOCKET={address}", *command]
-    agent = kernel.run(lambda: subprocess.Popen(start, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+    with open(os.devnull, "wb") as nothing:
+        start = ("", [*AGENT, "run", *options], {**os.environ, "NOTIFY_SOCKET": address}, nothing.fileno())
+        agent = kernel.run(lambda: warm_launcher.start(*start))
     try:
         wait_for_status(lambda line: "1 service" in line and "problem" not in line)
         (tmp_path / "balanced.yaml").write_text(BALANCED.replace("PORT", port))
@@ -120,5 +129,5 @@ def test_a_hostile_health_check_port_ends_nothing_and_is_counted_in_the_status(
         assert "2 services" in line, "a file that cannot be read changes no object, so no pass tells of it"
         assert agent.poll() is None
     finally:
-        agent.terminate()
+        agent.send_signal(signal.SIGTERM)
         assert agent.wait(PATIENCE) == 0

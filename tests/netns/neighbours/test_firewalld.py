@@ -26,7 +26,7 @@ RELOADS = 20
 @FAMILIES
 def test_services_work(beside: Scene, family: Family, protocol: Protocol) -> None:
     for client in CLIENTS:
-        survey = beside.world[client].ask(of_family(family, SHOP), 443, protocol, count=3, timeout=1)
+        survey = beside.world[client].ask(of_family(family, SHOP), 443, protocol, count=3)
         assert not survey.failures, client
         assert survey.names.keys() <= {"web-0", "web-1"}, client
 
@@ -35,7 +35,7 @@ def test_services_work(beside: Scene, family: Family, protocol: Protocol) -> Non
 @FAMILIES
 def test_node_ports_work_without_being_opened(beside: Scene, family: Family) -> None:
     for client in ("outside", "node-b"):
-        survey = beside.world[client].ask(beside.world[NODE].address(family), SHOP_NODE_PORT, count=3, timeout=1)
+        survey = beside.world[client].ask(beside.world[NODE].address(family), SHOP_NODE_PORT, count=3)
         assert not survey.failures, client
         assert survey.names.keys() <= {"web-0", "web-1"}, client
 
@@ -46,7 +46,7 @@ def test_an_endpoint_on_the_node_itself_is_reached(beside: Scene, family: Family
     """The port it listens on is closed to everybody who asks for it directly."""
     for client in ("caller", "outside"):
         asked = beside.world[client]
-        assert asked.ask(of_family(family, HOSTED), 80, timeout=1).names == {NODE: 1}, client
+        assert asked.ask(of_family(family, HOSTED), 80).names == {NODE: 1}, client
         assert asked.ask(beside.world[NODE].address(family), NODE_PORT, timeout=1).only.failure, client
 
 
@@ -64,9 +64,7 @@ def test_the_firewall_is_in_force(beside: Scene, family: Family) -> None:
 @FAMILIES
 def test_a_port_that_the_service_does_not_have_is_refused(beside: Scene, family: Family) -> None:
     for client in CLIENTS:
-        assert beside.world[client].ask(of_family(family, SHOP), UNSERVED, timeout=1).only.failure is Failure.REFUSED, (
-            client
-        )
+        assert beside.world[client].ask(of_family(family, SHOP), UNSERVED).only.failure is Failure.REFUSED, client
 
 
 @BESIDE

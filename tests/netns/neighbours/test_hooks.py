@@ -104,10 +104,10 @@ def test_which_of_two_translations_counts(
 
     scene.world.nft(NODE, rule)
     Neighbour("portmap.iptables", "iptables-nft").install(scene.world)
-    assert caller.ask(SHOP[0], 443, timeout=1).names == {earlier: 1}
+    assert caller.ask(SHOP[0], 443).names == {earlier: 1}
     scene.world.nft(NODE, "delete table ip ours-at")
     scene.world.nft(NODE, rule)
-    assert caller.ask(SHOP[0], 443, timeout=1).names == {later: 1}
+    assert caller.ask(SHOP[0], 443).names == {later: 1}
 
 
 LATE_TRANSLATION = """
@@ -135,6 +135,6 @@ def test_all_nat_chains_of_a_hook_are_called_from_one_place(
     endpoint = place(scene.world["web-0"].address(), TARGET_PORT)
     scene.world.nft(NODE, LATE_TRANSLATION.format(cluster_ip=SHOP[0], endpoint=endpoint, priority=priority))
 
-    assert scene.world["caller"].ask(SHOP[0], 443, timeout=1).names == {"web-0": 1}
+    assert scene.world["caller"].ask(SHOP[0], 443).names == {"web-0": 1}
 
     assert f"counter packets {seen} " in scene.world.nft(NODE, "list table ip late")

@@ -26,7 +26,7 @@ BESIDE = pytest.mark.parametrize("beside", settings(*MODES), indirect=True, ids=
 def test_our_endpoints_answer(beside: Scene, family: Family, protocol: Protocol) -> None:
     """web-2, where kube-proxy's rules lead, is none of them."""
     for client in CLIENTS:
-        survey = beside.world[client].ask(of_family(family, SHOP), 443, protocol, count=10, timeout=1)
+        survey = beside.world[client].ask(of_family(family, SHOP), 443, protocol, count=10)
         assert not survey.failures, client
         assert survey.names.keys() <= {"web-0", "web-1"}, client
 
@@ -37,7 +37,7 @@ def test_pods_keep_their_address(beside: Scene, family: Family) -> None:
     """Nothing of kube-proxy's has marked the connection to be masqueraded."""
     caller = beside.world["caller"]
 
-    assert caller.ask(of_family(family, SHOP), 443, count=5, timeout=1).peers == {caller.address(family)}
+    assert caller.ask(of_family(family, SHOP), 443, count=5).peers == {caller.address(family)}
 
 
 @pytest.mark.parametrize("beside", alone(*MODES), indirect=True, ids=str)
@@ -45,4 +45,4 @@ def test_pods_keep_their_address(beside: Scene, family: Family) -> None:
 def test_kube_proxys_rules_work_alone(beside: Scene, family: Family) -> None:
     """The control: without the agent, they lead to web-2."""
     for client in CLIENTS:
-        assert beside.world[client].ask(of_family(family, SHOP), 443, timeout=1).names == {"web-2": 1}, client
+        assert beside.world[client].ask(of_family(family, SHOP), 443).names == {"web-2": 1}, client

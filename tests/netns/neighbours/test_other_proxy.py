@@ -47,7 +47,7 @@ def put_service_of_another(cluster: Cluster) -> None:
 @FAMILIES
 def test_its_services_lead_to_its_endpoints(beside: Scene, family: Family, protocol: Protocol) -> None:
     for client in CLIENTS:
-        survey = beside.world[client].ask(of_family(family, OTHER), 80, protocol, count=3, timeout=1)
+        survey = beside.world[client].ask(of_family(family, OTHER), 80, protocol, count=3)
         assert survey.names == {"web-2": 3}, client
 
 
@@ -55,7 +55,7 @@ def test_its_services_lead_to_its_endpoints(beside: Scene, family: Family, proto
 @FAMILIES
 def test_its_endpoint_may_be_the_node_itself(beside: Scene, family: Family) -> None:
     for client in CLIENTS:
-        answer = beside.world[client].ask(of_family(family, OTHER), 81, timeout=1).only
+        answer = beside.world[client].ask(of_family(family, OTHER), 81).only
         assert (answer.name, answer.local_port) == (NODE, NODE_PORT), client
 
 
@@ -64,7 +64,7 @@ def test_its_endpoint_may_be_the_node_itself(beside: Scene, family: Family) -> N
 @FAMILIES
 def test_our_services_lead_to_our_endpoints(beside: Scene, family: Family, protocol: Protocol) -> None:
     for client in CLIENTS:
-        survey = beside.world[client].ask(of_family(family, SHOP), 443, protocol, count=3, timeout=1)
+        survey = beside.world[client].ask(of_family(family, SHOP), 443, protocol, count=3)
         assert not survey.failures, client
         assert survey.names.keys() <= {"web-0", "web-1"}, client
 
@@ -100,7 +100,7 @@ def test_nor_does_the_node_where_it_has_the_address(beside: Scene, family: Famil
 @FAMILIES
 def test_a_port_that_our_service_does_not_have_is_refused(beside: Scene, family: Family, protocol: Protocol) -> None:
     for client in CLIENTS:
-        answer = beside.world[client].ask(of_family(family, SHOP), UNSERVED, protocol, timeout=1).only
+        answer = beside.world[client].ask(of_family(family, SHOP), UNSERVED, protocol).only
         assert answer.failure in {Failure.REFUSED, Failure.DENIED}, client
 
 
@@ -109,7 +109,7 @@ def test_a_port_that_our_service_does_not_have_is_refused(beside: Scene, family:
 def test_the_other_proxy_works_alone(beside: Scene, family: Family) -> None:
     """The control: its rules are right, so when they do not work beside us, it is because of us."""
     for client in CLIENTS:
-        assert beside.world[client].ask(of_family(family, OTHER), 80, timeout=1).names == {"web-2": 1}, client
+        assert beside.world[client].ask(of_family(family, OTHER), 80).names == {"web-2": 1}, client
 
 
 @pytest.mark.parametrize("beside", alone(PROXIES[0]), indirect=True, ids=str)
@@ -117,4 +117,4 @@ def test_the_other_proxy_works_alone(beside: Scene, family: Family) -> None:
 def test_without_the_agent_the_daemon_answers(beside: Scene, family: Family) -> None:
     """The control: nothing but our rules keeps the node's daemon off an address that the node has."""
     for client in CLIENTS:
-        assert beside.world[client].ask(of_family(family, SHOP), 80, timeout=1).names == {"daemon": 1}, client
+        assert beside.world[client].ask(of_family(family, SHOP), 80).names == {"daemon": 1}, client

@@ -82,7 +82,7 @@ def put_sticky_services(cluster: Cluster) -> None:
 def test_a_client_stays_with_its_endpoint(beside: Scene, service: str, family: Family, protocol: Protocol) -> None:
     address = of_family(family, SERVICES[service])
 
-    chosen = {client: beside.world[client].ask(address, 80, protocol, count=MANY, timeout=1) for client in CLIENTS}
+    chosen = {client: beside.world[client].ask(address, 80, protocol, count=MANY) for client in CLIENTS}
 
     assert {client: survey.failures for client, survey in chosen.items()} == {client: Counter() for client in CLIENTS}
     assert {client: len(survey.names) for client, survey in chosen.items()} == dict.fromkeys(CLIENTS, 1)
@@ -93,7 +93,7 @@ def test_a_client_stays_with_its_endpoint(beside: Scene, service: str, family: F
 @FAMILIES
 def test_without_affinity_both_endpoints_are_chosen(beside: Scene, family: Family, protocol: Protocol) -> None:
     """The control: it is affinity that keeps the clients of the other services with one."""
-    survey = beside.world["caller"].ask(of_family(family, SERVICES["free"]), 80, protocol, count=MANY, timeout=1)
+    survey = beside.world["caller"].ask(of_family(family, SERVICES["free"]), 80, protocol, count=MANY)
 
     assert survey.names.keys() == {"web-0", "web-1"}
 
@@ -106,8 +106,8 @@ def test_no_scratch_value_leaves_the_node(beside: Scene) -> None:
     for addresses in SERVICES.values():
         for address in addresses:
             for client in CLIENTS:
-                assert not world[client].ask(address, 80, Protocol.TCP, count=3, timeout=1).failures
-                assert not world[client].ask(address, 80, Protocol.UDP, count=3, timeout=1).failures
+                assert not world[client].ask(address, 80, Protocol.TCP, count=3).failures
+                assert not world[client].ask(address, 80, Protocol.UDP, count=3).failures
 
     counts: Counter[str] = Counter()
     text = world.nft(NODE, "list table inet leaving")
@@ -122,6 +122,6 @@ def test_no_scratch_value_leaves_the_node(beside: Scene) -> None:
 @FAMILIES
 def test_the_neighbour_does_rewrite_sources(beside: Scene, family: Family) -> None:
     """The control: a pod that goes to another host comes from the node, because of the neighbour alone."""
-    survey = beside.world["caller"].ask(beside.world["node-b"].address(family), 8080, timeout=1)
+    survey = beside.world["caller"].ask(beside.world["node-b"].address(family), 8080)
 
     assert survey.peers == {beside.world[NODE].address(family)}

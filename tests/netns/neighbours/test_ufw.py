@@ -31,7 +31,7 @@ def allow(scene: Scene, family: Family, chain: str, *rule: str) -> None:
 @PROTOCOLS
 @FAMILIES
 def test_the_nodes_own_connections_need_no_rule(beside: Scene, family: Family, protocol: Protocol) -> None:
-    survey = beside.world[NODE].ask(of_family(family, SHOP), 443, protocol, count=5, timeout=1)
+    survey = beside.world[NODE].ask(of_family(family, SHOP), 443, protocol, count=5)
 
     assert not survey.failures
     assert survey.names.keys() <= {"web-0", "web-1"}

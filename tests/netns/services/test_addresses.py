@@ -61,7 +61,7 @@ def test_everybody_reaches_all_endpoints_with_the_source_rewritten(
     exposed: ServingNode, addresses: Sequence[str], family: Family, protocol: Protocol
 ) -> None:
     for client in CLIENTS:
-        survey = exposed.world[client].ask(of(family, addresses), 80, protocol, count=40, timeout=1)
+        survey = exposed.world[client].ask(of(family, addresses), 80, protocol, count=40)
 
         assert set(survey.names) == {"web-0", "far-0"}, client
         assert not survey.failures
@@ -84,7 +84,7 @@ def test_other_ports_of_a_node_address_stay_the_nodes(exposed: ServingNode, fami
     address = of(family, OF_NODE)
     with exposed.world[NODE].serve(81, protocol, addresses=(address,)):
         for client in CLIENTS:
-            assert exposed.world[client].ask(address, 81, protocol, timeout=1).names == {NODE: 1}, client
+            assert exposed.world[client].ask(address, 81, protocol).names == {NODE: 1}, client
 
 
 def claimant(name: str, number: int, created: str) -> Service:
@@ -125,4 +125,4 @@ def test_external_ips_are_left_alone_when_switched_off(exposed: ServingNode) -> 
             failure = exposed.world[client].ask(address, 80, timeout=0.1).only.failure
             assert failure in (Failure.UNREACHABLE, Failure.TIMEOUT), client
         for address in (*VIPS, *cluster_ips(1)):
-            assert not exposed.world[client].ask(address, 80, timeout=1).failures, client
+            assert not exposed.world[client].ask(address, 80).failures, client

@@ -13,13 +13,13 @@ from nodeagent.lab.net.topology import UNDERLAY
 from nodeagent.lab.net.wiring import host_prefix
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import ClientIPConfig, Service, ServiceSpec, SessionAffinityConfig
-from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
+from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, cluster_ips
 from tests.harness.nft import Nft
 from tests.harness.objects import make_service, service_port
 from tests.harness.serving_node import ServingNode
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
-PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
+PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
 
 PODS = ("web-0", "web-1", "web-2", "far-0")
 NODE_ADDRESSES = ("192.168.0.2", "2001:db8::2")
@@ -32,11 +32,12 @@ TABLES = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 
 
 def sticky(name: str, number: int, *, seconds: int = 600) -> Service:
-    """A service with affinity; its ports `http` and `other` differ in number, `dns` is UDP."""
+    """A service with affinity; its ports `http` and `other` differ in number, `dns` is UDP, `calls` SCTP."""
     ports = (
         service_port(80, name="http", node_port=NODE_PORT + number),
         service_port(81, name="other"),
         service_port(80, Protocol.UDP, name="dns", node_port=NODE_PORT + number),
+        service_port(80, Protocol.SCTP, name="calls", node_port=NODE_PORT + number),
     )
     config = SessionAffinityConfig(ClientIPConfig(seconds))
     spec = ServiceSpec(session_affinity="ClientIP", session_affinity_config=config)
@@ -46,6 +47,8 @@ def sticky(name: str, number: int, *, seconds: int = 600) -> Service:
 
 @pytest.fixture(scope="module")
 def running(served: ServingNode) -> ServingNode:
+    for pod in PODS:
+        served.world[pod].serve(TARGET_PORT, Protocol.SCTP)
     served.run_agent(*WITH_POD_CIDRS)
     return served
 
@@ -128,7 +131,7 @@ def test_a_thousand_connections_stay_while_endpoints_come_and_go_and_the_agent_r
 
         def connections(more: int) -> None:
             goal = load.report().attempts + more
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while load.report().attempts < goal:
                 assert time.monotonic() < deadline, f"{more} more connections"
                 time.sleep(0.01)

@@ -57,7 +57,7 @@ def of(family: Family, addresses: Sequence[str]) -> str:
 
 
 def ask(served: ServingNode, client: str, address: str, protocol: Protocol) -> Survey:
-    return served.world[client].ask(address, NODE_PORT, protocol, count=4, timeout=0.5)
+    return served.world[client].ask(address, NODE_PORT, protocol, count=4)
 
 
 @PROTOCOLS
@@ -105,7 +105,7 @@ def test_service_addresses_have_no_node_ports(exposed: ServingNode, family: Fami
     exposed.run_agent(*AT_ALL)
     for client in ("outside", "caller", NODE):
         member = exposed.world[client]
-        at_cluster_ip = member.ask(of(family, CLUSTER_IPS), NODE_PORT, protocol, timeout=0.5).only
+        at_cluster_ip = member.ask(of(family, CLUSTER_IPS), NODE_PORT, protocol).only
         at_vip = member.ask(of(family, VIPS), NODE_PORT, protocol, timeout=0.1).only
 
         assert at_cluster_ip.failure in (Failure.REFUSED, Failure.DENIED), client

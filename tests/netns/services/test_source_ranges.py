@@ -9,6 +9,7 @@ from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import Service, ServiceSpec
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips
 from tests.harness.links import Links
+from tests.harness.lost_packets import PATIENT
 from tests.harness.objects import make_service, service_port
 from tests.harness.serving_node import ServingNode
 
@@ -95,7 +96,7 @@ def test_whom_a_load_balancer_address_admits(
 ) -> None:
     world = with_ranges(ranges).world
     for client in CLIENTS:
-        timeout = 1.0 if client in admitted else 0.1
+        timeout = PATIENT if client in admitted else 0.1
         answer = world[client].ask(of(family, VIPS), 80, protocol, timeout=timeout).only
 
         assert answer.failure == (None if client in admitted else blocked(client, protocol)), client
@@ -111,8 +112,8 @@ def test_ranges_of_one_family_leave_the_other_open_and_say_so(
 
     served.agent.wait_for_line("problem: .*default/web.*SourceRangesIneffective", after=seen)
     for each in Family:
-        failure = served.world["outside"].ask(of(each, VIPS), 80, timeout=0.3).only.failure
-        assert failure == (Failure.TIMEOUT if each is family else None)
+        told, timeout = (Failure.TIMEOUT, 0.3) if each is family else (None, PATIENT)
+        assert served.world["outside"].ask(of(each, VIPS), 80, timeout=timeout).only.failure == told
 
 
 @PROTOCOLS
@@ -124,7 +125,7 @@ def test_other_addresses_of_the_service_are_not_guarded(
     places = [(of(family, NODE_ADDRESSES), NODE_PORT), (of(family, EXTERNAL), 80), (of(family, cluster_ips(1)), 80)]
     for client in ("outside", "caller", NODE):
         for where in places:
-            assert not world[client].ask(*where, protocol, timeout=1).failures, (client, where)
+            assert not world[client].ask(*where, protocol).failures, (client, where)
 
 
 @PROTOCOLS
@@ -138,7 +139,7 @@ def test_a_node_that_holds_the_address_and_sends_from_it_is_judged_by_its_own(
 ) -> None:
     world = with_ranges(ranges).world
     vip = of(family, VIPS)
-    answer = world[NODE].ask(vip, 80, protocol, timeout=1.0 if admitted else 0.1, source_address=vip).only
+    answer = world[NODE].ask(vip, 80, protocol, timeout=PATIENT if admitted else 0.1, source_address=vip).only
 
     assert answer.failure == (None if admitted else blocked(NODE, protocol))
 
@@ -153,7 +154,8 @@ def test_without_endpoints_the_admitted_are_refused_and_the_others_hear_nothing(
     served.expose(guard)
     try:
         asked = {
-            c: served.world[c].ask(of(family, VIPS), 80, protocol, timeout=0.3).only for c in ("caller", "outside")
+            c: served.world[c].ask(of(family, VIPS), 80, protocol, timeout=timeout).only
+            for c, timeout in (("caller", PATIENT), ("outside", 0.3))
         }
         assert (asked["caller"].failure, asked["outside"].failure) == (Failure.REFUSED, Failure.TIMEOUT)
     finally:

@@ -180,6 +180,19 @@ def test_a_late_word_of_a_deletion_does_not_hurt_the_successor() -> None:
     assert targets.is_stale(flow(("10.96.0.1", 53), OTHER_POD))
 
 
+def test_where_a_table_was_wrong_every_place_of_its_family_is_looked_at() -> None:
+    ledger = UdpLedger()
+    ledger.note(udp_port("10.96.0.1", node_port=30053))
+    ledger.note(udp_port("10.96.0.2", name="gone"))
+    ledger.note(udp_port("10.96.0.2", name="gone", serving=()))
+    ledger.take_changed()
+
+    ledger.table_was_wrong(Family.IPV6)
+    assert not ledger.changed
+    ledger.table_was_wrong(Family.IPV4)
+    assert ledger.changed == {place("10.96.0.1"), place(None, 30053)}
+
+
 def test_places_put_back_are_looked_at_again() -> None:
     ledger = UdpLedger()
     ledger.note(udp_port("10.96.0.1"))

@@ -4,13 +4,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.dataplane.interface_plan import InterfacePlan, Present, Stray, apply_plan, plan, plan_change
+from nodeagent.dataplane.interface_plan import (
+    InterfacePlan,
+    Present,
+    Stray,
+    apply_plan,
+    plan,
+    plan_change,
+    with_routes_over_lo,
+)
 from nodeagent.model.addresses import Family
 
 VIPS = st.sampled_from([*(f"10.96.0.{n}" for n in range(1, 12)), *(f"fd00::{n}" for n in range(1, 6))])
 SOME_VIPS = st.frozensets(VIPS)
 LIMITS = st.integers(min_value=0, max_value=5)
-PRESENT = st.builds(Present, addresses=SOME_VIPS, routes=SOME_VIPS)
+PRESENT = st.builds(
+    Present,
+    addresses=SOME_VIPS,
+    routes=SOME_VIPS,
+    over_lo=st.frozensets(st.sampled_from([f"10.96.0.{n}" for n in range(12)])),
+)
 
 
 def of(*vips: str) -> frozenset[str]:
@@ -114,6 +127,18 @@ def test_ipv4_routes_are_never_left_without_an_ipv4_address_that_was_there(
     lost_an_address = any("." in address for address in change.remove_addresses)
     has_routes = any("." in route for route in after.routes)
     assert not (lost_an_address and has_routes) or any("." in address for address in after.addresses)
+
+
+@given(SOME_VIPS, PRESENT, LIMITS)
+def test_exactly_the_ipv4_ones_have_a_route_over_lo_besides(
+    desired: frozenset[str], present: Present, limit: int
+) -> None:
+    change = with_routes_over_lo(plan(desired, present, limits=dict.fromkeys(Family, limit)), present)
+
+    after = apply_plan(present, change)
+    assert after.vips == desired
+    assert after.over_lo == {vip for vip in desired if "." in vip}
+    assert with_routes_over_lo(plan(desired, after, limits=dict.fromkeys(Family, limit)), after).empty
 
 
 @given(SOME_VIPS, SOME_VIPS, SOME_VIPS, LIMITS)

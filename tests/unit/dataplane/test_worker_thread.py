@@ -19,7 +19,7 @@ def test_a_cancelled_caller_waits_until_the_work_has_ended() -> None:
 
     def work() -> None:
         started.set()
-        may_end.wait(10)
+        may_end.wait(60)
         ended.set()
 
     async def story() -> None:
@@ -41,7 +41,7 @@ def test_work_is_told_to_hurry_and_its_error_is_not_lost_noise() -> None:
 
     def work() -> None:
         started.set()
-        stop.wait(10)
+        stop.wait(60)
         raise OSError("stopped half way")
 
     async def story() -> None:

@@ -15,7 +15,9 @@ from nodeagent.dataplane.nft.schema import AFFINITY, set_specs
 from nodeagent.model.addresses import Family
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.framing import MalformedMessageError, Received, attribute, nested
-from nodeagent.netlink.nf_tables.elements import ElementForm, read_elements, read_pairs
+from nodeagent.netlink.neighbours import read_state
+from nodeagent.netlink.nf_tables.element_reading import read_elements, read_pairs
+from nodeagent.netlink.nf_tables.elements import ElementForm
 from nodeagent.netlink.nf_tables.expressions import set_looked_up
 from nodeagent.netlink.nf_tables.objects import read_chain, read_rule, read_set, table_of
 from nodeagent.netlink.socket import errno_of, offset_at_fault
@@ -42,6 +44,7 @@ def elements(*packed: bytes) -> bytes:
         pytest.param(rtnetlink.reaches_others, b"", id="how far an address reaches"),
         pytest.param(rtnetlink.may_be_local_route, b"", id="a route"),
         pytest.param(rtnetlink.gateways_of, b"", id="gateways"),
+        pytest.param(read_state, bytes(8), id="a neighbour's state"),
         pytest.param(table_of, b"", id="a table's name"),
         pytest.param(read_chain, attribute(1, b"t\0"), id="a chain's name"),
         pytest.param(read_rule, nested(4, nested(1)), id="an expression's name"),

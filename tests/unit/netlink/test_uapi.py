@@ -25,7 +25,14 @@ FILES = {
         "linux/netfilter/nf_conntrack_common.h",
         "linux/netfilter/nfnetlink_conntrack.h",
     ),
-    "rtnetlink": ("linux/if.h", "linux/if_addr.h", "linux/if_link.h", "linux/netlink.h", "linux/rtnetlink.h"),
+    "rtnetlink": (
+        "linux/if.h",
+        "linux/if_addr.h",
+        "linux/if_link.h",
+        "linux/neighbour.h",
+        "linux/netlink.h",
+        "linux/rtnetlink.h",
+    ),
 }
 ELSEWHERE = re.compile(r"NFTNL_UDATA_\w+|CTA_FILTER_F_\w+|SOL_NETLINK|INFINITY_LIFE_TIME")
 """Names of libnftnl, of a file of the kernel that is no header, of its include/linux/socket.h and include/net/addrconf.h."""

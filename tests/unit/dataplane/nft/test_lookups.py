@@ -22,10 +22,12 @@ BALANCER = {V4: "198.51.100.1", V6: "2001:db8:100::1"}
 GUARDED = {V4: "198.51.100.2", V6: "2001:db8:100::2"}
 LOCAL_BALANCER = {V4: "198.51.100.3", V6: "2001:db8:100::3"}
 NODE = {V4: "192.168.0.2", V6: "2001:db8::2"}
+CHOSEN = {V4: VIP[V4], V6: NODE[V6]}
+"""The source of a connection of the node to VIP, if its program leaves that to the kernel: by IPv4 VIP is local."""
 POD = {V4: "10.244.9.9", V6: "fd00:244:9::9"}
 OUTSIDE = {V4: "203.0.113.9", V6: "2001:db8:ffff::9"}
 ENDPOINT = {V4: "10.244.2.2", V6: "fd00:244:2::2"}
-UNALLOCATED = {V4: "10.96.9.9", V6: "fd00:96::9:9"}
+UNALLOCATED = {V4: "10.96.9.9", V6: "fd00:96::909"}
 EVERYWHERE = {V4: "0.0.0.0/0", V6: "::/0"}
 
 
@@ -73,17 +75,17 @@ def table(family: Family) -> Interpreter:
     ("source", "destination", "port", "fate", "lookups"),
     [
         pytest.param(POD, VIP, 80, Fate.TRANSLATED, 6, id="pod to a ClusterIP"),
-        pytest.param(NODE, VIP, 80, Fate.TRANSLATED, 4, id="node to a ClusterIP"),
-        pytest.param(OUTSIDE, VIP, 80, Fate.TRANSLATED, 5, id="outside to a ClusterIP"),
+        pytest.param(CHOSEN, VIP, 80, Fate.TRANSLATED, 4, id="node to a ClusterIP"),
+        pytest.param(OUTSIDE, VIP, 80, Fate.TRANSLATED, 6, id="outside to a ClusterIP"),
         pytest.param(POD, EMPTY_VIP, 80, Fate.REFUSED, 2, id="to a ClusterIP without endpoints"),
-        pytest.param(POD, VIP, 81, Fate.REFUSED, 2, id="to a port that is not served"),
+        pytest.param(POD, VIP, 81, Fate.REFUSED, 3, id="to a port that is not served"),
         pytest.param(POD, ENDPOINT, 8080, Fate.UNTOUCHED, 4, id="pod to pod"),
         pytest.param(NODE, OUTSIDE, 443, Fate.UNTOUCHED, 4, id="node to outside"),
-        pytest.param(POD, UNALLOCATED, 80, Fate.DROPPED, 5, id="to an address of nobody"),
-        pytest.param(OUTSIDE, BALANCER, 80, Fate.TRANSLATED, 6, id="to a load-balancer address"),
-        pytest.param(OUTSIDE, GUARDED, 80, Fate.TRANSLATED, 9, id="with source ranges"),
-        pytest.param(OUTSIDE, LOCAL_BALANCER, 80, Fate.TRANSLATED, 12, id="policy Local"),
-        pytest.param(OUTSIDE, NODE, 30080, Fate.TRANSLATED, 13, id="to a node port"),
+        pytest.param(POD, UNALLOCATED, 80, Fate.DROPPED, 6, id="to an address of nobody"),
+        pytest.param(OUTSIDE, BALANCER, 80, Fate.TRANSLATED, 7, id="to a load-balancer address"),
+        pytest.param(OUTSIDE, GUARDED, 80, Fate.TRANSLATED, 10, id="with source ranges"),
+        pytest.param(OUTSIDE, LOCAL_BALANCER, 80, Fate.TRANSLATED, 13, id="policy Local"),
+        pytest.param(OUTSIDE, NODE, 30080, Fate.TRANSLATED, 14, id="to a node port"),
         pytest.param(POD, STICKY_VIP, 80, Fate.TRANSLATED, 16, id="with affinity"),
     ],
 )
@@ -95,8 +97,35 @@ def test_lookups_of_a_first_packet(
     fate: Fate,
     lookups: int,
 ) -> None:
-    iif = None if source is NODE else "eth0"
+    iif = None if source in (NODE, CHOSEN) else "eth0"
     packet = Packet(source[family], destination[family], TCP, port, iif=iif)
     (outcome,) = table(family).outcomes(packet)
     assert outcome.fate is fate
     assert outcome.lookups == lookups, [str(step) for step in outcome.trace]
+
+
+@pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+def test_a_packet_to_elsewhere_is_not_looked_for_among_all_cluster_ips(family: Family) -> None:
+    """They are thousands; of their blocks there are few."""
+    (outcome,) = table(family).outcomes(Packet(POD[family], ENDPOINT[family], TCP, 8080, iif="eth0"))
+
+    asked = " ".join(step.text for step in outcome.trace)
+    assert "not in @cluster-ip-blocks" in asked
+    assert "@cluster-ips" not in asked
+
+
+@pytest.mark.parametrize(
+    ("family", "source"),
+    [
+        pytest.param(V4, POD, id="a pod by IPv4"),
+        pytest.param(V6, POD, id="a pod by IPv6"),
+        pytest.param(V4, CHOSEN, id="the node by IPv4"),
+    ],
+)
+def test_the_source_is_decided_without_a_look_among_all_cluster_ips(family: Family, source: dict[Family, str]) -> None:
+    """Neither their number nor how long none of them was asked for matters to most connections."""
+    iif = "eth0" if source is POD else None
+    (outcome,) = table(family).outcomes(Packet(source[family], VIP[family], TCP, 80, iif=iif))
+
+    assert outcome.masqueraded is (source is CHOSEN)
+    assert not [str(step) for step in outcome.trace if "@cluster-ips" in step.text]

@@ -67,14 +67,16 @@ class Node:
         self.names = NamesHere(self.names.places, answering)
         self.desired.set_node(NodeState(names=self.names))
 
-    def outcome(self, address: str, protocol: int, *, iif: str | None = "eth0", port: int = 53) -> Outcome:
+    def outcome(
+        self, address: str, protocol: int, *, iif: str | None = "eth0", port: int = 53, sender: int = 40000
+    ) -> Outcome:
         image = self.desired.image
         program = build_program(self.family, ProgramOptions(names=True), classes_in(image), timeouts_in(image))
         specs = {spec.name: spec for spec in schema.set_specs(counters=True)}
         sockets = [(place, one, 53) for place, _ in self.names.places for one in (UDP, TCP)] if self.listening else []
         interpreter = Interpreter(program, specs, {**image, schema.AFFINITY: {}}, self.local, sockets)
         source = POD[self.family] if iif else address
-        (outcome,) = interpreter.outcomes(Packet(source, address, protocol, port, iif=iif))
+        (outcome,) = interpreter.outcomes(Packet(source, address, protocol, port, sender, iif=iif))
         return outcome
 
 
@@ -173,3 +175,17 @@ def test_elements_change_only_where_the_answer_changes() -> None:
     node.names = NamesHere()
     node.answers(False)
     assert not any(node.desired.image[name] for name in (schema.DNS_UNTRACKED, schema.DNS_TRACKED, schema.DNS_REPLIES))
+
+
+@FAMILIES
+@pytest.mark.parametrize("former", [True, False], ids=["a process ends", "no process"])
+def test_a_late_answer_of_a_process_that_ends_is_not_refused(family: Family, former: bool) -> None:
+    """The node's own programs ask from the ClusterIP itself; a tracked packet to a port of it that nobody serves is refused."""
+    node = Node(family)
+    node.names = NamesHere(former=node.names.places) if former else NamesHere()
+    node.desired.set_node(NodeState(names=node.names))
+    query = node.outcome(SERVICE[family], UDP, iif=None)
+    assert query.endpoint == (SERVER[family], 53), "no query comes any more"
+    answer = node.outcome(SERVICE[family], UDP, iif=None, port=40000, sender=53)
+    assert answer.fate is (Fate.UNTOUCHED if former else Fate.REFUSED)
+    assert answer.untracked is former

@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.blocks import cluster_ip_block
 from nodeagent.dataplane.nft.chain import PodDetection, Program, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.image import empty_image, frontend_key, packed_class
@@ -63,7 +64,9 @@ class TestEveryProgram:
         }
         pods = set() if options.pod_detection is PodDetection.CIDR else {schema.POD_CIDRS}
         names = set() if options.names else {schema.DNS_UNTRACKED, schema.DNS_TRACKED, schema.DNS_REPLIES}
-        assert used == set(SPECS) - pods - names
+        told = options.pod_detection is not PodDetection.NONE and not options.masquerade_all
+        blocks = set() if told else {schema.CLUSTER_IP_ONLY_BLOCKS}
+        assert used == set(SPECS) - pods - names - blocks
 
     def test_a_verdict_ends_its_rule(self, family: Family, options: ProgramOptions) -> None:
         for chain in program(family, options).chains:
@@ -104,6 +107,7 @@ def only(family: Family, packet: Packet, *, class_number: int | None = None) -> 
     """What a table with one ClusterIP does, whose port 80 has the given class."""
     image = {**empty_image(schema.DATA_SETS), schema.AFFINITY: {}}
     image[schema.CLUSTER_IPS] = {pack_address(VIP[family]): b""}
+    image[schema.CLUSTER_IP_BLOCKS] = {cluster_ip_block(pack_address(VIP[family])): b""}
     if class_number is not None:
         image[schema.FRONTENDS] = {frontend_key(VIP[family], Protocol.TCP, 80): packed_class(class_number)}
     options = ProgramOptions()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import affinity_id
+from nodeagent.dataplane.nft.blocks import cluster_ip_block
 from nodeagent.dataplane.nft.classes import BY_SOURCE, DISCARD, GUARDED, MAX_BACKENDS, REFUSE, PickClass
 from nodeagent.dataplane.nft.desired import DesiredImage
 from nodeagent.dataplane.nft.image import (
@@ -169,7 +170,22 @@ def test_elements_of_a_frontend(given_frontend: Frontend, expected: TableImage) 
 
 def test_cluster_ips_are_known_even_without_a_port_and_per_family() -> None:
     image = rendered(cluster_ips=("10.96.0.10", "fd00:10:96::10"))
-    assert image == {schema.CLUSTER_IPS: {pack_address("10.96.0.10"): b""}}
+    assert image == {
+        schema.CLUSTER_IPS: {pack_address("10.96.0.10"): b""},
+        schema.CLUSTER_IP_BLOCKS: {pack_address("10.96.0.0"): b""},
+        schema.CLUSTER_IP_ONLY_BLOCKS: {pack_address("10.96.0.0") + pack_address("10.96.255.255"): b""},
+    }
+
+
+@pytest.mark.parametrize(
+    ("address", "block"),
+    [
+        pytest.param("10.96.255.10", "10.96.0.0", id="IPv4: /16"),
+        pytest.param("fd00:10:96::ffff:10", "fd00:10:96::ffff:0", id="IPv6: /112"),
+    ],
+)
+def test_the_block_of_a_cluster_ip(address: str, block: str) -> None:
+    assert cluster_ip_block(pack_address(address)) == pack_address(block)
 
 
 def test_more_endpoints_than_slots_are_cut_and_reported() -> None:

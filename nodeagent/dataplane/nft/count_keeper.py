@@ -1,0 +1,98 @@
+"""Keeps what the elements of one family's table count, whenever one of them is made anew.
+
+What a new element begins with is read just before the transaction; what its predecessor counted after that the kernel tells
+with the deletion. This difference is kept here until the element is made anew the next time, at the latest when the agent ends.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from nodeagent.dataplane.nft.belief import Belief
+from nodeagent.dataplane.nft.carried_counts import (
+    COUNTED,
+    COUNTED_FRONTENDS,
+    Counts,
+    Successors,
+    Uncounted,
+    begun_with,
+    carried_keys,
+)
+from nodeagent.dataplane.nft.diff import Delta
+from nodeagent.dataplane.nft.image import TableImage
+from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.ruleset import typed
+from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.model.addresses import Family
+from nodeagent.netlink.nf_tables.element_reading import read_counts
+from nodeagent.netlink.nf_tables.objects import set_named
+
+
+class CountKeeper:
+    """table: where counters are read. One transaction at a time: `prepare` before it, `committed` after it."""
+
+    def __init__(self, family: Family, specs: Mapping[str, SetSpec], table: KernelTable) -> None:
+        self._family = family
+        self._specs = specs
+        self._table = table
+        self._uncounted = Uncounted()
+        self._carried: Counts = {}
+        self._successors: Successors = {}
+
+    @property
+    def uncounted(self) -> Mapping[str, Mapping[bytes, int]]:
+        """Connections to add to what the kernel has counted, by map and key."""
+        return self._uncounted.by_map
+
+    def prepare(
+        self, belief: Belief, wanted: TableImage, dirty: Mapping[str, Iterable[bytes]] | None, *, anew: bool
+    ) -> tuple[Counts, Successors]:
+        """With what new elements begin, and whose counts these are. dirty: keys that may differ; None: any. anew: the table
+        is made anew. Blocking."""
+        successors = self._succeeding(belief, wanted, dirty, anew=anew)
+        return self._begin(successors, whole=anew), successors
+
+    def prepare_unsettled(self, image: TableImage) -> tuple[Delta, Counts, Successors]:
+        """The elements that have not counted all, to be made again as they are in `image`, and as `prepare`. Blocking."""
+        elements = {
+            name: {key: image[name][key] for key in by_key if key in image[name]}
+            for name, by_key in self._uncounted.by_map.items()
+        }
+        puts = {name: found for name, found in elements.items() if found}
+        successors = {name: {key: key for key in found} for name, found in puts.items()}
+        return (
+            Delta(puts, {name: list(found) for name, found in puts.items()}),
+            self._begin(successors, whole=False),
+            successors,
+        )
+
+    def committed(self, deletes: Mapping[str, Iterable[bytes]], echoes: Iterable[bytes]) -> None:
+        """Note which connections fell between the reading of a counter and the end of its element. echoes: deletions, as the
+        kernel told them."""
+        final: dict[str, dict[bytes, int]] = {}
+        for told in echoes:
+            with typed():
+                name = set_named(memoryview(told))
+                counted = read_counts(self._specs[name].form(self._family), memoryview(told))
+            final.setdefault(name, {}).update({key: packets for key, (packets, _) in counted.items()})
+        self._uncounted.committed(self._carried, final, deletes, self._successors)
+
+    def _begin(self, successors: Successors, *, whole: bool) -> Counts:
+        """whole: the table is read, not the elements alone that are about to be made anew."""
+        self._successors = successors
+        self._carried = {}
+        if successors:
+            keys = None if whole else {name: list(pairs.values()) for name, pairs in successors.items()}
+            self._carried = self._table.counts(keys)
+        return begun_with(self._uncounted.added_to(self._carried), successors)
+
+    def _succeeding(
+        self, belief: Belief, wanted: TableImage, dirty: Mapping[str, Iterable[bytes]] | None, *, anew: bool
+    ) -> Successors:
+        """Who goes on with whose count, of what this table counts."""
+        counted = [name for name in COUNTED if self._specs[name].counter]
+        if not counted or not belief.exists:
+            return {}
+        found = carried_keys(wanted, belief.image, None if anew else dirty, anew=anew)
+        # Of a table that is none of ours as it is, frontends are known by their keys alone.
+        if anew and not any(belief.image.values()):
+            found = {name: {key: key for key in wanted[name]} for name in COUNTED_FRONTENDS}
+        return {name: found[name] for name in counted if name in found}

@@ -1,0 +1,100 @@
+"""An API server that gives objects exactly as they were written: without the defaults that manifests and real servers fill in."""
+
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+from nodeagent.lab.net.namespaces import inside
+
+PLURALS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "ServiceCIDR": "servicecidrs"}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Lists what the server has of a kind; a watch is refused its first events, or sees nothing happen."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        asked = parse_qs(parts.query)
+        *_, resource = parts.path.split("/")
+        server = self.server
+        assert isinstance(server, _Server)
+        if resource in PLURALS.values() and "watch" not in asked:
+            items = [one for one in server.objects if PLURALS[one["kind"]] == resource]
+            self._answer(
+                200, {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}
+            )
+        elif resource in PLURALS.values() and "sendInitialEvents" not in asked:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            server.closing.wait()
+            self.close_connection = True
+        elif resource in PLURALS.values():
+            self._fail(422, "Invalid", "sendInitialEvents is forbidden")
+        elif parts.path == "/apis/discovery.k8s.io/v1":
+            served = [
+                {"name": "endpointslices", "namespaced": True, "kind": "EndpointSlice", "verbs": ["list", "watch"]}
+            ]
+            self._answer(200, {"kind": "APIResourceList", "groupVersion": "discovery.k8s.io/v1", "resources": served})
+        else:
+            self._fail(404, "NotFound", "nothing here")
+
+    def _fail(self, code: int, reason: str, message: str) -> None:
+        told = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}
+        self._answer(code, told | {"reason": reason, "message": message, "code": code})
+
+    def _answer(self, code: int, document: dict[str, Any]) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, objects: list[dict[str, Any]]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.objects = objects
+        self.closing = threading.Event()
+
+
+@contextmanager
+def plain_api_server(namespace: str, objects: Iterable[dict[str, Any]], kubeconfig: Path) -> Iterator[None]:
+    """Serves on the namespace's loopback until the block ends, and writes how to get there."""
+    held = [{**one, "metadata": {"resourceVersion": "1", "uid": f"u{number}"} | one["metadata"]}
+            for number, one in enumerate(objects)]  # fmt: skip
+    server = inside(namespace, lambda: _Server(held))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    place = {"server": f"http://127.0.0.1:{server.server_address[1]}"}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "plain", "cluster": place}],
+        "users": [{"name": "nobody", "user": {}}],
+        "contexts": [{"name": "plain", "context": {"cluster": "plain", "user": "nobody"}}],
+        "current-context": "plain",
+    }
+    kubeconfig.write_text(yaml.safe_dump(document))
+    try:
+        yield
+    finally:
+        server.closing.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
