@@ -1,57 +1,45 @@
 """`nodeagent dns`: what a name is answered, and why."""
 
-import asyncio
-import json
 import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import click
 
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.names_objects import Objects, Reply, objects_of_agent, read_objects, reply_of
+from nodeagent.cli.rows import output_option, print_document
+from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.dns.feed.node_names import listening_places
 from nodeagent.dns.upstream.server import Server, parse_server
-from nodeagent.dns.wire.codes import CLASS_IN, RD, TC, TCP_LIMIT, Kind, Rcode, kind_number, kind_text
-from nodeagent.dns.wire.message import BadMessage, read_message
+from nodeagent.dns.wire.codes import CLASS_IN, RD, TC, TCP_LIMIT, RecordType, type_number
+from nodeagent.dns.wire.message import BadMessage
 from nodeagent.dns.wire.names import BadName, from_text, is_below, to_text
-from nodeagent.dns.wire.query import read_query
-from nodeagent.dns.wire.text import record_text
-from nodeagent.dns.zone.explanation import explain
-from nodeagent.dns.zone.index import Index
-from nodeagent.dns.zone.lookup import Lookup, ZoneSettings
-from nodeagent.dns.zone.prepared import Answers
-from nodeagent.dns.zone.service_names import names_of
-from nodeagent.dns.zone.unservable import faults_of
-from nodeagent.kube.client import ApiClient
-from nodeagent.kube.errors import KubeconfigError
-from nodeagent.kube.kubeconfig import load_kubeconfig
-from nodeagent.kube.manifest_source import ManifestError
-from nodeagent.kube.namespaces import NamespaceNames
-from nodeagent.kube.source import source_of
-from nodeagent.kube.store import ClusterStore
-from nodeagent.model.names import ObjectKey
+from nodeagent.dns.zone.reverse import pod_address
+from nodeagent.observe.admin.client import AgentClient, NoAgent, find_agent
+from nodeagent.observe.admin.documents import ClusterDns, Status
 
 PATIENCE_SECONDS = 5.0
-"""For an answer; twice that for the objects."""
-DEFAULT_KINDS = (Kind.A, Kind.AAAA)
+"""For an answer."""
+DEFAULT_KINDS = (RecordType.A, RecordType.AAAA)
 
 
-class Reply(NamedTuple):
-    """rcode: by its name. source: who answered. records: of the answer section, as text."""
-
-    kind: str
-    rcode: str
-    source: str
-    records: tuple[str, ...]
-
-
-@click.command("dns")
+@click.command(
+    "dns",
+    epilog=examples(
+        "nodeagent dns web.shop                     as this node answers, and why",
+        "nodeagent dns 10.96.0.10",
+        "nodeagent dns example.com AAAA --server 10.96.0.53",
+        "nodeagent dns web.shop --manifests DIR -o json",
+    ),
+)
 @click.argument("name")
 @click.argument("kind", metavar="[TYPE]", default="")
 @click.option(
@@ -64,11 +52,11 @@ class Reply(NamedTuple):
     "--kubeconfig",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    default=lambda: os.environ.get("KUBECONFIG"),
-    help="Explain with the objects of an API server (default: $KUBECONFIG).",
+    help="Explain with the objects of an API server (where no agent answers: $KUBECONFIG).",
 )
-@click.option("--zone", "zones", metavar="ZONE", multiple=True, default=("cluster.local",), show_default=True)
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--zone", "zones", metavar="ZONE", multiple=True, help="Default: the agent's zones, or cluster.local.")
+@click.option("--socket", "agent_socket", metavar="PATH", help=f"The agent's socket (default: {DEFAULT_SOCKET}).")
+@output_option
 def dns_command(
     name: str,
     kind: str,
@@ -76,48 +64,111 @@ def dns_command(
     manifests: Path | None,
     kubeconfig: Path | None,
     zones: tuple[str, ...],
+    agent_socket: str | None,
     output: str,
 ) -> None:
     """Answer a NAME as cluster DNS does, and say why: which Service, which slice, which endpoints and which not.
 
-    The node's DNS process is asked if there is one, or --server; the objects are read from --manifests or --kubeconfig.
-    At least one of both is needed. TYPE: A and AAAA if it is not given, PTR for an address. A NAME of one or two
-    labels (web.shop) is taken for a Service's.
+    The node's DNS process is asked if there is one, or --server. Why is said by what the running agent holds; where none
+    answers, or they are given, by the objects of --manifests or --kubeconfig. One of all these is needed. These objects
+    answer where nobody is to be asked, or nobody does. TYPE: A and AAAA if it is not given, PTR for an address. A NAME of
+    one or two labels (web.shop) is taken for a Service's.
 
     Exit codes: 0 there are records, 1 there are none or nobody answered, 2 wrong arguments or an unusable source.
     """
+    told = "it was not asked" if manifests or kubeconfig else ask_agent(agent_socket, name)
+    zones = zones or (told.dns.zones if isinstance(told, Told) else ("cluster.local",))
     try:
         question = question_name(name, zones)
-        kinds = (kind_number(kind),) if kind else (Kind.PTR,) if _is_address(name) else DEFAULT_KINDS
+        kinds = (type_number(kind),) if kind else (RecordType.PTR,) if _is_address(name) else DEFAULT_KINDS
         servers = (parse_server(server),) if server else listening_places()
     except (BadName, ValueError) as error:
-        raise Failure(f"{name}: {error}" if str(error) not in name else str(error), UNUSABLE) from error
-    sources = manifests or kubeconfig
-    if not servers and not sources:
-        raise Failure("no DNS process is here: give --server, --manifests or --kubeconfig", UNUSABLE)
-    replies = [ask(servers, question, one) for one in kinds] if servers else []
+        raise Failure(f"{name or repr(name)}: {error}", UNUSABLE) from error
+    objects = _objects(told, manifests, kubeconfig, zones)
+    if objects is None and not servers:
+        raise Failure(f"no DNS process is here, and {told}: give --server, --manifests or --kubeconfig", UNUSABLE)
+    replies, silence = [], ""
+    try:
+        replies = [ask(servers, question, one) for one in kinds] if servers else []
+    except Silence as silent:
+        silence = f"{'the server' if server else 'the DNS process'} is silent: {silent}"
+        if objects is None:
+            raise Failure(silence, FAILED) from silent
     reasons: list[str] = []
-    if sources:
-        objects = read_objects(manifests, kubeconfig)
-        made = [objects.answer(zones, question, one) for one in kinds]
-        reasons = list(objects.explain(zones, question))
-        for asked, own in zip(replies, made, strict=False):
-            if own is not None and (asked.rcode, sorted(asked.records)) != (own.rcode, sorted(own.records)):
-                reasons.append(
-                    f"{asked.source} answers {asked.kind} otherwise than these objects do: {own.rcode} {list(own.records)}"
-                )
+    if objects is not None:
+        made = [objects.answer(question, one) for one in kinds]
+        reasons = [*objects.explain(question), *_differences(replies, made)]
         replies = replies or [own for own in made if own is not None]
-    if output == "json":
-        document = {"name": to_text(question), "answers": [one._asdict() for one in replies], "why": reasons}
-        click.echo(json.dumps(document, indent=2))
-    else:
-        for one in replies:
-            click.echo(f"{to_text(question)} {one.kind}: {one.rcode} ({one.source})")
-            for record in one.records:
-                click.echo(f"  {record}")
-        for line in reasons:
-            click.echo(line)
-    click.get_current_context().exit(0 if any(one.records for one in replies) else FAILED)
+    _print(to_text(question), replies, silence, "" if objects is None else objects.origin, reasons, output)
+    click.get_current_context().exit(FAILED if silence or not any(one.records for one in replies) else 0)
+
+
+def _differences(replies: Iterable[Reply], made: Iterable[Reply | None]) -> Iterator[str]:
+    """Where a server says otherwise than the objects do."""
+    for asked, own in zip(replies, made, strict=False):
+        if own is not None and (asked.rcode, sorted(asked.records)) != (own.rcode, sorted(own.records)):
+            yield f"{asked.source} answers {asked.kind} otherwise than these objects do: {own.rcode} {list(own.records)}"
+
+
+def _print(name: str, replies: list[Reply], silence: str, origin: str, reasons: list[str], output: str) -> None:
+    """silence: why nobody who was asked has answered; empty when somebody has. origin: of the objects that gave the
+    reasons; empty when there are none."""
+    if output in ("json", "yaml"):
+        answers = [one._asdict() for one in replies]
+        print_document(
+            {"name": name, "silence": silence, "answers": answers, "objects": origin, "why": reasons}, output
+        )
+        return
+    if output == "name":
+        if any(one.records for one in replies):
+            click.echo(name)
+        return
+    if silence:
+        click.echo(f"{silence}; this is what the objects say:")
+    for one in replies:
+        click.echo(f"{name} {one.kind}: {one.rcode} ({one.source})")
+        for record in one.records:
+            click.echo(f"  {record}")
+    if origin:
+        click.echo(f"Objects: {origin}")
+    for line in reasons:
+        click.echo(line)
+
+
+class Silence(Exception):
+    """Nobody who was asked has answered; one line says why."""
+
+
+class Told(NamedTuple):
+    """What an agent says that answers names."""
+
+    client: AgentClient
+    status: Status
+    dns: ClusterDns
+
+
+def _objects(
+    told: Told | str, manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]
+) -> Objects | None:
+    """Those of the agent, or of a source; None when there is neither. Raises Failure."""
+    if isinstance(told, Told):
+        return objects_of_agent(told.client, told.status, told.dns, zones)
+    if not (manifests or kubeconfig) and os.environ.get("KUBECONFIG"):
+        kubeconfig = Path(os.environ["KUBECONFIG"])
+    return read_objects(manifests, kubeconfig, zones) if manifests or kubeconfig else None
+
+
+def ask_agent(path: str | None, name: str) -> Told | str:
+    """The agent of this node, if it answers names; else why not, for a person. A name of a pod is looked up there."""
+    try:
+        client, status = find_agent(None if path is None else Path(path), DEFAULT_SOCKET)
+        address = pod_address(name.lower().partition(".")[0].encode("utf-8", "replace"))
+        dns = client.ask("cluster-dns" if address is None else f"cluster-dns?pod={quote(address)}", ClusterDns)
+    except NoAgent as error:
+        return str(error)
+    if not dns.enabled:
+        return f"the agent of node {status.node} answers no names (dns.enabled)"
+    return Told(client, status, dns)
 
 
 def question_name(text: str, zones: Iterable[str]) -> bytes:
@@ -146,14 +197,15 @@ def _is_address(text: str) -> bool:
 
 
 def ask(servers: tuple[Server, ...], name: bytes, kind: int) -> Reply:
-    """The answer of the first server that gives one. Raises Failure."""
+    """The answer of the first server that gives one. Raises Silence."""
     error = ""
     for server in servers:
         try:
             return reply_of(exchange(server, name, kind), kind, str(server))
         except (OSError, BadMessage) as failed:
-            error = f"no answer from {server}: {failed}"
-    raise Failure(error, FAILED)
+            reason = failed.strerror if isinstance(failed, OSError) else None
+            error = f"no answer from {server}: {reason or failed}"
+    raise Silence(error)
 
 
 def exchange(server: Server, name: bytes, kind: int) -> bytes:
@@ -174,113 +226,3 @@ def exchange(server: Server, name: bytes, kind: int) -> bytes:
     with socket.create_connection(server, PATIENCE_SECONDS) as sock, sock.makefile("rb") as file:
         sock.sendall(len(packet).to_bytes(2, "big") + packet)
         return file.read(int.from_bytes(file.read(2), "big"))
-
-
-def reply_of(response: bytes, kind: int, source: str) -> Reply:
-    """What a response says. Raises BadMessage."""
-    records = tuple(map(record_text, read_message(response)[1].answer))
-    code = response[3] & 0x0F
-    rcode = Rcode(code).name if code in set(Rcode) else f"RCODE{code}"
-    return Reply(kind_text(kind), rcode, source, records)
-
-
-class Objects:
-    """What a source says, as names take it."""
-
-    def __init__(self, store: ClusterStore, namespaces: frozenset[str], source: str) -> None:
-        self._store = store
-        self._namespaces = namespaces
-        self._source = source
-
-    def answer(self, zones: tuple[str, ...], name: bytes, kind: int) -> Reply | None:
-        """What these objects give a name; None when it is to be asked upstream."""
-        answers = Answers(self._lookup(zones), synced=True, serial=int(time.time()))
-        packet = (
-            bytes((0, 0, RD, 0)) + b"\0\1" + bytes(6) + name + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
-        )
-        made = answers.answer(read_query(packet), TCP_LIMIT)
-        if isinstance(made, bytes):
-            return reply_of(made, kind, self._source)
-        if made.alias is None:
-            return None
-        return Reply(kind_text(kind), Rcode.NOERROR.name, self._source, tuple(map(record_text, made.answer)))
-
-    def explain(self, zones: tuple[str, ...], name: bytes) -> Iterable[str]:
-        """Why."""
-        return explain(self._store, self._lookup(zones), zones, name.lower())
-
-    def _lookup(self, zones: tuple[str, ...]) -> Lookup:
-        index = Index()
-        index.set_namespaces(self._namespaces)
-        for key, service in self._store.services.items():
-            slices = self._store.slices_of(key)
-            made = names_of(service, slices)
-            if not any(fault.whole for fault in faults_of(service, slices, made, zones)):
-                index.put(made)
-        return Lookup(ZoneSettings(zones=zones), index)
-
-
-def read_objects(manifests: Path | None, kubeconfig: Path | None) -> Objects:
-    """All of a source. Raises Failure."""
-    try:
-        return asyncio.run(asyncio.wait_for(_read(manifests, kubeconfig), 2 * PATIENCE_SECONDS))
-    except TimeoutError:
-        raise Failure(
-            f"{manifests or kubeconfig}: Services and EndpointSlices were not listed in time", FAILED
-        ) from None
-    except (KubeconfigError, ManifestError) as error:
-        raise Failure(str(error), UNUSABLE) from error
-
-
-class _Listed:
-    """Waits for the first lists."""
-
-    def __init__(self) -> None:
-        self.all = asyncio.Event()
-
-    def service_changed(self, key: ObjectKey) -> None: ...
-
-    def node_changed(self) -> None: ...
-
-    def service_cidrs_changed(self) -> None: ...
-
-    def synced(self) -> None:
-        self.all.set()
-
-    def all_listed(self) -> None: ...
-
-
-async def _read(manifests: Path | None, kubeconfig: Path | None) -> Objects:
-    listed = _Listed()
-    store = ClusterStore(listed, keep_headless=True)
-    namespaces = NamespaceNames(lambda: None)
-    if manifests is not None:
-        client = None
-    else:
-        assert kubeconfig is not None, "a source is one of the two"
-        client = ApiClient(load_kubeconfig(kubeconfig))
-    source = source_of(
-        client,
-        manifests,
-        store,
-        node_name="",
-        endpoints_api="auto",
-        keep_headless=True,
-        namespaces=namespaces,
-    )
-    if client is None:
-        await _until_listed(source.run, listed)
-    else:
-        async with client:
-            await _until_listed(source.run, listed)
-    return Objects(store, namespaces.names, str(manifests or kubeconfig))
-
-
-async def _until_listed(run: Callable[[], Coroutine[None, None, None]], listed: _Listed) -> None:
-    feeding = asyncio.create_task(run(), name="source")
-    waiting = asyncio.create_task(listed.all.wait(), name="first lists")
-    await asyncio.wait((feeding, waiting), return_when=asyncio.FIRST_COMPLETED)
-    feeding.cancel()
-    waiting.cancel()
-    with suppress(asyncio.CancelledError):
-        await feeding

@@ -5,7 +5,7 @@ The same walk that the pod's resolver would do, as CoreDNS's autopath does it. N
 
 from collections.abc import Sequence
 
-from nodeagent.dns.wire.codes import CLASS_IN, Kind, Rcode
+from nodeagent.dns.wire.codes import CLASS_IN, Rcode, RecordType
 from nodeagent.dns.wire.message import Record, Sections
 from nodeagent.dns.wire.names import LONGEST_NAME, from_text, is_below
 
@@ -33,7 +33,7 @@ def steps(name: bytes, kind: int, path: Sequence[bytes]) -> tuple[bytes, ...]:
     """
     first = path[0]
     lower = name.lower()
-    if kind not in (Kind.A, Kind.AAAA) or lower == first or not is_below(lower, first):
+    if kind not in (RecordType.A, RecordType.AAAA) or lower == first or not is_below(lower, first):
         return ()
     wanted = name[: len(name) - len(first)]
     following = (wanted + domain for domain in (*path[1:], b"\0"))
@@ -53,5 +53,5 @@ def as_first_step(name: bytes, found: Sections, step: bytes) -> Sections:
     """
     if name.lower() == step.lower() or not found.answer:
         return found
-    alias = Record(name, Kind.CNAME, min(record.ttl for record in found.answer), step, CLASS_IN)
+    alias = Record(name, RecordType.CNAME, min(record.ttl for record in found.answer), step, CLASS_IN)
     return found._replace(answer=(alias, *found.answer))

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from nodeagent.dns.feed.feeder import Feeder
 from nodeagent.dns.feed.messages import Report, Settings
-from nodeagent.dns.feed.sockets import Place
+from nodeagent.dns.feed.sockets import ListenAddress
 from nodeagent.dns.feed.supervisor import Supervisor
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
@@ -166,7 +166,7 @@ async def compare(arguments: argparse.Namespace, directory: Path) -> list[Row]:
     told = asyncio.Event()
     supervisor = Supervisor(
         directory / "dns.sock",
-        (Place(ADDRESS, ours),),
+        (ListenAddress(ADDRESS, ours),),
         Settings(user=os.getuid()),
         feeder,
         on_report=lambda report: told.set() if is_complete(report, arguments.services) else None,

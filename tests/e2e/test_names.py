@@ -12,6 +12,7 @@ from tests.harness.api_cluster import ApiCluster, Tenant
 from tests.harness.cluster import NODE
 from tests.harness.dns import upstream_server
 from tests.harness.dns.asking import wrong_answers
+from tests.harness.dns.leftover import kill_dns_processes
 from tests.harness.dns.recorded_objects import create_all
 from tests.harness.warm_start import AGENT
 
@@ -31,17 +32,18 @@ def named(shaken: ApiCluster, shaken_tenant: Tenant) -> Iterator[Tenant]:
         shaken.start_agent(*FLAGS, "--dns-listen", f"{SERVER},{shaken.world[NODE].addresses[0]}")
         yield shaken_tenant
         shaken.stop_agent()
+        kill_dns_processes(shaken.world.namespace(NODE))
         shaken.world.run(NODE, [*AGENT, "cleanup"])
 
 
 def ask(cluster: ApiCluster, name: str, *, kind: str = "A", client: str = POD, server: str = "") -> list[str]:
-    """The rcode, then the data of the answer; empty for no reply within a second. server: a node, asked at its address."""
+    """The rcode, then the data of the answer; empty for no reply. server: a node, asked at its address."""
     address = cluster.world[server].addresses[0] if server else SERVER
     query = dns.message.make_query(name, kind).to_wire()
 
     def exchange() -> bytes:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.settimeout(1)
+            sock.settimeout(10)
             sock.connect((address, 53))
             sock.send(query)
             return sock.recv(4096)

@@ -15,27 +15,29 @@ from tests.harness.dns import upstream_server
 from tests.harness.dns.asking import wrong_answers
 from tests.harness.dns.recorded_objects import write_manifests
 from tests.harness.objects import make_service, make_slices, service_port
+from tests.harness.warm_start import AGENT
 
 SERVER = "169.254.20.10"
 FLAGS = ("--dns", "--dns-listen", SERVER, "--dns-upstreams", "127.0.0.1:9")
 CLIENT = "caller"
 POD = "web-0"
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 
 @pytest.fixture
 def named(cluster: Cluster) -> Iterator[Cluster]:
     yield cluster
+    cluster.kill_agents()
     cluster.call("cleanup")
 
 
 def ask(cluster: Cluster, name: str, kind: str = "A") -> list[str]:
-    """The rcode, then the data of the answer, as a pod gets them; empty for no reply within a second."""
+    """The rcode, then the data of the answer, as a pod gets them; empty for no reply."""
     query = dns.message.make_query(name, kind).to_wire()
 
     def exchange() -> bytes:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-            sock.settimeout(1)
+            sock.settimeout(10)
             sock.connect((SERVER, 53))
             sock.send(query)
             return sock.recv(4096)
@@ -107,6 +109,52 @@ def test_an_agent_without_names_ends_the_process_of_one_with_names(named: Cluste
     without.wait_for_line("ended the DNS process")
     until(named, [], "shop.default.svc.cluster.local.")
     without.stop()
+
+
+def until_refused(cluster: Cluster, *texts: str) -> None:
+    """A process that was told to end is still there for a moment."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    said = ""
+    while not any(text in said for text in texts):
+        assert time.monotonic() < end, said
+        said = refusal(cluster)
+
+
+def refusal(cluster: Cluster) -> str:
+    result = cluster.world.run(NODE, [*AGENT, "dns", "db", "A"], check=False)
+    return result.stderr if result.returncode else ""
+
+
+def test_a_command_says_what_the_running_agent_holds(named: Cluster) -> None:
+    """Its objects explain what its process answers, and are compared with that."""
+    four, _ = cluster_ips(806)
+    named.expose("shop", four, pods=(POD,))
+    headless = make_service("db", "None", ports=(service_port(80, name="http"),), spec=ServiceSpec())
+    address = named.world[POD].addresses[0]
+    named.manifests.put(headless, *make_slices(headless, [((address,), NODE)], target_port=8080))
+    agent = named.start_agent(*FLAGS)
+    until(named, ["NOERROR", four], "shop.default.svc.cluster.local.")
+    until(named, ["NOERROR", address], "db.default.svc.cluster.local.")
+    name, record, objects, why = named.call("dns", "shop", "A").splitlines()
+    assert (name, record.split()[-1]) == (f"shop.default.svc.cluster.local. A: NOERROR ({SERVER}:53)", four)
+    assert objects.startswith(f"Objects: the agent of node {NODE} at /run/nodeagent/")
+    assert why.startswith(f"Service default/shop: its ClusterIPs {four}")
+    assert f"  used     {address}" in named.call("dns", "db", "A")
+    assert "Service default/shop" in named.call("dns", four)
+    assert "Objects: " + str(named.manifests.path) in named.call(
+        "dns", "db", "A", "--manifests", str(named.manifests.path)
+    )
+    elsewhere = named.call("dns", "db", "A", "--server", SERVER, "--zone", "cluster.local")
+    assert f"Objects: the agent of node {NODE}" in elsewhere
+    assert "otherwise than" not in elsewhere
+    agent.stop()
+    named.call("cleanup")
+
+    without = named.start_agent()
+    until_refused(named, f"no DNS process is here, and the agent of node {NODE} answers no names")
+    without.stop()
+    # The usual socket may be an agent's of another test.
+    until_refused(named, "no DNS process is here, and no agent answers at", "in another network namespace")
 
 
 def test_manifests_get_the_recorded_answers(named: Cluster) -> None:

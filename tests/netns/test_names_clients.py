@@ -57,7 +57,8 @@ def named(cluster: Cluster) -> Iterator[Cluster]:
         agent.wait_until(lambda: "status: NOERROR" in dig(cluster, "both.default.svc.cluster.local"), "names")
         yield cluster
         agent.stop()
-        cluster.call("cleanup")
+        cluster.kill_agents()
+    cluster.call("cleanup")
 
 
 def dig(cluster: Cluster, *arguments: str) -> str:

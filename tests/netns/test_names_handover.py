@@ -45,6 +45,7 @@ def flags(*listening: str, ownership: str = "plain") -> tuple[str, ...]:
 def named(cluster: Cluster) -> Iterator[Cluster]:
     cluster.expose("shop", SHOP, SHOP6, pods=("web-0",))
     yield cluster
+    cluster.kill_agents()
     cluster.call("cleanup")
 
 

@@ -16,8 +16,8 @@ from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
 
 PODS_IN_ONE = 500
-POD_PATIENCE_SECONDS = 5.0
-"""How long a full state waits for the list of pods; nobody's names shall wait for pods that we may not list."""
+LIST_PATIENCE_SECONDS = 5.0
+"""How long a full state waits for the lists of namespaces and of pods; nobody's names shall wait for what we may not list."""
 
 
 class RunningPods(Protocol):
@@ -43,7 +43,7 @@ class Feeder:
         snapshot: Snapshot,
         *,
         wall: Callable[[], float],
-        namespaces: Callable[[], Collection[str] | None] = lambda: None,
+        namespaces: Callable[[], Collection[str] | None] = lambda: (),
         pods: RunningPods | None = None,
         zones: Sequence[str] = ("cluster.local",),
         on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
@@ -62,6 +62,7 @@ class Feeder:
         self._wall = wall
         self._dirty: set[ObjectKey] = set()
         self._namespaces_changed = False
+        self._namespaces_came = asyncio.Event()
         self._told: dict[ObjectKey, int] = {}
         self._complete = asyncio.Event()
         self._changed = asyncio.Event()
@@ -80,6 +81,7 @@ class Feeder:
     def namespaces_changed(self) -> None:
         """Namespaces came or went; no packets depend on them."""
         self._namespaces_changed = True
+        self._namespaces_came.set()
         self._changed.set()
 
     def pods_changed(self, addresses: Collection[str]) -> None:
@@ -100,9 +102,13 @@ class Feeder:
             self._served_changed = False
             yield self._served
         await self._complete.wait()
-        if self._pods is not None:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._pods.listed.wait(), POD_PATIENCE_SECONDS)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LIST_PATIENCE_SECONDS):
+                while self._namespaces() is None:
+                    await self._namespaces_came.wait()
+                    self._namespaces_came.clear()
+                if self._pods is not None:
+                    await self._pods.listed.wait()
         self._dirty.clear()
         self._told.clear()
         for key in [key for key in self._faults if key not in self._snapshot.services]:

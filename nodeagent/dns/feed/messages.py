@@ -16,8 +16,9 @@ SERVICES_IN_ONE = 50
 
 class Settings(Struct, frozen=True, tag=True):
     """What a DNS process is for all its life. version: of the program, so that an upgrade replaces the process.
-    upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. listening: where queries come in. autopath:
-    whether search paths of known pods are walked for them. log_every: one of so many queries is told. user: who the process becomes."""
+    upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. stub_zones: zone and server, written so. listening:
+    where queries come in. autopath: whether search paths of known pods are walked for them. log_every: one of so many
+    queries is told. user: who the process becomes."""
 
     version: str = ""
     zones: tuple[str, ...] = ("cluster.local",)
@@ -25,6 +26,7 @@ class Settings(Struct, frozen=True, tag=True):
     pods: str = "insecure"
     server: tuple[str, str] = ("kube-system", "kube-dns")
     upstreams: tuple[str, ...] = ()
+    stub_zones: tuple[tuple[str, str], ...] = ()
     listening: tuple[tuple[str, int], ...] = ()
     autopath: bool = False
     log_every: int = 0
@@ -33,11 +35,12 @@ class Settings(Struct, frozen=True, tag=True):
 
 class Hello(Struct, frozen=True, tag=True):
     """First word of the process on a connection, with its sockets attached. settings: None until it was given some.
-    answering: whether it has been told everything, and reads queries."""
+    answering: whether it has been told everything, and reads queries. ending: whether it was told to end."""
 
     pid: int
     settings: Settings | None
     answering: bool = False
+    ending: bool = False
 
 
 class Answering(Struct, frozen=True, tag=True):
@@ -90,7 +93,10 @@ class Served(Struct, frozen=True, tag=True):
 
 
 class Retire(Struct, frozen=True, tag=True):
-    """Another process has the sockets now: finish what was asked and end."""
+    """Finish what was asked and end. replaced: another process reads the sockets already; without one queries come for a
+    moment longer."""
+
+    replaced: bool = False
 
 
 class Replaced(Struct, frozen=True, tag=True):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
@@ -9,10 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from nodeagent.dns.access import served_ranges
+from nodeagent.dns.feed import places_file
 from nodeagent.dns.feed.feeder import Feeder, RunningPods
 from nodeagent.dns.feed.messages import Report, Served, Settings
-from nodeagent.dns.feed.sockets import Place, is_here
-from nodeagent.dns.feed.supervisor import Supervisor, retire
+from nodeagent.dns.feed.sockets import ListenAddress, is_here
+from nodeagent.dns.feed.supervisor import Supervisor, look, part_with, until_closed
 from nodeagent.dns.upstream.server import Server, parse_server
 from nodeagent.model.frontend import NamesHere
 from nodeagent.model.name_counts import NameCounts
@@ -24,6 +26,7 @@ from nodeagent.model.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
+AGAIN_SECONDS = 5.0
 FAILED_PASSES = 3
 """Failed passes in a row after which names are told all the same: what one family lacks must not stop the other."""
 
@@ -37,10 +40,16 @@ def listening_places(path: Path | None = None) -> tuple[Server, ...]:
     """Where the DNS process of this network namespace answers, as its agent wrote it; none when there is none."""
     path = path or socket_path()
     try:
-        lines = path.with_suffix(".listen").read_text().splitlines() if path.exists() else []
+        lines = places_file.read(path.with_suffix(".listen"))
     except OSError:
         return ()
     return tuple(map(parse_server, lines))
+
+
+ENDING_SECONDS = 10.0
+REMOVAL_TRIES = 20
+BETWEEN_SECONDS = 0.01
+"""An agent that runs does not let go of the files: then they stay."""
 
 
 class NodeNames:
@@ -54,7 +63,7 @@ class NodeNames:
         snapshot: Snapshot,
         *,
         is_dirty: Callable[[ObjectKey], bool],
-        namespaces: Callable[[], Collection[str]],
+        namespaces: Callable[[], Collection[str] | None],
         pods: RunningPods | None = None,
         clients: Collection[str] = (),
         pod_ranges: Callable[[], Collection[str]] = tuple,
@@ -86,11 +95,11 @@ class NodeNames:
         self._failed = 0
         self._complete = False
         self._supervisor = None
-        self._places: tuple[Place, ...] = ()
+        self._places: tuple[ListenAddress, ...] = ()
         self.counts = NameCounts()
         """What the process counted, as it said last; it says so about once a second."""
         if settings is not None:
-            self._places = tuple(Place(*place) for place in settings.listening)
+            self._places = tuple(ListenAddress(*place) for place in settings.listening)
             self._supervisor = Supervisor(
                 self._path,
                 self._places,
@@ -107,8 +116,11 @@ class NodeNames:
             self._programmed.set()
         if self._supervisor is None:
             return
+        self._tell(report)
         self._serve()
         self._look_for_places()
+
+    def _tell(self, report: PassReport) -> None:
         self._pending |= report.looked_at
         self._failed = 0 if report.ok else self._failed + 1
         if self._failed and (self._failed < FAILED_PASSES or not report.programmed):
@@ -143,18 +155,40 @@ class NodeNames:
         """Learn whether a process of a former agent answers, so that the first pass leaves its queries to it."""
         if self._supervisor is not None:
             await self._supervisor.adopt()
+        elif (former := await look(self._path)) is not None:
+            self.here = NamesHere(former=former.listening)
 
     async def run(self) -> None:
         """Until cancelled, or a successor has the process."""
+        for left in await asyncio.to_thread(places_file.sweep, self._path.with_suffix(".listen")):
+            logger.info("removed %s, which an agent that was killed left behind", left)
         if self._supervisor is not None:
-            with suppress(OSError):  # only for `nodeagent dns`, which says that it finds nobody
-                self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-                self._path.with_suffix(".listen").write_text("".join(f"{place}\n" for place in self._places))
             await self._supervisor.run()
             return
         await self._programmed.wait()  # from here on queries go elsewhere
-        if await retire(self._path):
+        connection = await self._part_with_former()
+        if connection is not None:
             logger.info("ended the DNS process that a former configuration had")
+            await until_closed(connection)
+        if self.here != NamesHere():
+            self.here = NamesHere()
+            self._changed()
+
+    async def _part_with_former(self) -> socket.socket | None:
+        """As `part_with`, tried until it can be: a process may have no file left to open for the moment."""
+        while True:
+            try:
+                connection = await part_with(self._path)
+            except OSError as error:
+                problem = Problem(
+                    "dns", "FormerProcess", f"cannot ask whether a former process answers: {error.strerror}"
+                )
+                self._take_problems("former", (problem,))
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                if "former" in self._problems:
+                    self._take_problems("former", ())
+                return connection
 
     def _look_for_places(self) -> None:
         """An address that is nowhere is a Problem: nobody could ask there."""
@@ -179,6 +213,15 @@ class NodeNames:
 
 
 async def end_process(path: Path | None = None) -> bool:
-    """End the DNS process of this network namespace; whether there was one."""
-    async with asyncio.timeout(10):
-        return await retire(path or socket_path())
+    """End the DNS process of this network namespace, and remove its files; whether there was one."""
+    path = path or socket_path()
+    connection = await part_with(path)
+    if connection is not None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_SECONDS):
+                await until_closed(connection)
+    for _ in range(REMOVAL_TRIES):  # it lets go of them in the moment after
+        if places_file.remove(path.with_suffix(".listen")):
+            break
+        await asyncio.sleep(BETWEEN_SECONDS)
+    return connection is not None

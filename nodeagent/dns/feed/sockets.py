@@ -3,7 +3,7 @@
 import socket
 from typing import NamedTuple
 
-from nodeagent.model.addresses import family_of
+from nodeagent.model.addresses import endpoint_text, family_of
 from nodeagent.netlink.rtnetlink import get_route_to, leads_here
 from nodeagent.netlink.socket import NetlinkSocket
 from nodeagent.netlink.uapi.netlink import NETLINK_ROUTE
@@ -13,21 +13,21 @@ RECEIVE_BUFFER = 4 << 20
 """Bytes of queries that wait while the process is not there: some ten thousand."""
 
 
-class Place(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where queries come in: an address and a port, by UDP and TCP."""
 
     address: str
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return endpoint_text(self.address, self.port)
 
 
 class CannotListen(Exception):
     """An address is taken or not allowed; one line says which and why."""
 
 
-def open_sockets(place: Place) -> tuple[socket.socket, socket.socket]:
+def open_sockets(place: ListenAddress) -> tuple[socket.socket, socket.socket]:
     """A UDP and a listening TCP socket, bound even when no interface has the address yet. Raises CannotListen."""
     opened = []
     try:
@@ -77,7 +77,7 @@ SO_RCVBUFFORCE = 33
 """From linux/in.h, in6.h and asm-generic/socket.h; Python names none of them."""
 
 
-def place_of(sock: socket.socket) -> Place:
+def address_of(sock: socket.socket) -> ListenAddress:
     """Where a bound socket listens."""
     address, port = sock.getsockname()[:2]
-    return Place(address, port)
+    return ListenAddress(address, port)

@@ -8,11 +8,16 @@ import logging
 import os
 import socket
 import stat
+from array import array
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from fcntl import ioctl
+from functools import partial
 from pathlib import Path
+from termios import TIOCOUTQ
 from typing import Protocol
 
+from nodeagent.dns.feed import places_file
 from nodeagent.dns.feed.messages import (
     Answering,
     BadFrame,
@@ -27,7 +32,7 @@ from nodeagent.dns.feed.messages import (
     ToProcess,
     encode,
 )
-from nodeagent.dns.feed.sockets import CannotListen, Place, open_sockets, place_of
+from nodeagent.dns.feed.sockets import CannotListen, ListenAddress, address_of, open_sockets
 from nodeagent.dns.feed.spawn import exit_status, spawn
 from nodeagent.model.problem import Problem
 
@@ -36,6 +41,7 @@ query_logger = logging.getLogger("nodeagent.dns.queries")
 
 CONNECT_SECONDS = 10.0
 MOST_SOCKETS = 64
+POLL_SECONDS = 0.002
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 5.0
 PIECE = 1 << 16
@@ -73,7 +79,7 @@ class Supervisor:
     def __init__(
         self,
         path: Path,
-        places: tuple[Place, ...],
+        places: tuple[ListenAddress, ...],
         settings: Settings,
         feed: Feed,
         *,
@@ -90,7 +96,8 @@ class Supervisor:
         self._on_answering = on_answering
         self._adopted: tuple[socket.socket, Hello] | None = None
         self._predecessor: socket.socket | None = None
-        self._sockets: dict[tuple[Place, int], socket.socket] = {}
+        self._sockets: dict[tuple[ListenAddress, int], socket.socket] = {}
+        self._held: tuple[int, ...] = ()
         self._child = 0
         self.pid = 0
         """Of the process, 0 while there is none."""
@@ -103,6 +110,8 @@ class Supervisor:
     async def run(self) -> None:
         """An address that cannot be had is a Problem, and tried again."""
         pause = SHORTEST_PAUSE_SECONDS
+        held = places_file.hold(self._path.with_suffix(".listen"), self._places)
+        self._held = () if held is None else (held,)
         try:
             while True:
                 try:
@@ -121,6 +130,11 @@ class Supervisor:
                     self._on_problems((Problem("dns", "CannotListen", f"{error}; tried again all the time"),))
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                except OSError as error:  # no room or no right in the socket's directory, no file or process to spare
+                    logger.warning("the DNS process cannot be started: %s; trying again", error)
+                    self._on_problems((Problem("dns", "CannotStart", f"{error}; tried again all the time"),))
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 except TakenOver:
                     logger.info("another agent looks after the DNS process now")
                     return
@@ -134,7 +148,7 @@ class Supervisor:
         found = adopted or await self._connect()
         if found is not None:
             connection, hello = found
-            if hello.settings in (None, self._settings) and self._has_places():
+            if hello.settings in (None, self._settings) and not hello.ending and self._has_places():
                 logger.info("adopted the DNS process pid=%d", hello.pid)
                 self._on_answering(hello.answering)
                 return found
@@ -151,7 +165,7 @@ class Supervisor:
         connection, self._predecessor = self._predecessor, None
         if connection is not None:
             with connection, suppress(OSError):
-                connection.sendall(encode(Retire()))
+                connection.sendall(encode(Retire(replaced=True)))
 
     async def _connect(self) -> tuple[socket.socket, Hello] | None:
         """Connect to the process behind the path and take a share of its sockets; None when there is none."""
@@ -172,7 +186,7 @@ class Supervisor:
     def _keep(self, sockets: list[socket.socket]) -> None:
         """Of the sockets of a process keep those we have not got."""
         for sock in sockets:
-            key = (place_of(sock), sock.type)
+            key = (address_of(sock), sock.type)
             if key in self._sockets or key[0] not in self._places:
                 sock.close()
             else:
@@ -190,7 +204,8 @@ class Supervisor:
         descriptors = [sock.fileno() for sock in self._sockets.values()]
         # The process alone holds this one: who connects while there is no process must be refused.
         with _listen(self._path) as listener:
-            self._child = await asyncio.to_thread(spawn, listener.fileno(), descriptors, self._settings.user)
+            start = partial(spawn, listener.fileno(), descriptors, self._settings.user, held=self._held)
+            self._child = await asyncio.to_thread(start)
         logger.info("started a DNS process pid=%d", self._child)
 
     async def _look_after(self, connection: socket.socket, hello: Hello) -> None:
@@ -260,24 +275,62 @@ class Supervisor:
             self._adopted[0].close()
         for sock in self._sockets.values():
             sock.close()
+        for descriptor in self._held:
+            os.close(descriptor)
 
 
-async def retire(path: Path) -> bool:
-    """End the process behind a path; whether there was one."""
+async def look(path: Path) -> Settings | None:
+    """The settings of the process behind a path; None when there is no process, or it has none."""
+    met = await _meet(path)
+    if met is None:
+        return None
+    met[0].close()
+    return met[1].settings
+
+
+async def part_with(path: Path) -> socket.socket | None:
+    """Tell the process behind a path to end; a connection that it closes when it has, None when there is none."""
+    met = await _meet(path)
+    if met is None:
+        return None
+    with suppress(OSError, TimeoutError):
+        met[0].sendall(encode(Retire()))
+        async with asyncio.timeout(CONNECT_SECONDS):
+            await _until_read(met[0])
+    return met[0]
+
+
+async def _until_read(connection: socket.socket) -> None:
+    """Until the other side has read what was sent: when another agent connects, the process forgets the rest."""
+    unread = array("i", [1])
+    while True:
+        ioctl(connection, TIOCOUTQ, unread)
+        if not unread[0]:
+            return
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def until_closed(connection: socket.socket) -> None:
+    """Until the process has closed its end."""
+    with connection, suppress(OSError):
+        while await asyncio.get_running_loop().sock_recv(connection, PIECE):
+            pass
+
+
+async def _meet(path: Path) -> tuple[socket.socket, Hello] | None:
+    """A connection to the process behind a path, without its sockets."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.setblocking(False)
-    with connection:
-        try:
-            await asyncio.get_running_loop().sock_connect(connection, str(path))
-            async with asyncio.timeout(CONNECT_SECONDS):
-                _, sockets = await _receive_hello(connection)
-        except (OSError, BadFrame, TimeoutError):
-            return False
-        for sock in sockets:
-            sock.close()
-        with suppress(OSError):
-            connection.sendall(encode(Retire()))
-        return True
+    try:
+        await asyncio.get_running_loop().sock_connect(connection, str(path))
+        async with asyncio.timeout(CONNECT_SECONDS):
+            hello, sockets = await _receive_hello(connection)
+    except (OSError, BadFrame, TimeoutError):
+        connection.close()
+        return None
+    for sock in sockets:
+        sock.close()
+    return connection, hello
 
 
 def _listen(path: Path) -> socket.socket:

@@ -14,7 +14,10 @@ def make_upstream(settings: Settings, of_node: NodeResolvers) -> Upstream:
     """Who is asked for names that are not ours; never ourselves."""
     servers = tuple(map(parse_server, settings.upstreams))
     listening = tuple(Server(*place) for place in settings.listening)
-    return Upstream(FixedResolvers(servers) if servers else of_node, StubZones({}), listening=listening)
+    stubs: dict[str, list[Server]] = {}
+    for zone, server in settings.stub_zones:
+        stubs.setdefault(zone, []).append(parse_server(server))
+    return Upstream(FixedResolvers(servers) if servers else of_node, StubZones(stubs), listening=listening)
 
 
 def main() -> None:

@@ -7,6 +7,7 @@ from nodeagent.dns.access import is_allowed, served_ranges
 from nodeagent.dns.autopath import search_path
 from nodeagent.dns.feed.messages import Served
 from nodeagent.dns.wire.names import BadName
+from nodeagent.model.addresses import pack_address
 
 MOST_KNOWN = 65_536
 """Clients remembered to be served; more are looked at anew each time."""
@@ -18,8 +19,8 @@ class Clients:
 
     def __init__(self, listening: Collection[str] = ()) -> None:
         self._listening = frozenset(listening)
-        self.known: set[str] = set()
-        """Clients that are served, as sockets say them: those of the latest queries."""
+        self.known: set[bytes] = set()
+        """Clients that are served, as bytes on the wire: those of the latest queries."""
         self.serve(Served(served_ranges((), ())))
 
     def serve(self, served: Served) -> None:
@@ -33,7 +34,7 @@ class Clients:
         if not is_allowed(client, self._ranges, self._addresses):
             return False
         if len(self.known) < MOST_KNOWN:
-            self.known.add(client)
+            self.known.add(pack_address(client.partition("%")[0]))
         return True
 
 

@@ -40,6 +40,9 @@ class Control:
         self._writer: asyncio.StreamWriter | None = None
         self.settings: Settings | None = None
         self.answering = False
+        self.ending = False
+        self.greeted = asyncio.Event()
+        """Set whenever an agent has connected, and has got the sockets."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -68,10 +71,12 @@ class Control:
     async def _serve(self, connection: socket.socket) -> None:
         descriptors = [sock.fileno() for sock in self._sockets]
         try:
-            socket.send_fds(connection, [encode(Hello(self._pid, self.settings, self.answering))], descriptors)
+            hello = Hello(self._pid, self.settings, self.answering, self.ending)
+            socket.send_fds(connection, [encode(hello)], descriptors)
         except OSError:
             connection.close()
             return
+        self.greeted.set()
         reader, writer = await asyncio.open_unix_connection(sock=connection)
         self._writer = writer
         decoder = Decoder(ToProcess)

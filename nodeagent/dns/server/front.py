@@ -9,7 +9,7 @@ from nodeagent.dns.server.clients import Clients, SearchPaths
 from nodeagent.dns.server.query_log import QueryLog
 from nodeagent.dns.server.tally import Counted
 from nodeagent.dns.server.walk import Walk, begin_walk, walk_ours
-from nodeagent.dns.wire.codes import CD, HEADER_SIZE, RD, TCP_LIMIT, Kind, Rcode
+from nodeagent.dns.wire.codes import CD, HEADER_SIZE, RD, TCP_LIMIT, Rcode, RecordType
 from nodeagent.dns.wire.message import BadMessage, Sections, cut, read_message
 from nodeagent.dns.wire.query import NotAnswered, Query, answer_with, read_query
 from nodeagent.dns.zone.lookup import Found
@@ -26,7 +26,7 @@ class Upstream(Protocol):
     """Resolves what is not in our zones."""
 
     async def run(self) -> None:
-        """What it does beside answering, until cancelled."""
+        """Do what answers need in the background, such as probes of its servers, until cancelled."""
         ...
 
     async def resolve(self, query: bytes) -> bytes:
@@ -42,14 +42,14 @@ class NoUpstream:
     """Nobody to ask: other names are refused."""
 
     async def run(self) -> None:
-        """There is nothing to do."""
+        """Returns at once: there is no background work."""
 
     async def resolve(self, query: bytes) -> bytes:
         """REFUSED."""
         return answer_with(read_query(query), Rcode.REFUSED)
 
     def figures(self) -> UpstreamCounts:
-        """Nothing was asked."""
+        """Counts that are all 0."""
         return UpstreamCounts()
 
 
@@ -198,7 +198,9 @@ class Front:
         """Upstream's rcode, unless its answer leads back to a name of ours, of which it knows nothing."""
         last = sections.answer[-1] if sections.answer else None
         leads_back = (
-            last is not None and last.kind == Kind.CNAME and self.answers.lookup.zone_of(last.rdata.lower()) is not None
+            last is not None
+            and last.kind == RecordType.CNAME
+            and self.answers.lookup.zone_of(last.rdata.lower()) is not None
         )
         return int(Rcode.NOERROR) if leads_back else rcode
 

@@ -27,11 +27,14 @@ def drop_privileges(user: int) -> None:
         os.setresuid(user, user, user)
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    data = (_Data * 2)()
-    if libc.capset(ctypes.byref(_Header(CAPABILITY_VERSION_3, 0)), data) != 0:
-        if AGAIN in os.environ:
-            raise OSError(ctypes.get_errno(), "cannot give up capabilities")
+    header, data = _Header(CAPABILITY_VERSION_3, 0), (_Data * 2)()
+    if libc.capset(ctypes.byref(header), data) != 0:
+        refused = ctypes.get_errno()
         # A filter of system calls forbids capset (@privileged); without ambient ones a new program has none either.
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, AGAIN: "1"})  # noqa: S606
+        if AGAIN not in os.environ:
+            os.execve(sys.executable, sys.orig_argv, {**os.environ, AGAIN: "1"})  # noqa: S606
+        libc.capget(ctypes.byref(header), data)
+        if any(part.effective or part.permitted for part in data):
+            raise OSError(refused, "cannot give up capabilities")
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot set no_new_privs")

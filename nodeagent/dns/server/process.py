@@ -6,10 +6,12 @@ connect, and reads queries once it has been told everything; until then they wai
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from nodeagent.dns.feed.messages import Answering, Queries, Report, Retire, Served, Settings, ToProcess
 from nodeagent.dns.server.clients import Clients, SearchPaths
@@ -20,6 +22,7 @@ from nodeagent.dns.server.query_log import QueryLog
 from nodeagent.dns.server.state import Fed
 from nodeagent.dns.server.tcp import TcpListener
 from nodeagent.dns.server.udp import UdpListener
+from nodeagent.logs.setup import set_up_logging
 from nodeagent.model.name_counts import NameCounts
 
 PATIENCE_SECONDS = 5.0
@@ -27,6 +30,8 @@ PATIENCE_SECONDS = 5.0
 PARTING_SECONDS = 2.0
 """For queries under way when the process is told to end."""
 PARTING_LOOKS = 100
+LINGERING_SECONDS = 3.0
+"""For queries by UDP that come although they are sent elsewhere by then."""
 ACCEPTING_SECONDS = 0.2
 """For connections that wait in the listening sockets then."""
 REPORT_SECONDS = 1.0
@@ -54,6 +59,8 @@ class Process:
         self._tasks = Tasks()
         self._background: list[asyncio.Task[None]] = []
         self._serving = False
+        self._alone = False
+        """Whether nobody will read the sockets after us."""
         self._started = asyncio.Event()
         self._retired = asyncio.Event()
 
@@ -61,7 +68,7 @@ class Process:
         """Until it is retired or cancelled."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._retired.set)
+            loop.add_signal_handler(number, self._retire)
         self._background += [
             asyncio.create_task(self._control.run(), name="control"),
             asyncio.create_task(self._lose_patience(), name="patience"),
@@ -70,15 +77,31 @@ class Process:
         try:
             await self._retired.wait()
         finally:
-            self._control.answering = False  # an agent that comes now is given the sockets, and no answers are promised
-            for listener in self._listeners:
-                if isinstance(listener, UdpListener):
-                    listener.stop()
+            await self._linger()
             await self._finish_connections()
             await self._tasks.finish(PARTING_SECONDS)
+            self._stop_reading()
             for task in self._background:
                 task.cancel()
             await asyncio.gather(*self._background, return_exceptions=True)
+
+    def _retire(self) -> None:
+        """An agent that comes from now on is given the sockets, and no answers are promised."""
+        self._control.answering = False
+        self._control.ending = True
+        self._retired.set()
+
+    def _stop_reading(self) -> None:
+        for listener in self._listeners:
+            if isinstance(listener, UdpListener):
+                listener.stop()
+
+    async def _linger(self) -> None:
+        """Answer queries that were on their way to us when they were sent elsewhere: on a busy machine who sends them may
+        have been interrupted behind the rules. Ends when an agent has come for the sockets."""
+        if self._alone:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._control.greeted.wait(), LINGERING_SECONDS)
 
     async def _finish_connections(self) -> None:
         """Those that have begun are accepted, and served to their end for a while."""
@@ -95,7 +118,11 @@ class Process:
 
     async def _take(self, message: ToProcess) -> None:
         if isinstance(message, Retire):
-            self._retired.set()
+            self._alone = not message.replaced
+            if message.replaced:
+                self._stop_reading()  # the other one knows more
+            self._control.greeted.clear()
+            self._retire()
         elif isinstance(message, Settings):
             if self._fed is None:
                 self._begin(message)
@@ -104,11 +131,13 @@ class Process:
                 self._front.clients.serve(message)
         elif self._fed is not None and self._front is not None and self._fed.take(message):
             self._front.answers = self._fed.answers
-            gc.collect()
+            if not self._control.answering:
+                gc.collect()  # takes tens of milliseconds, which nobody waits for yet
             gc.freeze()
             await self._serve()
-            self._control.answering = True
-            self._control.say(Answering())
+            if not self._retired.is_set():  # who is promised answers now would have to look elsewhere in a moment
+                self._control.answering = True
+                self._control.say(Answering())
 
     def _lost(self) -> None:
         if self._fed is not None:
@@ -178,6 +207,7 @@ def run_process(
     search: Callable[[], Sequence[str]],
 ) -> None:
     """Give away all rights and serve until the end. Raises OSError."""
+    set_up_logging(logging.WARNING, as_json=False, journald="JOURNAL_STREAM" in os.environ)
     control = socket.socket(fileno=control_fd)
     sockets = tuple(socket.socket(fileno=number) for number in socket_fds)
     drop_privileges(user)

@@ -1,7 +1,7 @@
 """A sample of the queries, as lines for the agent's log."""
 
 from nodeagent.dns.server.tally import RCODES
-from nodeagent.dns.wire.codes import HEADER_SIZE, RD, kind_text
+from nodeagent.dns.wire.codes import HEADER_SIZE, RD, type_text
 from nodeagent.dns.wire.names import to_text
 
 MOST_LINES = 100
@@ -45,7 +45,7 @@ def line(packet: bytes, answer: bytes, client: str, proto: str, seconds: float) 
     while packet[end]:
         end += 1 + packet[end]
     name = to_text(packet[HEADER_SIZE : end + 1])
-    kind = kind_text(packet[end + 1] << 8 | packet[end + 2])
+    kind = type_text(packet[end + 1] << 8 | packet[end + 2])
     code = answer[3] & 0x0F
     rcode = RCODES[code] if code < len(RCODES) else f"RCODE{code}"
     flags = ",".join(word for byte, bit, word in FLAGS if answer[byte] & bit)

@@ -4,13 +4,13 @@ import socket
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from nodeagent.dns.wire.codes import Kind, kind_text
+from nodeagent.dns.wire.codes import RecordType, type_text
 from nodeagent.model.name_counts import SECONDS_BOUNDS, Durations, Replies
 
 OTHER = b""
 HTTPS, SVCB, DS, DNSKEY, NAPTR, CAA = 65, 64, 43, 48, 35, 257
 KINDS = {
-    **{kind.to_bytes(2, "big"): kind_text(kind) for kind in Kind if kind is not Kind.OPT},
+    **{kind.to_bytes(2, "big"): type_text(kind) for kind in RecordType if kind is not RecordType.OPT},
     **{number.to_bytes(2, "big"): text for number, text in ((HTTPS, "HTTPS"), (SVCB, "SVCB"), (DS, "DS"))},
     **{number.to_bytes(2, "big"): text for number, text in ((DNSKEY, "DNSKEY"), (NAPTR, "NAPTR"), (CAA, "CAA"))},
     OTHER: "other",
@@ -34,12 +34,12 @@ class Counted:
         (self.by_kind.get(kind) or self.by_kind[OTHER])[rcode] += 1
 
     def took(self, seconds: float, count: int = 1) -> None:
-        """So many replies took so long together."""
+        """Add `count` replies that took `seconds` in all."""
         self._counts[bisect_left(SECONDS_BOUNDS, seconds / count)] += count
         self._total += seconds
 
     def replies(self, server: str, proto: str, family: str, zone: str) -> Iterator[Replies]:
-        """All that is not 0."""
+        """The counts of replies that are not 0, with the labels of their metric."""
         for kind, counts in self.by_kind.items():
             for rcode, count in enumerate(counts):
                 if count:
@@ -47,7 +47,7 @@ class Counted:
                     yield Replies(server, proto, family, zone, KINDS[kind], text, count)
 
     def durations(self, server: str, zone: str) -> Iterator[Durations]:
-        """Once there are any."""
+        """The histogram of answer times; none before the first reply."""
         if any(self._counts):
             yield Durations(server, zone, tuple(self._counts), self._total)
 

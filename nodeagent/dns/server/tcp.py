@@ -12,6 +12,7 @@ IDLE_SECONDS = 10.0
 """Between two queries of a connection."""
 STALLED_SECONDS = 3.0
 """Until the first query, and within one."""
+LOOK_AGAIN_SECONDS = 0.05
 MOST_CONNECTIONS = 512
 MOST_IN_ONE = 32
 """Queries of one connection that wait for upstream; reading stops until one is answered."""
@@ -59,11 +60,9 @@ class TcpListener:
         client = writer.get_extra_info("peername")[0]
         served = self._front.clients.are_served(client)
         while True:
-            async with asyncio.timeout(patience):
-                first = await reader.readexactly(1)
-            async with asyncio.timeout(STALLED_SECONDS):
-                size = first[0] << 8 | (await reader.readexactly(1))[0]
-                packet = await reader.readexactly(size)
+            first = await _read(reader, 1, patience)
+            second = await _read(reader, 1, STALLED_SECONDS)
+            packet = await _read(reader, first[0] << 8 | second[0], STALLED_SECONDS)
             patience = IDLE_SECONDS
             begun = time.monotonic()
             answer = self._front.reply(packet, tcp=True, client=client) if served else self._front.refuse(packet)
@@ -87,6 +86,19 @@ class TcpListener:
             self._front.count(self.tally.theirs, waiting.query.packet, answer, client, "tcp", seconds)
         finally:
             room.release()
+
+
+async def _read(reader: asyncio.StreamReader, size: int, seconds: float) -> bytes:
+    """So many bytes. Raises TimeoutError when they have not come within the time, and IncompleteReadError.
+
+    A process that was held up for so long finds its time over and the bytes at once: then they count.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await reader.readexactly(size)
+    except TimeoutError:
+        async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+            return await reader.readexactly(size)
 
 
 def _send(writer: asyncio.StreamWriter, answer: bytes | None) -> None:

@@ -1,4 +1,4 @@
-"""Queries by UDP: the socket is drained, and most replies leave before the next query is read."""
+"""Queries by UDP: many are read at once, and most of their replies leave together before the next are read."""
 
 import asyncio
 import select
@@ -7,13 +7,11 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from nodeagent.dns.server.datagrams import AT_ONCE, Datagrams
 from nodeagent.dns.server.front import Front, Tasks, Waiting
 from nodeagent.dns.server.tally import OTHER, tally_of
 from nodeagent.dns.wire.codes import Rcode
 
-AT_ONCE = 64
-"""Packets that are read before the loop looks at anything else; about 0.5 ms."""
-LARGEST_QUERY = 4096
 MOST_LEFT = 200
 """Times that the socket is read when listening ends: queries come no more by then, or somebody else reads them too."""
 
@@ -25,58 +23,80 @@ class UdpListener:
         self._socket = sock
         self._front = front
         self._tasks = tasks
+        self._datagrams = Datagrams(sock)
+        self._stopped = False
         self.tally = tally_of(sock, "udp")
 
     def start(self) -> None:
         """Begin to read; what came before waits in the socket."""
         self._socket.setblocking(False)
-        asyncio.get_running_loop().add_reader(self._socket, self._read)
+        asyncio.get_running_loop().add_reader(self._socket, self._read_on)
 
     def stop(self) -> None:
-        """Answer what has come, and read no more."""
-        for _ in range(MOST_LEFT):
+        """Answer what has come, and read no more; nothing where that was done before."""
+        if self._stopped:
+            return
+        self._stopped = True
+        for _ in range(MOST_LEFT):  # an ICMP error of an earlier answer is no end
             if not select.select((self._socket,), (), (), 0)[0]:
                 break
             self._read()
         asyncio.get_running_loop().remove_reader(self._socket)
 
-    def _read(self) -> None:
-        receive, send, reply = self._socket.recvfrom, self._socket.sendto, self._front.answers.reply
-        clients = self._front.clients
-        known = clients.known
+    def _read_on(self) -> None:
+        """Until nothing is left, or others have their turn: to look again costs less than to be woken again."""
+        left = AT_ONCE
+        while left > 0 and (count := self._read()):
+            left -= count
+
+    def _read(self) -> int:
+        """How many datagrams there were."""
+        box = self._datagrams
+        count = box.receive()
+        if not count:
+            return 0
+        front, answers = self._front, self._front.answers
+        known = front.clients.known
+        ready_at_once, make_ready = answers.ready.get, answers.make_ready
+        inbox, names, sizes = box.inbox, box.names, box.sizes
         ours = self.tally.ours
         by_kind = ours.by_kind
+        answer = box.answer
         begun = time.monotonic()
         quick = 0
         last = None
-        for _ in range(AT_ONCE):
-            try:
-                packet, peer = receive(LARGEST_QUERY)
-            except OSError:  # nothing left, or an ICMP error of an earlier reply
-                break
-            if peer[0] not in known and not clients.are_served(peer[0]):
-                self._send(self._front.refuse(packet), peer)
+        for index, start, address, end in box.slots[:count]:
+            packet = inbox[start : start + sizes[index]]
+            if names[address:end] not in known and not self._is_served(packet, index):
                 continue
-            answer = reply(packet)
-            if answer is None:
-                self._other(packet, peer)
+            ready = ready_at_once(packet[2:]) or make_ready(packet)
+            if ready is None:
+                self._other(packet, box.peer(index))
                 continue
-            rcode = answer[3] & 0x0F
-            if rcode == Rcode.NXDOMAIN and self._front.walks_for(peer[0]):
-                self._other(packet, peer)
+            rest, kind, rcode = ready
+            if rcode == Rcode.NXDOMAIN and front.walks_for(box.peer(index)[0]):
+                self._other(packet, box.peer(index))
                 continue
-            kind = packet[-15:-13] if packet[11] else packet[-4:-2]  # an OPT record of 11 bytes stands behind it
+            reply = packet[:2] + (rest if type(rest) is bytes else rest.next())  # type: ignore[union-attr]  # see prepared
+            answer(index, reply)
             (by_kind.get(kind) or by_kind[OTHER])[rcode] += 1
             quick += 1
-            last = packet, answer, peer
-            try:  # cheaper than suppress
-                send(answer, peer)
-            except OSError:  # the client's network or our buffer: a lost packet, as DNS clients expect
-                continue
+            last = packet, reply, index
+        box.send()
         if last is not None:
             seconds = time.monotonic() - begun
             ours.took(seconds, quick)
-            self._front.log.note(last[0], last[1], _text_of(last[2]), "udp", seconds / quick, quick)
+            if front.log.every:
+                front.log.note(last[0], last[1], _text_of(box.peer(last[2])), "udp", seconds / quick, quick)
+        return count
+
+    def _is_served(self, packet: bytes, index: int) -> bool:
+        """Whether the client gets answers; if not, it is told so."""
+        peer = self._datagrams.peer(index)
+        if self._front.clients.are_served(peer[0]):
+            return True
+        self._send(self._front.refuse(packet), peer)
+        return False
 
     def _other(self, packet: bytes, peer: tuple[Any, ...]) -> None:
         begun = time.monotonic()

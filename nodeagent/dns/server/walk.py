@@ -19,7 +19,7 @@ class Walk(NamedTuple):
     steps: tuple[bytes, ...]
 
     def query_for(self, step: bytes) -> Query:
-        """A query for the step, as the client would have sent it; without EDNS, for its answer is not sent."""
+        """The query for one step of the search path, without EDNS: its answer is not sent to the client as it is."""
         packet = self.query.packet[:4] + b"\0\1\0\0\0\0\0\0" + step + self.query.question[-4:]
         return Query(packet, step, self.query.kind, packet[HEADER_SIZE:], None)
 

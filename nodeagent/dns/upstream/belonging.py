@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from nodeagent.dns.upstream.question import Asked
 from nodeagent.dns.upstream.reply import Reply
-from nodeagent.dns.wire.codes import Kind, Rcode
+from nodeagent.dns.wire.codes import Rcode, RecordType
 from nodeagent.dns.wire.message import NAMES_IN_RDATA, Record, Sections
 from nodeagent.dns.wire.names import is_below
 
@@ -46,7 +46,10 @@ def belonging(reply: Reply, asked: Asked) -> Kept:
     authority = tuple(
         _aged(record)
         for record in reply.sections.authority
-        if (record.kind in (Kind.SOA, Kind.NS, DS) and any(is_below(name, record.owner.lower()) for name in chain))
+        if (
+            record.kind in (RecordType.SOA, RecordType.NS, DS)
+            and any(is_below(name, record.owner.lower()) for name in chain)
+        )
         or (asked.ok and record.kind in PROOFS)
     )
     targets = {target for record in (*answer, *authority) for target in _targets(record)}
@@ -54,7 +57,7 @@ def belonging(reply: Reply, asked: Asked) -> Kept:
         _aged(record)
         for record in reply.sections.additional
         if record.owner.lower() in targets
-        and (record.kind in (Kind.A, Kind.AAAA) or (asked.ok and record.kind == RRSIG))
+        and (record.kind in (RecordType.A, RecordType.AAAA) or (asked.ok and record.kind == RRSIG))
     )
     sections = Sections(answer, authority, additional)
     return _judged(reply.rcode, sections, asked, chain)
@@ -62,9 +65,9 @@ def belonging(reply: Reply, asked: Asked) -> Kept:
 
 def aliases(asked: Asked, answer: Iterable[Record]) -> tuple[bytes, ...]:
     """The name asked for and those it leads to by CNAME, lower-case; a loop is followed once round."""
-    targets = {record.owner.lower(): record.rdata.lower() for record in answer if record.kind == Kind.CNAME}
+    targets = {record.owner.lower(): record.rdata.lower() for record in answer if record.kind == RecordType.CNAME}
     chain = [asked.name]
-    if asked.kind in (Kind.CNAME, Kind.ANY):
+    if asked.kind in (RecordType.CNAME, RecordType.ANY):
         return (asked.name,)
     while (following := targets.get(chain[-1])) is not None and following not in chain:
         chain.append(following)
@@ -77,11 +80,12 @@ def _judged(rcode: int, sections: Sections, asked: Asked, chain: tuple[bytes, ..
     if rcode not in (Rcode.NOERROR, Rcode.NXDOMAIN):
         return Kept(sections, Worth.FAILURE, 0)
     final = any(
-        record.owner.lower() == chain[-1] and (asked.kind in (record.kind, Kind.ANY)) for record in sections.answer
+        record.owner.lower() == chain[-1] and (asked.kind in (record.kind, RecordType.ANY))
+        for record in sections.answer
     )
     if rcode == Rcode.NOERROR and final:
         return Kept(sections, Worth.POSITIVE, shortest)
-    zones = [record for record in sections.authority if record.kind == Kind.SOA]
+    zones = [record for record in sections.authority if record.kind == RecordType.SOA]
     if len(zones) != 1 or not is_below(chain[-1], zones[0].owner.lower()):
         return Kept(sections, Worth.NEGATIVE, 0)
     minimum = int.from_bytes(zones[0].rdata[-4:], "big")
@@ -90,16 +94,16 @@ def _judged(rcode: int, sections: Sections, asked: Asked, chain: tuple[bytes, ..
 
 def _is_answer(record: Record, wanted: int, chain: tuple[bytes, ...]) -> bool:
     owner = record.owner.lower()
-    if record.kind == Kind.DNAME or (record.kind == RRSIG and record.rdata[:2] == b"\0\x27"):
+    if record.kind == RecordType.DNAME or (record.kind == RRSIG and record.rdata[:2] == b"\0\x27"):
         return any(is_below(name, owner) for name in chain)
-    return owner in chain and (wanted in (record.kind, Kind.ANY) or record.kind in (Kind.CNAME, RRSIG))
+    return owner in chain and (wanted in (record.kind, RecordType.ANY) or record.kind in (RecordType.CNAME, RRSIG))
 
 
 def _targets(record: Record) -> tuple[bytes, ...]:
     """Names whose addresses may stand in the additional section."""
-    if record.kind not in (Kind.NS, Kind.MX, Kind.SRV):
+    if record.kind not in (RecordType.NS, RecordType.MX, RecordType.SRV):
         return ()
-    before, _ = NAMES_IN_RDATA[Kind(record.kind)]
+    before, _ = NAMES_IN_RDATA[RecordType(record.kind)]
     return (record.rdata[before:].lower(),)
 
 

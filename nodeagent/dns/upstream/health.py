@@ -9,7 +9,7 @@ from nodeagent.model.backoff import Backoff
 
 
 @dataclass(slots=True)
-class Record:
+class ServerHealth:
     """failures: in a row. pauses: between probes since it went down. probe_at: None while it needs none.
 
     loops: it leads back to us. plain_until: until then it is asked without EDNS.
@@ -44,11 +44,11 @@ class Health:
         self._limits = limits
         self._backoff = Backoff(limits.first, limits.longest)
         self._changed = changed
-        self._records: dict[Server, Record] = {}
+        self._records: dict[Server, ServerHealth] = {}
 
     def know(self, servers: Collection[Server], now: float) -> None:
         """These are the servers from now on; what is known of the others is forgotten."""
-        self._records = {server: self._records.get(server) or Record(probe_at=now) for server in servers}
+        self._records = {server: self._records.get(server) or ServerHealth(probe_at=now) for server in servers}
 
     @property
     def states(self) -> tuple[ServerState, ...]:
@@ -118,11 +118,11 @@ class Health:
     def takes_edns(self, server: Server, now: float) -> bool:
         return now >= self._of(server).plain_until
 
-    def _pause(self, record: Record, now: float) -> None:
+    def _pause(self, record: ServerHealth, now: float) -> None:
         record.pauses += 1
         record.probe_at = now + self._backoff.seconds(record.pauses)
         self._changed()
 
-    def _of(self, server: Server) -> Record:
+    def _of(self, server: Server) -> ServerHealth:
         """A server we no longer know is remembered by nobody."""
-        return self._records.get(server) or Record()
+        return self._records.get(server) or ServerHealth()

@@ -11,7 +11,7 @@ from nodeagent.dns.upstream.limits import HealthLimits
 from nodeagent.dns.upstream.question import Asked, question_of
 from nodeagent.dns.upstream.race import Asks
 from nodeagent.dns.upstream.server import Server
-from nodeagent.dns.wire.codes import Kind
+from nodeagent.dns.wire.codes import RecordType
 from nodeagent.dns.wire.names import from_text
 
 PROBE_ZONE = from_text("loop-probe.nodeagent.invalid")
@@ -68,7 +68,7 @@ class Probes:
         self._out[name] = server
         try:
             async with asyncio.timeout(self._limits.probe):
-                await self._asks.ask(server, Asked(question_of(name, Kind.TXT)))
+                await self._asks.ask(server, Asked(question_of(name, RecordType.TXT)))
             answered = True
         except (OSError, NoAnswerError):  # TimeoutError is an OSError
             answered = False

@@ -3,7 +3,7 @@
 from string import ascii_lowercase
 from typing import NamedTuple
 
-from nodeagent.dns.wire.codes import CD, CLASS_IN, RD, Kind
+from nodeagent.dns.wire.codes import CD, CLASS_IN, RD, RecordType
 from nodeagent.dns.wire.query import Query
 
 AD = 0x20
@@ -55,7 +55,7 @@ def asked_by(query: Query) -> Asked:
     )
 
 
-def question_of(name: bytes, kind: Kind) -> bytes:
+def question_of(name: bytes, kind: RecordType) -> bytes:
     """Name, type and class IN as they stand in a message."""
     return name + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
 

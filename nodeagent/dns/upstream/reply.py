@@ -4,7 +4,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nodeagent.dns.upstream.question import AD
-from nodeagent.dns.wire.codes import HEADER_SIZE, QR, RA, TC, Kind, Rcode
+from nodeagent.dns.wire.codes import HEADER_SIZE, QR, RA, TC, Rcode, RecordType
 from nodeagent.dns.wire.message import BadMessage, Record, Sections, read_message
 from nodeagent.model.addresses import Family
 
@@ -56,7 +56,7 @@ def read_reply(packet: bytes, ident: int, question: bytes, *, exact: bool = Fals
         sections = Sections() if truncated else read_message(packet)[1]
     except BadMessage:
         return Doubt.STRANGER
-    options = [record for record in sections.additional if record.kind == Kind.OPT]
+    options = [record for record in sections.additional if record.kind == RecordType.OPT]
     if len(options) > 1 or any(map(is_broken, (*sections.answer, *sections.authority, *sections.additional))):
         return Doubt.STRANGER
     return Reply(
@@ -65,7 +65,7 @@ def read_reply(packet: bytes, ident: int, question: bytes, *, exact: bool = Fals
         recursive=bool(packet[3] & RA),
         truncated=truncated,
         edns=bool(options),
-        sections=sections._replace(additional=tuple(r for r in sections.additional if r.kind != Kind.OPT)),
+        sections=sections._replace(additional=tuple(r for r in sections.additional if r.kind != RecordType.OPT)),
     )
 
 
@@ -94,10 +94,10 @@ def _is_bare_failure(packet: bytes, ident: int) -> bool:
 def is_broken(record: Record) -> bool:
     """Whether its data cannot be what its type says; the data of most types is not looked at."""
     match record.kind:
-        case Kind.A:
+        case RecordType.A:
             return len(record.rdata) != Family.IPV4.address_length
-        case Kind.AAAA:
+        case RecordType.AAAA:
             return len(record.rdata) != Family.IPV6.address_length
-        case Kind.SOA:
+        case RecordType.SOA:
             return len(record.rdata) < _SMALLEST_SOA
     return False

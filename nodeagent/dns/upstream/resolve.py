@@ -20,6 +20,7 @@ from nodeagent.dns.upstream.server import Server, without_own
 from nodeagent.dns.upstream.stub_zones import StubZones
 from nodeagent.dns.upstream.transport import Sockets, Transport
 from nodeagent.dns.wire.codes import Rcode
+from nodeagent.dns.wire.names import to_text
 from nodeagent.dns.wire.query import NotAnswered, Query, answer_with, header_only, read_query
 from nodeagent.model.name_counts import UpstreamCounts
 
@@ -41,14 +42,14 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Resolution:
     """good: the answer says whether there is data; a failure does not."""
 
     answer: Prepared
     good: bool
 
 
-FAILED = Outcome(failed(), good=False)
+FAILED = Resolution(failed(), good=False)
 
 
 class Upstream:
@@ -79,7 +80,7 @@ class Upstream:
         conversation = Conversation(transport or Sockets(), self._health, limits.ask, chance=chance, mix_case=mix_case)
         self._probes = Probes(conversation, self._health, limits.health, chance)
         self._asker = Asker(conversation, self._health, limits.ask)
-        self._under_way: dict[Asked, asyncio.Task[Outcome]] = {}
+        self._under_way: dict[Asked, asyncio.Task[Resolution]] = {}
         self._waiting = 0
         self._tasks: asyncio.TaskGroup | None = None
         self.counts = Counts()
@@ -137,7 +138,9 @@ class Upstream:
         try:
             return self.known(query) or await self._find(query)
         except Exception:
-            logger.exception("a query was not answered")
+            logger.exception(
+                "a query for %s was answered SERVFAIL: an error in nodeagent, please report it", to_text(query.name)
+            )
             return answer_with(query, Rcode.SERVFAIL)
 
     def known(self, query: Query) -> bytes | None:
@@ -183,7 +186,7 @@ class Upstream:
         self.counts.stale += 1
         return held.answer.for_client(query, stale_ttl=self._limits.cache.stale_ttl)
 
-    def _ask(self, asked: Asked, servers: tuple[Server, ...]) -> asyncio.Task[Outcome] | None:
+    def _ask(self, asked: Asked, servers: tuple[Server, ...]) -> asyncio.Task[Resolution] | None:
         """The one task for this question; None when nobody can be asked, or too many questions are under way."""
         if self._tasks is None or not servers:
             return None
@@ -203,11 +206,11 @@ class Upstream:
         task.add_done_callback(lambda _: self._under_way.pop(asked, None))
         return task
 
-    async def _look_up(self, asked: Asked, servers: tuple[Server, ...]) -> Outcome:
+    async def _look_up(self, asked: Asked, servers: tuple[Server, ...]) -> Resolution:
         try:
             reply = await self._asker.ask(asked, servers)
         except Exception:
-            logger.exception("a question was not asked")
+            logger.exception("the question %s was not asked: an error in nodeagent, please report it", asked.question)
             reply = None
         now = asyncio.get_running_loop().time()
         outcome = FAILED
@@ -216,8 +219,8 @@ class Upstream:
             prepared = prepare(reply, kept, asked)
             if prepared is not None and kept.worth is not Worth.FAILURE:
                 self._cache.put(asked, prepared, kept.worth, kept.ttl, now)
-                return Outcome(prepared, good=True)
-            outcome = Outcome(prepared, good=False) if prepared is not None else FAILED
+                return Resolution(prepared, good=True)
+            outcome = Resolution(prepared, good=False) if prepared is not None else FAILED
         self._cache.fail(asked, outcome.answer, now)
         return outcome
 

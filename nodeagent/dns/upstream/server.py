@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from nodeagent.model.addresses import LAST_PORT
+from nodeagent.model.addresses import LAST_PORT, endpoint_text
 
 DNS_PORT = 53
 WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # what somebody else listens on
@@ -17,7 +17,7 @@ class Server(NamedTuple):
     port: int = DNS_PORT
 
     def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return endpoint_text(self.address, self.port)
 
 
 def parse_server(text: str) -> Server:
@@ -37,11 +37,6 @@ def parse_server(text: str) -> Server:
     if not port.isascii() or not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
         raise ValueError(f"{text!r} has no port between 1 and 65535")
     return Server(address, int(port))
-
-
-def parse_servers(text: str) -> tuple[Server, ...]:
-    """A list separated by commas, each server once. Raises ValueError."""
-    return tuple(dict.fromkeys(parse_server(part) for part in text.split(",") if part.strip()))
 
 
 def canonical(text: str) -> str | None:

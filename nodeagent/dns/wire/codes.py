@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 
-class Kind(IntEnum):
+class RecordType(IntEnum):
     """Types of records that are treated in a way of their own."""
 
     A = 1
@@ -50,19 +50,19 @@ CD = 0x10
 """Bits of the third (QR to RD) and the fourth byte (RA, CD) of a header."""
 
 
-def kind_text(kind: int) -> str:
+def type_text(kind: int) -> str:
     """``A``, or ``TYPE65280`` for what has no name here (RFC 3597)."""
     try:
-        return Kind(kind).name
+        return RecordType(kind).name
     except ValueError:
         return f"TYPE{kind}"
 
 
-def kind_number(text: str) -> int:
+def type_number(text: str) -> int:
     """The number of a type by its name. Raises ValueError."""
     word = text.upper()
-    if word in Kind.__members__:
-        return Kind[word]
+    if word in RecordType.__members__:
+        return RecordType[word]
     if word.startswith("TYPE") and word[4:].isascii() and word[4:].isdigit() and int(word[4:]) <= _LARGEST_TYPE:
         return int(word[4:])
     raise ValueError(f"unknown type {text!r}")

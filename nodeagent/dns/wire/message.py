@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from nodeagent.dns.wire.codes import CLASS_IN, HEADER_SIZE, TC, Kind
+from nodeagent.dns.wire.codes import CLASS_IN, HEADER_SIZE, TC, RecordType
 from nodeagent.dns.wire.names import BadName, read
 
 LAST_POINTER_TARGET = 0x3FFF
@@ -32,17 +32,17 @@ class BadMessage(ValueError):
 
 
 NAMES_IN_RDATA = {
-    Kind.NS: (0, 1),
-    Kind.CNAME: (0, 1),
-    Kind.PTR: (0, 1),
-    Kind.DNAME: (0, 1),
-    Kind.SOA: (0, 2),
-    Kind.MX: (2, 1),
-    Kind.SRV: (6, 1),
+    RecordType.NS: (0, 1),
+    RecordType.CNAME: (0, 1),
+    RecordType.PTR: (0, 1),
+    RecordType.DNAME: (0, 1),
+    RecordType.SOA: (0, 2),
+    RecordType.MX: (2, 1),
+    RecordType.SRV: (6, 1),
 }
 """Type → bytes before the names, how many names; the types of RFC 1035 that may hold compressed ones, and SRV and
 DNAME, which old servers compress too."""
-COMPRESSED = frozenset({Kind.NS, Kind.CNAME, Kind.PTR, Kind.SOA, Kind.MX})
+COMPRESSED = frozenset({RecordType.NS, RecordType.CNAME, RecordType.PTR, RecordType.SOA, RecordType.MX})
 """Types in whose data names are compressed when written (RFC 3597, 4)."""
 
 
@@ -84,7 +84,7 @@ def _read_record(packet: bytes, at: int, known: dict[int, bytes]) -> tuple[Recor
         raise BadMessage("a record runs past the end")
     rdata = packet[start:end]
     if kind in NAMES_IN_RDATA:
-        before, names = NAMES_IN_RDATA[Kind(kind)]
+        before, names = NAMES_IN_RDATA[RecordType(kind)]
         parts = [packet[start : start + before]]
         inner = start + before
         for _ in range(names):
@@ -122,7 +122,7 @@ class Writer:
         rdata = record.rdata
         if record.kind in COMPRESSED:
             rdata = self._compressed_rdata(record, self._size + 10)
-        elif record.kind == Kind.SRV:
+        elif record.kind == RecordType.SRV:
             self._note(rdata[6:], self._size + 16)
         self._put(
             record.kind.to_bytes(2, "big")
@@ -147,7 +147,7 @@ class Writer:
         self._size += len(data)
 
     def _compressed_rdata(self, record: Record, at: int) -> bytes:
-        before, names = NAMES_IN_RDATA[Kind(record.kind)]
+        before, names = NAMES_IN_RDATA[RecordType(record.kind)]
         rdata = record.rdata
         written = rdata[:before]
         inner = before
@@ -202,8 +202,8 @@ def cut(message: bytes, limit: int) -> bytes:
         question, sections = read_message(message)
     except BadMessage:
         return message[:2] + bytes((message[2] | TC, message[3])) + b"\0" * 8
-    opt = tuple(record for record in sections.additional if record.kind == Kind.OPT)
-    additional = tuple(record for record in sections.additional if record.kind != Kind.OPT)
+    opt = tuple(record for record in sections.additional if record.kind == RecordType.OPT)
+    additional = tuple(record for record in sections.additional if record.kind != RecordType.OPT)
     room = limit - sum(11 + len(record.rdata) for record in opt)
     writer = Writer(question)
     answers = _fill(writer, sections.answer, room)

@@ -11,8 +11,8 @@ from nodeagent.dns.wire.codes import (
     QR,
     RD,
     SMALLEST_UDP_LIMIT,
-    Kind,
     Rcode,
+    RecordType,
 )
 from nodeagent.dns.wire.names import LONGEST_LABEL, LONGEST_NAME, BadName, read
 
@@ -94,7 +94,7 @@ def read_query(packet: bytes) -> Query:
         raise NotAnswered(refusal[:11] + b"\1" + refusal[12:] + opt)
     kind = packet[end - 4] << 8 | packet[end - 3]
     query = Query(packet, packet[HEADER_SIZE : end - 4], kind, question, edns)
-    if packet[end - 2] << 8 | packet[end - 1] != CLASS_IN or kind in (Kind.AXFR, Kind.IXFR):
+    if packet[end - 2] << 8 | packet[end - 1] != CLASS_IN or kind in (RecordType.AXFR, RecordType.IXFR):
         raise NotAnswered(answer_with(query, Rcode.REFUSED))
     return query
 
@@ -147,7 +147,7 @@ def _find_opt(packet: bytes, at: int, before: int, additional: int) -> Edns | No
         end = at + 10 + size
         if end > len(packet):
             raise BadName("a record runs past the end")
-        if packet[at] << 8 | packet[at + 1] == Kind.OPT:
+        if packet[at] << 8 | packet[at + 1] == RecordType.OPT:
             if owner != b"\0" or index < before or found is not None:
                 raise BadName("an OPT record where none may be")
             _check_options(packet, at + 10, end)

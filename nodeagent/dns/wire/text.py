@@ -2,7 +2,7 @@
 
 from ipaddress import IPv4Address, IPv6Address
 
-from nodeagent.dns.wire.codes import Kind, kind_text
+from nodeagent.dns.wire.codes import RecordType, type_text
 from nodeagent.dns.wire.message import NAMES_IN_RDATA, Record
 from nodeagent.dns.wire.names import to_text
 
@@ -11,21 +11,21 @@ _FIRST_PRINTED, _LAST_PRINTED = 0x20, 0x7E
 
 def record_text(record: Record) -> str:
     """``web.shop.svc.cluster.local. 30 IN A 10.96.0.1``; data of unknown types as RFC 3597 writes it."""
-    return f"{to_text(record.owner)} {record.ttl} IN {kind_text(record.kind)} {data_text(record)}"
+    return f"{to_text(record.owner)} {record.ttl} IN {type_text(record.kind)} {data_text(record)}"
 
 
 def data_text(record: Record) -> str:
     """The data alone."""
     rdata = record.rdata
     match record.kind:
-        case Kind.A if len(rdata) == IPv4Address(0).max_prefixlen // 8:
+        case RecordType.A if len(rdata) == IPv4Address(0).max_prefixlen // 8:
             return str(IPv4Address(rdata))
-        case Kind.AAAA if len(rdata) == IPv6Address(0).max_prefixlen // 8:
+        case RecordType.AAAA if len(rdata) == IPv6Address(0).max_prefixlen // 8:
             return str(IPv6Address(rdata))
-        case Kind.TXT:
+        case RecordType.TXT:
             return " ".join(map(_quoted, _strings(rdata)))
     if record.kind in NAMES_IN_RDATA:
-        before, names = NAMES_IN_RDATA[Kind(record.kind)]
+        before, names = NAMES_IN_RDATA[RecordType(record.kind)]
         parts = [str(rdata[at] << 8 | rdata[at + 1]) for at in range(0, before, 2)]
         at = before
         for _ in range(names):

@@ -19,7 +19,7 @@ ENDPOINT_LABELS, PORT_LABELS = 1, 2
 """Labels before a Service's name: an endpoint; a port and a protocol."""
 
 
-class Place(NamedTuple):
+class NameParts(NamedTuple):
     """What the labels of a name in a cluster's zone say. below: before the Service's name."""
 
     tree: str
@@ -28,11 +28,11 @@ class Place(NamedTuple):
     below: tuple[str, ...] = ()
 
 
-def place_of(name: bytes, zone: bytes) -> Place:
-    """Where a name (lower case) of a cluster's zone stands."""
+def parts_of(name: bytes, zone: bytes) -> NameParts:
+    """The parts of a name (lower case) of a cluster's zone; empty where it has none."""
     labels = [label.decode("latin-1") for label in names.labels_of(name[: len(name) - len(zone)] + b"\0")]
     padded = [*reversed(labels), "", "", ""]
-    return Place(padded[0], padded[1], padded[2], tuple(labels[:-3]))
+    return NameParts(padded[0], padded[1], padded[2], tuple(labels[:-3]))
 
 
 def explain(snapshot: Snapshot, lookup: Lookup, zones: tuple[str, ...], name: bytes) -> Iterator[str]:
@@ -43,20 +43,20 @@ def explain(snapshot: Snapshot, lookup: Lookup, zones: tuple[str, ...], name: by
     elif zone in (IN_ADDR, IP6):
         yield from _explain_reverse(lookup, name, zone)
     else:
-        place = place_of(name, zone)
-        if place.tree == "svc" and place.name:
-            yield from _explain_service(snapshot, place, zones)
-        elif place.tree == "pod" and place.name:
-            yield from _explain_pod(lookup, place)
-        elif place.tree in ("svc", "pod") and place.namespace:
-            there = lookup.index.has_namespace(place.namespace.encode("latin-1"))
-            yield f"namespace {place.namespace} {'exists: its name has no records' if there else 'does not exist'}"
+        parts = parts_of(name, zone)
+        if parts.tree == "svc" and parts.name:
+            yield from _explain_service(snapshot, parts, zones)
+        elif parts.tree == "pod" and parts.name:
+            yield from _explain_pod(lookup, parts)
+        elif parts.tree in ("svc", "pod") and parts.namespace:
+            there = lookup.index.has_namespace(parts.namespace.encode("latin-1"))
+            yield f"namespace {parts.namespace} {'exists: its name has no records' if there else 'does not exist'}"
         else:
             yield "a name of the zone itself: Services are at NAME.NAMESPACE.svc, pods at ADDRESS.NAMESPACE.pod"
 
 
-def _explain_service(snapshot: Snapshot, place: Place, zones: tuple[str, ...]) -> Iterator[str]:
-    key = ObjectKey(place.namespace, place.name)
+def _explain_service(snapshot: Snapshot, parts: NameParts, zones: tuple[str, ...]) -> Iterator[str]:
+    key = ObjectKey(parts.namespace, parts.name)
     service = snapshot.services.get(key)
     if service is None:
         yield f"there is no Service {key}"
@@ -67,7 +67,7 @@ def _explain_service(snapshot: Snapshot, place: Place, zones: tuple[str, ...]) -
     for fault in faults_of(service, slices, made, zones):
         yield f"problem: {fault.reason}: {fault.detail}"
     if service.spec.type == "ExternalName":
-        below = "; nothing is below it" if place.below else ""
+        below = "; nothing is below it" if parts.below else ""
         yield f"Service {key} (ExternalName): a CNAME to {service.spec.external_name}, which is then resolved{below}"
         return
     if made.headless:
@@ -76,12 +76,12 @@ def _explain_service(snapshot: Snapshot, place: Place, zones: tuple[str, ...]) -
             yield f"  no EndpointSlice carries the label kubernetes.io/service-name={key.name}: NXDOMAIN"
     else:
         yield f"Service {key}: its ClusterIPs {', '.join(made.cluster_ips) or '(none yet)'}, whatever its endpoints are"
-        if len(place.below) == PORT_LABELS:
+        if len(parts.below) == PORT_LABELS:
             ports = ", ".join(f"_{port.name}._{port.protocol}" for port in made.ports if port.name)
             yield f"  its named ports: {ports or 'none'}"
-    if made.headless or len(place.below) == ENDPOINT_LABELS:
+    if made.headless or len(parts.below) == ENDPOINT_LABELS:
         for one in slices:
-            yield from _explain_slice(one, place, by_port=made.headless and len(place.below) == PORT_LABELS)
+            yield from _explain_slice(one, parts, by_port=made.headless and len(parts.below) == PORT_LABELS)
 
 
 def _near_misses(services: Collection[ObjectKey], wanted: ObjectKey) -> Iterator[str]:
@@ -97,23 +97,23 @@ def _near_misses(services: Collection[ObjectKey], wanted: ObjectKey) -> Iterator
         yield f"  namespace {wanted.namespace} has: {', '.join(here)}"
 
 
-def _explain_slice(one: EndpointSlice, place: Place, *, by_port: bool) -> Iterator[str]:
+def _explain_slice(one: EndpointSlice, parts: NameParts, *, by_port: bool) -> Iterator[str]:
     ports = ", ".join(f"{port.name or '(no name)'} {port.protocol or 'TCP'} {port.port}" for port in one.ports or ())
     yield f"EndpointSlice {one.metadata.namespace}/{one.metadata.name} ({one.address_type}; ports: {ports or 'none'})"
     if one.address_type == "FQDN":
         yield "  left out: its addresses are host names"
         return
     if by_port:
-        wanted = (place.below[0].removeprefix("_"), place.below[1].removeprefix("_"))
+        wanted = (parts.below[0].removeprefix("_"), parts.below[1].removeprefix("_"))
         if wanted not in {((port.name or "").lower(), (port.protocol or "TCP").lower()) for port in one.ports or ()}:
             yield f"  left out: no port {wanted[0]} by {wanted[1]}"
             return
     for endpoint in one.endpoints or ():
         for address in endpoint.addresses or ():
-            yield f"  {_judge(endpoint, address, place)}"
+            yield f"  {_judge(endpoint, address, parts)}"
 
 
-def _judge(endpoint: Endpoint, address: str, place: Place) -> str:
+def _judge(endpoint: Endpoint, address: str, parts: NameParts) -> str:
     """Whether an endpoint counts for the name, and why not."""
     host = (endpoint.hostname or "").lower()
     name = host if is_label(host) else host_of(address).lower()
@@ -123,18 +123,23 @@ def _judge(endpoint: Endpoint, address: str, place: Place) -> str:
     if endpoint.conditions is not None and endpoint.conditions.ready is False:
         also = ", though serving" if endpoint.conditions.serving else ""
         return f"left out {said}: not ready{also}"
-    if len(place.below) == ENDPOINT_LABELS and place.below[0] != name:
-        return f"left out {said}: its name is not {place.below[0]}"
+    if len(parts.below) == ENDPOINT_LABELS and parts.below[0] != name:
+        return f"left out {said}: its name is not {parts.below[0]}"
     return f"used     {said}"
 
 
-def _explain_pod(lookup: Lookup, place: Place) -> Iterator[str]:
-    label = ".".join((*place.below, place.name))
-    address = None if place.below else pod_address(place.name.encode("latin-1"))
+def _explain_pod(lookup: Lookup, parts: NameParts) -> Iterator[str]:
+    label = ".".join((*parts.below, parts.name))
+    address = None if parts.below else pod_address(parts.name.encode("latin-1"))
     if address is None:
         yield f"{label} stands for no address"
-    elif not lookup.index.has_namespace(place.namespace.encode("latin-1")):
-        yield f"namespace {place.namespace} does not exist"
+    elif not lookup.index.has_namespace(parts.namespace.encode("latin-1")):
+        yield f"namespace {parts.namespace} does not exist"
+    elif lookup.pods == "verified":
+        runs = lookup.index.has_pod(parts.namespace.encode("latin-1"), address)
+        yield f"the pod with address {address}; with pods verified, and {'one runs' if runs else 'none runs'} in {parts.namespace}"
+    elif lookup.pods == "disabled":
+        yield f"the pod with address {address}; with pods disabled, pods have no names"
     else:
         yield f"the pod with address {address}; with pods insecure, whether there is one or not"
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from nodeagent.dns.wire import names
-from nodeagent.dns.wire.codes import Kind, Rcode
+from nodeagent.dns.wire.codes import Rcode, RecordType
 from nodeagent.dns.wire.message import Record
 from nodeagent.dns.zone.index import Index, ServiceEntry
 from nodeagent.dns.zone.reverse import IN_ADDR, IP6, address_of, pod_address
@@ -24,7 +24,7 @@ _LABELS_OF_A_NAMESPACE, _LABELS_OF_A_POD, _LABELS_OF_A_PORT = 2, 3, 2
 """namespace.svc, address.namespace.pod, _name._protocol."""
 LONGEST_CHAIN = 16
 """CNAMEs that are followed; a longer chain is taken for a loop."""
-FAMILY_KIND = {Family.IPV4: Kind.A, Family.IPV6: Kind.AAAA}
+FAMILY_KIND = {Family.IPV4: RecordType.A, Family.IPV6: RecordType.AAAA}
 
 
 class ZoneSettings(Struct, frozen=True):
@@ -65,6 +65,8 @@ class Lookup:
     def __init__(self, settings: ZoneSettings, index: Index) -> None:
         self._settings = settings
         self.index = index
+        self.pods = settings.pods
+        """Which pod names are answered."""
         self._zones = tuple(sorted((names.from_text(zone.lower()) for zone in settings.zones), key=len, reverse=True))
         self._primary = names.from_text(settings.zones[0].lower())
 
@@ -83,11 +85,11 @@ class Lookup:
         if zone in (IN_ADDR, IP6):
             return self._reverse(name, zone, kind)
         found = self._at(name, zone, kind)
-        return found if found.alias is None or kind == Kind.CNAME else self._follow(name, found, kind)
+        return found if found.alias is None or kind == RecordType.CNAME else self._follow(name, found, kind)
 
     def _follow(self, name: bytes, first: Found, kind: int) -> Found:
         """The chain from a CNAME on, as far as it stays in the zones."""
-        if kind == Kind.ANY:
+        if kind == RecordType.ANY:
             return first._replace(alias=None)
         records = list(first.answer)
         target = first.alias
@@ -115,7 +117,9 @@ class Lookup:
             return self._in_tree(name, labels, zone, kind)
         if labels == [b"dns-version"]:
             text = bytes((len(SPECIFICATION),)) + SPECIFICATION
-            return Found(zone, answer=(Record(name, Kind.TXT, SPECIFICATION_TTL, text),) if kind == Kind.TXT else ())
+            return Found(
+                zone, answer=(Record(name, RecordType.TXT, SPECIFICATION_TTL, text),) if kind == RecordType.TXT else ()
+            )
         if labels == [b"ns", b"dns"]:
             return Found(zone, answer=self._address_records(name, self._server_addresses(), kind))
         return Found(zone) if labels == [b"dns"] else Found(zone, Rcode.NXDOMAIN)
@@ -131,7 +135,7 @@ class Lookup:
         return Found(zone) if exists else Found(zone, Rcode.NXDOMAIN)
 
     def _apex(self, zone: bytes, kind: int) -> Found:
-        if kind != Kind.NS:
+        if kind != RecordType.NS:
             return Found(zone)
         cluster_zone = self._primary if zone in (IN_ADDR, IP6) else zone
         server = self._server()
@@ -142,7 +146,7 @@ class Lookup:
         addresses = self._server_addresses()
         return Found(
             zone,
-            answer=(self._record(zone, Kind.NS, target),),
+            answer=(self._record(zone, RecordType.NS, target),),
             additional=tuple(self._address_record(target, address) for address in addresses),
         )
 
@@ -181,7 +185,7 @@ class Lookup:
         pairs = list(_pairs_at(entry, below))
         if not pairs and not (entry.names.cluster_ips and not below):
             return Found(zone, Rcode.NXDOMAIN, source=entry)
-        if kind == Kind.SRV:
+        if kind == RecordType.SRV:
             return self._srv(name, entry, zone, pairs)
         addresses = tuple(dict.fromkeys(pair.address for pair in pairs))
         return Found(zone, answer=self._address_records(name, addresses, kind), source=entry)
@@ -198,7 +202,7 @@ class Lookup:
             host = pair.host.encode()
             target = bytes((len(host),)) + host + service if host else service
             rdata = b"\0\0" + weight.to_bytes(2, "big") + pair.port.to_bytes(2, "big") + target
-            answer.setdefault((pair.host, pair.port), self._record(name, Kind.SRV, rdata))
+            answer.setdefault((pair.host, pair.port), self._record(name, RecordType.SRV, rdata))
             if (pair.host, pair.address) not in additional:
                 additional[pair.host, pair.address] = self._address_record(target, pair.address)
         return Found(zone, answer=tuple(answer.values()), additional=tuple(additional.values()), source=entry)
@@ -212,7 +216,7 @@ class Lookup:
             return Found(zone, Rcode.NXDOMAIN, source=entry)
         if parse_address(text) is not None:
             return Found(zone, Rcode.NXDOMAIN, source=entry)
-        return Found(zone, answer=(self._record(name, Kind.CNAME, target),), source=entry, alias=target.lower())
+        return Found(zone, answer=(self._record(name, RecordType.CNAME, target),), source=entry, alias=target.lower())
 
     def _reverse(self, name: bytes, zone: bytes, kind: int) -> Found | None:
         if name == zone:
@@ -228,7 +232,8 @@ class Lookup:
         if not targets:
             return None
         return Found(
-            zone, answer=tuple(self._record(name, Kind.PTR, one) for one in targets) if kind == Kind.PTR else ()
+            zone,
+            answer=tuple(self._record(name, RecordType.PTR, one) for one in targets) if kind == RecordType.PTR else (),
         )
 
     def _endpoint_names(self, address: str) -> Iterator[bytes]:
@@ -243,7 +248,7 @@ class Lookup:
         key = entry.names
         return names.encode([key.name.encode(), key.namespace.encode(), b"svc"])[:-1] + zone
 
-    def _record(self, owner: bytes, kind: Kind, rdata: bytes) -> Record:
+    def _record(self, owner: bytes, kind: RecordType, rdata: bytes) -> Record:
         return Record(owner, kind, self._settings.ttl, rdata)
 
     def _address_record(self, owner: bytes, address: str) -> Record:
@@ -259,7 +264,7 @@ class Lookup:
         ns = names.encode([b"ns", b"dns"])[:-1] + zone
         numbers = (serial & 0xFFFFFFFF, 7200, 1800, 86400, self._settings.ttl)
         rdata = ns + b"\x0ahostmaster" + zone + b"".join(number.to_bytes(4, "big") for number in numbers)
-        return self._record(zone, Kind.SOA, rdata)
+        return self._record(zone, RecordType.SOA, rdata)
 
 
 def has_name(port: NamedPort) -> bool:

@@ -4,7 +4,9 @@ An answer is prepared when its question comes for the first time, and forgotten 
 many Services can change (answers of no records, PTR) is forgotten with every change, for it is cheap to make again.
 """
 
-from nodeagent.dns.wire.codes import CLASS_IN, HEADER_SIZE, SMALLEST_UDP_LIMIT, TC, Kind, Rcode
+from collections.abc import Iterable
+
+from nodeagent.dns.wire.codes import CLASS_IN, HEADER_SIZE, SMALLEST_UDP_LIMIT, TC, Rcode, RecordType
 from nodeagent.dns.wire.message import Record, Sections, Writer, cut
 from nodeagent.dns.wire.query import Query
 from nodeagent.dns.zone.index import ServiceEntry
@@ -16,8 +18,13 @@ PREPARED_LIMIT = 40_000
 """Answers kept that one Service decides; all are dropped when there are more."""
 VOLATILE_LIMIT = 20_000
 """Answers kept that are forgotten with every change. Names that do not exist are as many as somebody likes to ask."""
-PREPARED_BYTES = 24_000_000
+PREPARED_BYTES = 16_000_000
 """Bytes of both."""
+READY_LIMIT = 30_000
+"""Whole replies kept by the bytes of the queries; all are dropped when there are more."""
+READY_BYTES = 8_000_000
+LONGEST_READY = 2_000
+"""Bytes of a query and its reply; longer ones are put together each time."""
 SINGLE_LIMIT = 65_000
 """A longer answer is prepared for each question anew."""
 
@@ -41,11 +48,43 @@ class Turning:
 
     def next(self, room: int) -> Prepared:
         """The records from the next one on, as many as fit in `room` bytes."""
-        turn = self._turn = (self._turn + 1) % self._count
+        head, size = self.head(room)
+        return head + self.records(size)
+
+    def head(self, room: int) -> tuple[Prepared, int]:
+        """What stands before the records, and the bytes of as many as fit in `room` bytes."""
         count = min(self._count, room // self._size)
-        start = turn * self._size
         head = b"\0\0" if count == self._count else bytes((TC, 0))
-        return head + count.to_bytes(2, "big") + b"\0\0\0\0" + self._doubled[start : start + count * self._size]
+        return head + count.to_bytes(2, "big") + b"\0\0\0\0", count * self._size
+
+    def records(self, size: int) -> bytes:
+        """The records from the next one on, in so many bytes."""
+        turn = self._turn = (self._turn + 1) % self._count
+        start = turn * self._size
+        return self._doubled[start : start + size]
+
+
+class TurningRest:
+    """A reply without its id, the records of which begin with another one each time."""
+
+    __slots__ = ("_end", "_head", "_size", "_turning")
+
+    def __init__(self, packet: bytes, question: bytes, turning: Turning, room: int, opt: bytes) -> None:
+        self._turning = turning
+        value, self._size = turning.head(room)
+        self._head = compose(packet, question, value, opt)[2 : HEADER_SIZE + len(question)]
+        self._end = opt
+
+    def __len__(self) -> int:
+        return len(self._head) + self._size + len(self._end)
+
+    def next(self) -> bytes:
+        """The reply, from the next record on."""
+        return self._head + self._turning.records(self._size) + self._end
+
+
+Ready = tuple[bytes | TurningRest, bytes, int]
+"""A reply without its id, then type (as in the question) and rcode."""
 
 
 class Answers:
@@ -61,6 +100,11 @@ class Answers:
         self._lasting: dict[bytes, Prepared | Turning] = {}
         self._volatile: dict[bytes, Prepared | Turning] = {}
         self._bytes = 0
+        self.ready: dict[bytes, Ready] = {}
+        """Replies by the bytes of their queries, ids left out; those of latest queries."""
+        self._ready_of: dict[bytes, list[bytes]] = {}
+        self._ready_volatile: list[bytes] = []
+        self._ready_bytes = 0
         self._soas: dict[tuple[bytes, int], bytes] = {}
 
     @property
@@ -70,7 +114,7 @@ class Answers:
     @property
     def bytes_held(self) -> int:
         """Bytes of all prepared answers, about."""
-        return self._bytes
+        return self._bytes + self._ready_bytes
 
     def put(self, names: ServiceNames, serial: int) -> None:
         """Take in the latest state of a Service."""
@@ -88,16 +132,39 @@ class Answers:
         self._serial = serial
         self._volatile.clear()
         self._soas.clear()
+        self._forget_ready(self._ready_volatile)
+        self._ready_volatile.clear()
         for key in entry.prepared if entry is not None else ():
             self._lasting.pop(key, None)
+            self._forget_ready(self._ready_of.pop(key, ()))
         if not self._lasting:
             self._bytes = 0
 
-    def reply(self, packet: bytes) -> bytes | None:
-        """The reply by UDP to a packet whose answer is prepared already; None for every other packet.
+    def _forget_ready(self, packets: Iterable[bytes]) -> None:
+        for packet in packets:
+            ready = self.ready.pop(packet, None)
+            if ready is not None:
+                self._ready_bytes -= len(packet) + len(ready[0])
 
-        This is the path of nearly all questions, so it looks at as few bytes as it can: a key that is found is a right
-        question, whatever else the packet could have been.
+    def _drop_ready(self) -> None:
+        self.ready.clear()
+        self._ready_of.clear()
+        self._ready_volatile.clear()
+        self._ready_bytes = 0
+
+    def reply(self, packet: bytes) -> bytes | None:
+        """The reply by UDP to a packet whose answer is prepared already; None for every other packet."""
+        ready = self.ready.get(packet[2:]) or self.make_ready(packet)
+        if ready is None:
+            return None
+        rest = ready[0]
+        return packet[:2] + (rest if isinstance(rest, bytes) else rest.next())
+
+    def make_ready(self, packet: bytes) -> Ready | None:
+        """The reply by UDP to a packet whose answer is prepared already, kept for equal packets if it is not long; None
+        for every other packet.
+
+        A question that is found is a right one, whatever else the packet could have been.
         """
         if packet[4:10] != b"\0\1\0\0\0\0" or packet[2] & 0xF8:
             return None
@@ -117,11 +184,30 @@ class Answers:
         if value is None:
             return None
         room = limit - HEADER_SIZE - len(question) - len(opt)
-        if type(value) is not bytes:
-            value = value.next(room)  # type: ignore[union-attr]  # type() tells mypy less than isinstance and costs less
+        if isinstance(value, Turning):
+            rest: bytes | TurningRest = TurningRest(packet, question, value, room, opt)
+            rcode = 0
         elif len(value) - 8 > room:
             return None
-        return compose(packet, question, value, opt)
+        else:
+            rest, rcode = compose(packet, question, value, opt)[2:], value[1]
+        ready = rest, question[-4:-2], rcode
+        self._keep_ready(packet[2:], ready, key)
+        return ready
+
+    def _keep_ready(self, packet: bytes, ready: Ready, key: bytes) -> None:
+        """Until the answer to the question is forgotten."""
+        size = len(packet) + len(ready[0])
+        if size > LONGEST_READY:
+            return
+        if len(self.ready) >= READY_LIMIT or self._ready_bytes + size > READY_BYTES:
+            self._drop_ready()
+        self.ready[packet] = ready
+        self._ready_bytes += size
+        if key in self._lasting:
+            self._ready_of.setdefault(key, []).append(packet)
+        else:
+            self._ready_volatile.append(packet)
 
     def answer(self, query: Query, limit: int) -> bytes | Found:
         """The reply to a query; Found when (the rest of) it is to be asked upstream, with `alias` for a CNAME's target
@@ -145,12 +231,12 @@ class Answers:
         zone = self._lookup.zone_of(name)
         if zone is None:
             return Found(b"\0", alias=None)
-        if not self.synced and not (query.kind == Kind.TXT and name.startswith(b"\x0bdns-version")):
+        if not self.synced and not (query.kind == RecordType.TXT and name.startswith(b"\x0bdns-version")):
             return bytes((0, Rcode.SERVFAIL)) + b"\0\0\0\1\0\0" + self._soa(zone, len(name))
         found = self._lookup.find(name, query.kind)
         if found is None:
             return Found(b"\0", alias=None)
-        if found.alias is not None and query.kind != Kind.CNAME:
+        if found.alias is not None and query.kind != RecordType.CNAME:
             return found
         value = self.encode(query.question, found)
         self._keep(key, value, found)
@@ -164,26 +250,30 @@ class Answers:
                 return b"\0\0\0\1\0\0\0\0" + self._soa(found.zone, name_size)
             return bytes((0, found.rcode)) + b"\0\0\0\1\0\0" + self._soa(found.zone, name_size)
         kind = found.answer[0].kind
-        if kind in (Kind.A, Kind.AAAA) and not found.additional and len(found.answer) > 1:
+        if kind in (RecordType.A, RecordType.AAAA) and not found.additional and len(found.answer) > 1:
             return Turning(b"".join(map(_address_bytes, found.answer)), len(found.answer))
         writer = Writer(question)
-        for record in found.answer:
+        answer, authority = self._with_soa(found, question)
+        for record in (*answer, *authority, *found.additional):
             writer.add(record)
-        authority = self._authority(found, question)
-        for record in (*authority, *found.additional):
-            writer.add(record)
-        counts = (len(found.answer), len(authority), len(found.additional))
+        counts = (len(answer), len(authority), len(found.additional))
         return (
             bytes((0, found.rcode))
             + b"".join(count.to_bytes(2, "big") for count in counts)
             + writer.body()[len(question) :]
         )
 
-    def _authority(self, found: Found, question: bytes) -> tuple[Record, ...]:
-        """The SOA below a chain of CNAMEs that ends in our zones at nothing."""
-        last = found.answer[-1].kind
-        ends_here = found.alias is None and last == Kind.CNAME and question[-4:-2] != b"\0\5"
-        return (self._lookup.soa(found.zone, self._serial),) if ends_here and found.rcode != Rcode.SERVFAIL else ()
+    def _with_soa(self, found: Found, question: bytes) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+        """Answer and authority section. Below a chain of CNAMEs that ends in our zones at nothing is the SOA; it is the
+        answer to a question for it when the chain ends at the zone."""
+        kind, last = int.from_bytes(question[-4:-2], "big"), found.answer[-1]
+        ends_here = found.alias is None and last.kind == RecordType.CNAME and found.rcode != Rcode.SERVFAIL
+        if not ends_here or kind in (RecordType.CNAME, RecordType.ANY):
+            return found.answer, ()
+        soa = self._lookup.soa(found.zone, self._serial)
+        if kind == RecordType.SOA and last.rdata.lower() == found.zone:
+            return (*found.answer, soa), ()
+        return found.answer, (soa,)
 
     def _soa(self, zone: bytes, name_size: int) -> bytes:
         """The SOA record below a question whose name has so many bytes and ends in the zone, whose letter case it
@@ -207,6 +297,8 @@ class Answers:
             self._drop_all()
         if len(self._volatile) >= VOLATILE_LIMIT:
             self._volatile.clear()
+            self._forget_ready(self._ready_volatile)
+            self._ready_volatile.clear()
         if lasting and found.source is not None:
             self._lasting[key] = value
             found.source.prepared.append(key)
@@ -215,6 +307,7 @@ class Answers:
             self._volatile[key] = value
 
     def _drop_all(self) -> None:
+        self._drop_ready()
         self._lasting.clear()
         self._volatile.clear()
         self._bytes = 0

@@ -9,6 +9,7 @@ IP6 = from_text("ip6.arpa.")
 OCTETS, NIBBLES = 4, 32
 """Labels of an address in the two reverse zones."""
 HEX = frozenset(b"0123456789abcdef")
+PLAIN = frozenset(b"0123456789abcdef-:")
 
 
 def address_of(labels: list[bytes], zone: bytes) -> str | None:
@@ -31,13 +32,15 @@ def name_of(address: str) -> bytes:
 
 
 def pod_address(label: bytes) -> str | None:
-    """The address that a pod's label (lower case) stands for, ``10-244-1-5`` or ``fd00--5``; None for other text."""
-    if b"%" in label:  # Python reads a zone there, which no address on the wire has
+    """The address that a pod's label (lower case) stands for, ``10-244-1-5`` or ``fd00--5``; None for other text. A mapped
+    IPv4 address is that address, as CoreDNS has it."""
+    if not PLAIN.issuperset(label):  # Python reads a zone behind %, and the end of an IPv6 address in dots
         return None
-    text = label.decode("latin-1")
+    text = label.decode("ascii")
     try:
         if text.count("-") == OCTETS - 1 and "--" not in text:
             return str(IPv4Address(text.replace("-", ".")))
-        return str(IPv6Address(text.replace("-", ":")))
+        address = IPv6Address(text.replace("-", ":"))
+        return str(address.ipv4_mapped or address)
     except AddressValueError:
         return None

@@ -19,6 +19,7 @@ from nodeagent.dns.server.udp import UdpListener
 from nodeagent.dns.wire.codes import Rcode
 from nodeagent.dns.wire.query import answer_with, read_query
 from nodeagent.dns.zone.service_names import NamedPort, ServiceNames
+from nodeagent.model.addresses import pack_address
 from nodeagent.model.name_counts import UpstreamCounts
 from tests.harness.dns.scripted_resolver import ScriptedResolver
 
@@ -185,7 +186,7 @@ async def by_socket(front: Front, packet: bytes, client: str) -> bytes:
 def test_clients_are_those_it_was_told_and_changes_count_at_once() -> None:
     clients = Clients(["192.0.2.53"])
     assert [clients.are_served(one) for one in ("10.244.0.5", "192.0.2.53", "198.51.100.1")] == [True, True, False]
-    assert clients.known == {"10.244.0.5", "192.0.2.53"}
+    assert clients.known == {pack_address("10.244.0.5"), pack_address("192.0.2.53")}
     clients.serve(Served(("10.244.0.0/16",), ("198.51.100.1",)))
     assert clients.known == set()
     asked = ("10.244.0.5", "10.245.0.5", "198.51.100.1", "192.0.2.53", "fd00::1")

@@ -76,5 +76,34 @@ def test_names_wait_for_pods_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -
         assert await anext(told.everything()) == Begin()
 
     asyncio.run(scene())
-    monkeypatch.setattr(feeder, "POD_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(feeder, "LIST_PATIENCE_SECONDS", 0.01)
+    asyncio.run(patience_ends())
+
+
+def test_a_full_state_waits_for_namespaces_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else names in those without Services would be gone for a moment when an agent starts anew."""
+    known: list[frozenset[str] | None] = [None]
+
+    def names() -> Feeder:
+        told = Feeder(no_objects(), wall=lambda: SERIAL, namespaces=lambda: known[0])
+        told.passed(None)
+        return told
+
+    async def scene() -> None:
+        told = names()
+        everything = told.everything()
+        first = asyncio.ensure_future(anext(everything))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not first.done()
+        known[0] = frozenset({"empty"})
+        told.namespaces_changed()
+        assert [await first, await anext(everything)] == [Begin(), Namespaces(("empty",), SERIAL)]
+
+    async def patience_ends() -> None:
+        known[0] = None
+        assert await anext(names().everything()) == Begin()
+
+    asyncio.run(scene())
+    monkeypatch.setattr(feeder, "LIST_PATIENCE_SECONDS", 0.01)
     asyncio.run(patience_ends())

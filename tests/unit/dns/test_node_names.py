@@ -1,6 +1,7 @@
 """When names are told: after the pass that programmed them, and no sooner."""
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
@@ -97,4 +98,32 @@ def test_without_names_nothing_is_told_and_nothing_runs(told: Told, tmp_path: Pa
     )
     listener.passed(report(WEB))
     asyncio.run(listener.run())
+    assert told.keys == []
+
+
+def test_a_former_process_is_asked_again_where_no_file_can_be_opened(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent is to serve Services meanwhile, and says once what it cannot do."""
+    attempts, reported = [], []
+
+    async def part_with(path: Path) -> None:
+        attempts.append(path)
+        if len(attempts) < 3:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(node_names, "part_with", part_with)
+    monkeypatch.setattr(node_names, "AGAIN_SECONDS", 0.0)
+    listener = NodeNames(
+        None,
+        RecordedObjects(),
+        is_dirty=set[ObjectKey]().__contains__,
+        namespaces=tuple,
+        report=lambda problems: reported.append([problem.reason for problem in problems]),
+        path=tmp_path / "dns.sock",
+    )
+    listener.passed(report())
+    asyncio.run(listener.run())
+    assert len(attempts) == 3
+    assert reported == [["FormerProcess"], ["FormerProcess"], []]
     assert told.keys == []

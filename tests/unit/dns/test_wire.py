@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.dns.wire import names
-from nodeagent.dns.wire.codes import Kind, Rcode
+from nodeagent.dns.wire.codes import Rcode, RecordType
 from nodeagent.dns.wire.message import BadMessage, Sections, cut, read_message, write
 from nodeagent.dns.wire.query import NotAnswered, answer_with, read_query
 
@@ -75,7 +75,7 @@ def test_a_label_that_only_looks_like_the_zone_is_not_below_it() -> None:
 def test_a_query_is_read() -> None:
     query = read_query(question("Web.Shop.svc.cluster.local.", "AAAA", use_edns=0, payload=1232, want_dnssec=True))
     assert names.to_text(query.name) == "Web.Shop.svc.cluster.local."
-    assert (query.kind, query.udp_limit) == (Kind.AAAA, 1232)
+    assert (query.kind, query.udp_limit) == (RecordType.AAAA, 1232)
     assert query.edns is not None
     assert query.edns.dnssec_ok
 

@@ -3,6 +3,8 @@
 import dns.flags
 import dns.message
 import dns.rcode
+import dns.rdatatype
+import dns.rrset
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -170,6 +172,30 @@ def test_every_zone_answers_and_reverse_names_are_of_the_first() -> None:
         assert said(answers, f"nothing.shop.svc.{zone}") == ["NXDOMAIN"]
     assert said(answers, "1.0.96.10.in-addr.arpa.", "PTR") == ["NOERROR", WEB]
     assert goes_upstream(answers, "web.shop.svc.example.org.")
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "answer", "authority"),
+    [
+        ("www.example.com", "ANY", ["www.example.com."], []),
+        ("nothere.shop.svc.cluster.local", "A", ["nothere.shop.svc.cluster.local."], ["SOA"]),
+        ("cluster.local", "A", ["cluster.local."], ["SOA"]),
+        ("Cluster.Local.", "SOA", ["cluster.local.", "SOA"], []),
+        ("web.shop.svc.cluster.local", "SOA", ["web.shop.svc.cluster.local."], ["SOA"]),
+    ],
+)
+def test_below_a_chain_a_soa_says_that_its_end_has_nothing(
+    target: str, kind: str, answer: list[str], authority: list[str]
+) -> None:
+    """ANY asks for the CNAME alone, and a SOA that was asked for is an answer."""
+    answers = answers_of(ServiceNames("shop", "ext", external_name=target), cluster_ip("web", "10.96.0.1"))
+    message = ask(answers, "ext.shop.svc.cluster.local.", kind)
+    assert [told(one) for one in message.answer] == answer
+    assert [told(one) for one in message.authority] == authority
+
+
+def told(rrset: dns.rrset.RRset) -> str:
+    return "SOA" if rrset.rdtype == dns.rdatatype.SOA else str(rrset[0].to_text())
 
 
 @pytest.mark.parametrize(

@@ -76,10 +76,10 @@ class Resolvers:
         def begin() -> "subprocess.Popen[bytes]":
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             self._running.append(process)
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 60
             while True:
                 try:
-                    socket.create_connection((address, 53), timeout=1).close()
+                    socket.create_connection((address, 53), timeout=10).close()
                 except OSError:
                     assert process.poll() is None, f"{program} ended with {process.returncode}"
                     assert time.monotonic() < deadline, f"{program} does not listen"

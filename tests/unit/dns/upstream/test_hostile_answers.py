@@ -15,14 +15,14 @@ from nodeagent.dns.upstream.belonging import Worth, belonging
 from nodeagent.dns.upstream.prepared import prepare
 from nodeagent.dns.upstream.question import Asked, asked_by, question_of
 from nodeagent.dns.upstream.reply import MOST_RECORDS, Doubt, Reply, read_reply
-from nodeagent.dns.wire.codes import Kind
+from nodeagent.dns.wire.codes import RecordType
 from nodeagent.dns.wire.names import from_text
 from nodeagent.dns.wire.query import read_query
 
 from .scripted import ONE, SOA, Packets, Scene, Script, code, play, query, response, texts
 
 WWW = "www.example.com. 300 IN A 192.0.2.53"
-QUESTION = question_of(from_text("www.example.com"), Kind.A)
+QUESTION = question_of(from_text("www.example.com"), RecordType.A)
 ASKED = Asked(QUESTION)
 
 
@@ -39,8 +39,10 @@ FORGED: dict[str, Callable[[dns.message.Message], bytes]] = {
     "another-id": lambda asked: struct.pack("!H", asked.id ^ 1) + header()[2:] + QUESTION + A_RECORD,
     "a-query": lambda asked: asked.to_wire(),
     "another-opcode": lambda asked: header(asked.id, 0xA980) + QUESTION + A_RECORD,
-    "another-name": lambda asked: header(asked.id) + question_of(from_text("www.example.net"), Kind.A) + A_RECORD,
-    "another-type": lambda asked: header(asked.id) + question_of(from_text("www.example.com"), Kind.TXT) + A_RECORD,
+    "another-name": lambda asked: header(asked.id) + question_of(from_text("www.example.net"), RecordType.A) + A_RECORD,
+    "another-type": lambda asked: (
+        header(asked.id) + question_of(from_text("www.example.com"), RecordType.TXT) + A_RECORD
+    ),
     "another-class": lambda asked: header(asked.id) + QUESTION[:-1] + b"\3" + A_RECORD,
     "no-question": lambda asked: header(asked.id, counts=(0, 1, 0, 0)) + A_RECORD,
     "two-questions": lambda asked: header(asked.id, counts=(2, 1, 0, 0)) + QUESTION * 2 + A_RECORD,

@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.dns.upstream.node_resolvers import NodeResolvers, resolvers_here
 from nodeagent.dns.upstream.resolv_conf import ResolvConf, parse_resolv_conf, servers_behind
-from nodeagent.dns.upstream.server import Server, parse_server, parse_servers, without_own
+from nodeagent.dns.upstream.server import Server, parse_server, without_own
 from nodeagent.dns.upstream.stub_zones import StubZones
 from nodeagent.dns.wire.names import from_text
 
@@ -51,10 +51,6 @@ def test_what_is_no_server_is_named(text: str) -> None:
     with pytest.raises(ValueError) as raised:
         parse_server(text)
     assert repr(text) in str(raised.value)
-
-
-def test_a_list_has_commas_and_no_server_twice() -> None:
-    assert parse_servers("192.0.2.1, [fd00::1]:5353,192.0.2.1:53,") == (Server("192.0.2.1"), Server("fd00::1", 5353))
 
 
 @pytest.mark.parametrize(
