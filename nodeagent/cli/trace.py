@@ -1,6 +1,5 @@
 """`nodeagent trace`: what becomes of a new connection, rule by rule, as the kernel has them now."""
 
-import json
 from contextlib import closing
 from functools import partial
 
@@ -9,9 +8,11 @@ from msgspec import to_builtins
 
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.other_tables import read_others
+from nodeagent.cli.rows import output_option, print_document
 from nodeagent.cli.show import patiently
 from nodeagent.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.interrupts import heeding_signals
 from nodeagent.model.text import printable
 from nodeagent.trace.followed import Followed, judge, packets_of, told
 from nodeagent.trace.live import follow
@@ -33,7 +34,7 @@ Examples:
 @click.argument("connection", nargs=-1, required=True, metavar="SRC [->] DST:PORT[/PROTOCOL]")
 @click.option("--from", "interface", default="", metavar="INTERFACE", help="The interface it comes in by.")
 @click.option("--all", "everything", is_flag=True, help="Show rules that did not apply as well.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option
 @click.option("--live", type=click.IntRange(1, 1000), metavar="N", help="Follow N real packets, and compare.")
 @click.option("--wait", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for them.")
 def trace_command(
@@ -50,11 +51,14 @@ def trace_command(
         raise Failure(str(error), UNUSABLE) from error
     report = _report(question, interface)
     followed = None if live is None else _follow(report, live, wait)
-    if output == "json":
+    if output in ("json", "yaml"):
         seen = {} if followed is None else {"live": told(followed), "packets": to_builtins(followed)}
-        click.echo(json.dumps(report.document() | seen, indent=2))
+        print_document(report.document() | seen, output)
+    elif output == "name":
+        if report.service:
+            click.echo(printable(report.service))
     else:
-        lines = [printable(line) for line in report.lines(everything=everything)]
+        lines = [printable(line) for line in report.lines(everything=everything or output == "wide")]
         click.echo("\n".join([click.style(lines[0], bold=True), *lines[1:]]))
         if followed is not None:
             click.echo(printable(told(followed)))
@@ -65,7 +69,10 @@ def trace_command(
 def _follow(report: Report, count: int, seconds: float) -> list[Followed]:
     """Real packets of the connection, and whether they went as the report says."""
     try:
-        events = follow(report.question, count, seconds, lambda: click.echo("nodeagent: following packets", err=True))
+        with heeding_signals():
+            events = follow(
+                report.question, count, seconds, lambda: click.echo("nodeagent: following packets", err=True)
+            )
     except PermissionError as error:
         raise Failure("nf_tables: not permitted: run as root or with CAP_NET_ADMIN", CANNOT_PROGRAM) from error
     except (DataplaneError, OSError) as error:

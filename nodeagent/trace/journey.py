@@ -17,27 +17,30 @@ from nodeagent.dataplane.nft.machine import ChoiceNeeded
 from nodeagent.dataplane.nft.packet import Fate, Packet
 from nodeagent.dataplane.nft.spelling import Step
 from nodeagent.netlink.nf_tables.expressions import Code
+from nodeagent.trace.answers import Answer, follow_answer
 from nodeagent.trace.others import OtherChain, OtherTable
-from nodeagent.trace.others_walk import is_done, pass_other_chain
+from nodeagent.trace.others_walk import LOOPBACK, is_done, pass_other_chain
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
 from nodeagent.trace.routes import Leg, Route, Router, Way
-from nodeagent.trace.traveller import Decision, Traveller
-
-LOOPBACK = "lo"
+from nodeagent.trace.traveller import LOOPBACK_INTERFACE, Decision, Traveller
 
 
 class End(Enum):
-    """Where a journey ends. UNREACHABLE: there is no way for it."""
+    """Where a journey ends. UNREACHABLE: no route leads there, or nobody answers for the next hop. ONE_WAY: the packet
+    arrives, its answer does not come back. UNTRANSLATED: it is for a Service and leaves the node as it was sent."""
 
     ARRIVED = "arrives"
+    ONE_WAY = "one way"
+    UNTRANSLATED = "untranslated"
     REFUSED = "refused"
     DROPPED = "dropped"
     UNREACHABLE = "unreachable"
 
 
 class Node(Struct, frozen=True):
-    """What was read of a node. own: None where there is no table of ours. local: the node's own addresses."""
+    """What was read of a node, for one family. own: our table, None where there is none. others: all other tables.
+    local: the addresses that packets are delivered here for."""
 
     own: OwnTable | None
     others: tuple[OtherTable, ...] = ()
@@ -45,11 +48,14 @@ class Node(Struct, frozen=True):
 
 
 class Journey(Struct, frozen=True):
-    """One thing that can become of the packet. destination, port: where it went in the end.
+    """One possible way of the packet, with its probability. destination, port: after all translations.
 
-    translated: by anybody. rewritten: whether its source becomes the node's. route: the last one asked for. came_by: the
-    interface, empty for the node's own. routing: the end is the routing's doing, not a rule's. unheard: it came to this
-    node, where no program waits for it.
+    translated: whether a rule of anybody changed the destination. rewritten: whether its source becomes the node's. route:
+    the last one asked for. came_by: the interface, empty for packets of the node. routing: whether the routing ended it,
+    not a rule. here: whether it was delivered to this node. unheard: so, but no program listens there. tracked: whether
+    connection tracking sees it. answer: what becomes of the first answer; None where that was not followed. new_source: as others
+    say what it is rewritten to; empty where the node's own is taken. heard_at: the loopback address at which a program listens, where
+    it is unheard.
     """
 
     end: End
@@ -64,15 +70,19 @@ class Journey(Struct, frozen=True):
     routing: bool = False
     here: bool = False
     unheard: bool = False
+    tracked: bool = True
+    answer: Answer | None = None
+    new_source: str = ""
+    heard_at: str = ""
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
-        """Where it was translated to; None when it was not, or did not arrive."""
+        """(address, port) that it was translated to; None when it was not, or did not arrive."""
         return (self.destination, self.port) if self.end is End.ARRIVED and self.translated else None
 
 
 def journeys(question: Question, node: Node, router: Router, interface: str = "") -> tuple[Journey, ...]:
-    """Everything that can become of the connection; probabilities add up to 1.
+    """Every possible way of the connection's first packet; probabilities add up to 1. Raises what `router` raises.
 
     interface: by which it comes in; by default that of the route back to its source, or none for the node's own.
     """
@@ -95,7 +105,8 @@ class _Trip:
             else node.own.interpreter(node.local, (place,) if bound else ())
         )
         self._name = "" if node.own is None else node.own.name
-        self._others = tuple(table for table in node.others if family in table.families)
+        others = (table for table in node.others if family in table.families)
+        self._others = sorted(others, key=lambda table: -table.made)
 
     def explore(self) -> Iterator[Journey]:
         branches: list[tuple[int, ...]] = [()]
@@ -110,6 +121,8 @@ class _Trip:
         asked = self._question
         packet = Packet(asked.source, asked.destination, asked.protocol, asked.port, iif=self._iif or None)
         traveller = Traveller(packet, self._own.machine(packet, choices), self._iif, back=self._back.interface)
+        if self._iif == self._back.interface:
+            traveller.address = self._back.source
         return self._leave(traveller) if self._sent_here else self._come_in(traveller)
 
     def _come_in(self, traveller: Traveller) -> Journey:
@@ -125,27 +138,32 @@ class _Trip:
             return self._not_routed(traveller, route)
         traveller.oif = route.interface
         accepted = self._pass(HookNumber.FORWARD, traveller) and self._pass(HookNumber.POSTROUTING, traveller)
-        return self._end(traveller, End.ARRIVED, route) if accepted else self._stopped(traveller, route)
+        return self._go_out(traveller, route) if accepted else self._stopped(traveller, route)
 
     def _leave(self, traveller: Traveller) -> Journey:
         route = self._route(traveller, self._question.source, "")
         if route.way not in (Way.HERE, Way.OUT):
             return self._not_routed(traveller, route)
-        traveller.oif = LOOPBACK if route.way is Way.HERE else route.interface
-        if not self._pass(HookNumber.OUTPUT, traveller):
-            return self._stopped(traveller, route)
-        if traveller.machine.translated:
-            route = self._route(traveller, "", "")
-            if route.way not in (Way.HERE, Way.OUT):
-                return self._not_routed(traveller, route)
-            traveller.oif = LOOPBACK if route.way is Way.HERE else route.interface
+        traveller.oif = LOOPBACK_INTERFACE if route.way is Way.HERE else route.interface
+        anew = _Rerouting(self, traveller, route)
+        if not self._pass(HookNumber.OUTPUT, traveller, anew):
+            return self._stopped(traveller, route) if anew.found else self._not_routed(traveller, anew.route)
+        route = anew.route
+        traveller.oif = LOOPBACK_INTERFACE if route.way is Way.HERE else route.interface
         if not self._pass(HookNumber.POSTROUTING, traveller):
             return self._stopped(traveller, route)
         if route.way is Way.HERE:
-            traveller.iif, traveller.oif = LOOPBACK, ""
+            traveller.iif, traveller.oif = LOOPBACK_INTERFACE, ""
             for number in (HookNumber.PREROUTING, HookNumber.INPUT):
                 if not self._pass(number, traveller, filters_only=True):
                     return self._stopped(traveller, route)
+            return self._end(traveller, End.ARRIVED, route)
+        return self._go_out(traveller, route)
+
+    def _go_out(self, traveller: Traveller, route: Route) -> Journey:
+        beyond = self._router.beyond(route, traveller.machine.destination)
+        if beyond.way is not Way.OUT:
+            return self._not_routed(traveller, beyond)
         return self._end(traveller, End.ARRIVED, route)
 
     def _route(self, traveller: Traveller, source: str, interface: str) -> Route:
@@ -153,8 +171,14 @@ class _Trip:
         leg = Leg(machine.destination, source, interface, self._question.protocol, machine.port, traveller.mark)
         return self._router.route(leg)
 
-    def _pass(self, number: HookNumber, traveller: Traveller, *, filters_only: bool = False) -> bool:
-        """Whether the packet gets past all chains of a hook."""
+    def route_anew(self, traveller: Traveller) -> Route:
+        """The route of a packet that this node sends, after a chain has changed its destination or mark."""
+        return self._route(traveller, "", "")
+
+    def _pass(
+        self, number: HookNumber, traveller: Traveller, anew: "_Rerouting | None" = None, *, filters_only: bool = False
+    ) -> bool:
+        """Whether the packet gets past all chains of a hook. anew: looks for another route after each."""
         traveller.hook = number.name.lower()
         own: list[tuple[tuple[int, int], Chain | tuple[OtherTable, OtherChain]]] = [
             (place_in_hook(hook_of(chain)), chain) for chain in self._own.hooked(number)
@@ -173,7 +197,7 @@ class _Trip:
                 of_nat = chain.hook is not None and chain.hook.type is ChainType.NAT
                 skipped = is_done(chain, traveller) or (filters_only and of_nat)
                 passed = skipped or pass_other_chain(table, chain, traveller) is Code.ACCEPT
-            if not passed:
+            if not passed or not (anew is None or anew.goes_on()):
                 return False
         return True
 
@@ -211,10 +235,29 @@ class _Trip:
         silent = route.way in (Way.BLACKHOLE, Way.REJECTED)
         return self._end(traveller, End.DROPPED if silent else End.UNREACHABLE, route, routing=True)
 
+    def _beyond(self, traveller: Traveller, route: Route) -> End:
+        """How a packet that has left the node ends: whether its answer comes back through this node, where it has to."""
+        machine, own = traveller.machine, self._node.own
+        if not machine.translated:
+            return End.UNTRANSLATED if own is not None and own.serves(self._question) else End.ARRIVED
+        if machine.masqueraded or not self._iif:
+            return End.ARRIVED
+        if machine.destination == self._question.source:
+            return End.ONE_WAY
+        around = self._iif == route.interface and not self._router.sees_answers(route.interface, self._question.family)
+        return End.ONE_WAY if around else End.ARRIVED
+
     def _end(self, traveller: Traveller, end: End, route: Route | None, *, routing: bool = False) -> Journey:
         machine = traveller.machine
+        if end is End.ARRIVED and route is not None and route.way is Way.OUT:
+            end = self._beyond(traveller, route)
         here = end is End.ARRIVED and route is not None and route.way is Way.HERE
+        answer = None
+        if end is End.ARRIVED and route is not None:
+            answer = self._answer(traveller, route)
         unheard = here and not self._router.listens(machine.destination, machine.port, self._question.protocol)
+        if answer is not None and answer.lost:
+            end = End.ONE_WAY
         return Journey(
             End.REFUSED if unheard else end,
             machine.probability,
@@ -228,4 +271,41 @@ class _Trip:
             routing,
             here,
             unheard,
+            traveller.tracked,
+            answer,
+            traveller.new_source,
+            self._heard_at(machine.port) if unheard else "",
         )
+
+    def _heard_at(self, port: int) -> str:
+        """The loopback address at which a program listens for that port; empty for none."""
+        address = LOOPBACK[self._question.family]
+        return address if self._router.listens(address, port, self._question.protocol, exactly=True) else ""
+
+    def _answer(self, traveller: Traveller, route: Route) -> Answer | None:
+        """What becomes of the answer to a translated packet; None for others."""
+        if not traveller.machine.translated:
+            return None
+        return follow_answer(self._question, traveller, route, self._others, self._router)
+
+
+class _Rerouting:
+    """The route of a packet that the node itself sends: the kernel looks it up again after each chain that changed its
+    destination or its mark."""
+
+    def __init__(self, trip: _Trip, traveller: Traveller, route: Route) -> None:
+        self._trip, self._traveller, self.route = trip, traveller, route
+        self._for = traveller.machine.destination
+
+    @property
+    def found(self) -> bool:
+        """Whether the present route leads somewhere."""
+        return self.route.way in (Way.HERE, Way.OUT)
+
+    def goes_on(self) -> bool:
+        """Look the route up again if the last chain made that necessary; whether it leads somewhere."""
+        traveller = self._traveller
+        if traveller.rerouted or traveller.machine.destination != self._for:
+            traveller.rerouted, self._for = False, traveller.machine.destination
+            self.route = self._trip.route_anew(traveller)
+        return self.found

@@ -3,32 +3,50 @@
 from pathlib import Path
 
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
-from nodeagent.netlink.conntrack import client_of, dump_udp, read_flows
+from nodeagent.netlink.conntrack import Life, client_of, dump_udp, life_of, read_flows
 from nodeagent.netlink.socket import DumpInterruptedError, NetlinkSocket, read_consistently
 from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
+from nodeagent.trace.connections import Attempt, Connections, TrackedFlow, silences
 from nodeagent.trace.question import Question
-from nodeagent.trace.report import Connections, TrackedFlow
 
 _SETTINGS = Path("/proc/sys/net/netfilter")
+_STATES = {
+    1: "syn_sent",
+    2: "syn_recv",
+    3: "established",
+    4: "fin_wait",
+    5: "close_wait",
+    6: "last_ack",
+    7: "time_wait",
+    8: "close",
+}
+"""TCP_CONNTRACK_… → the setting that says how long such a connection is kept after its last packet."""
 
 
 def read_connections(question: Question) -> Connections:
-    """How full it is, and the tracked UDP flows from the source to the destination. Raises OSError."""
-    flows: tuple[TrackedFlow, ...] = ()
+    """How full it is, the tracked UDP flows from the source to the destination, and those of TCP that nobody answered.
+
+    Raises OSError.
+    """
+    try:
+        found = read_consistently(lambda: tuple(_flows(question)))
+    except DumpInterruptedError:
+        found = ()
+    count, most = _number("nf_conntrack_count"), _number("nf_conntrack_max")
     if question.protocol is Protocol.UDP:
-        try:
-            flows = read_consistently(lambda: tuple(_flows(question)))
-        except DumpInterruptedError:
-            flows = ()
-    return Connections(_number("nf_conntrack_count"), _number("nf_conntrack_max"), flows)
+        return Connections(count, most, tuple(flow for flow, _ in found))
+    return Connections(count, most, (), silences([(flow.endpoint, _attempt(life)) for flow, life in found]))
 
 
-def _flows(question: Question) -> list[TrackedFlow]:
+def _flows(question: Question) -> list[tuple[TrackedFlow, Life]]:
+    if question.protocol not in (Protocol.TCP, Protocol.UDP):
+        return []
     source, destination = pack_address(question.source), pack_address(question.destination)
+    wanted = int(question.protocol)
     found = []
     with NetlinkSocket(NETLINK_NETFILTER) as netlink:
-        for datagram in netlink.dump_datagrams(dump_udp(question.family, destination, question.port)):
-            for flow in read_flows(question.family, datagram):
+        for datagram in netlink.dump_datagrams(dump_udp(question.family, destination, question.port, of=wanted)):
+            for flow in read_flows(question.family, datagram, wanted=wanted):
                 client = client_of(question.family, flow)
                 if client is not None and (client[0], flow.destination, flow.port) == (
                     source,
@@ -36,8 +54,14 @@ def _flows(question: Question) -> list[TrackedFlow]:
                     question.port,
                 ):
                     end = unpack_address(flow.reply_source), flow.reply_port
-                    found.append(TrackedFlow(question.source, client[1], end))
+                    found.append((TrackedFlow(question.source, client[1], end), life_of(flow)))
     return found
+
+
+def _attempt(life: Life) -> Attempt:
+    """A connection of TCP: when its last packet came follows from how long it is still kept."""
+    kept = _number(f"nf_conntrack_tcp_timeout_{_STATES.get(life.state, '')}")
+    return Attempt(life.answered, max(0, kept - life.left))
 
 
 def _number(name: str) -> int:

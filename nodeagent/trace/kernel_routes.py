@@ -2,12 +2,15 @@
 
 import errno
 import socket
+import time
+from ipaddress import ip_address
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from nodeagent.model.addresses import Family, Protocol, family_of, pack_address, unpack_address
 from nodeagent.netlink import rtnetlink
+from nodeagent.netlink.neighbours import look_up_neighbour, read_state, use_neighbour
 from nodeagent.netlink.route_lookup import FoundRoute, look_up_route, read_found_route
 from nodeagent.netlink.socket import NetlinkSocket, read_consistently
 from nodeagent.netlink.uapi import rtnetlink as uapi
@@ -23,6 +26,8 @@ _WAYS = {
 }
 _NOT_BELIEVED = {errno.EXDEV, errno.EINVAL}
 """What ip_route_input says of a source it does not believe; EINVAL from Linux 6.13 on."""
+_OF_TYPE = "a route or rule of type {} is for it"
+_FIND_IT = "find it: ip rule; ip route show table all"
 _TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
 _SOCKET_TABLES = {
     Protocol.TCP: ("tcp", "tcp6", _TCP_LISTEN),
@@ -30,11 +35,20 @@ _SOCKET_TABLES = {
 }
 
 
+_NO_ANSWER = uapi.NUD_INCOMPLETE | uapi.NUD_FAILED
+NEIGHBOUR_SECONDS = 1.5
+"""How long a neighbour is waited for that the kernel has given up: it asks once a second (neigh/*/retrans_time_ms)."""
+MOST_WAITED_FOR = 3
+_LOOK_SECONDS = 0.02
+
+
 class KernelRoutes:
     """A Router for the network namespace of the thread that makes it. Needs no privilege."""
 
     def __init__(self) -> None:
         self._socket = NetlinkSocket(socket.NETLINK_ROUTE)
+        self._links: dict[str, rtnetlink.Link] | None = None
+        self._silent: dict[tuple[str, str], bool] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -46,10 +60,12 @@ class KernelRoutes:
 
     def route(self, leg: Leg) -> Route:
         """Where a packet goes. Raises OSError for an interface that is not there, and where the kernel cannot be asked."""
-        index = socket.if_nametoindex(leg.interface) if leg.interface else 0
+        index = _index(leg.interface) if leg.interface else 0
         # Of others than these the kernel takes no question (rtm_getroute_parse_ip_proto).
-        protocol = int(leg.protocol) if leg.port and leg.protocol in _SOCKET_TABLES else 0
-        request = look_up_route(leg.destination, leg.source, index, protocol, leg.port, leg.mark)
+        protocol = int(leg.protocol) if leg.protocol in _SOCKET_TABLES else 0
+        request = look_up_route(
+            leg.destination, leg.source, index, protocol, leg.port, leg.mark, source_port=leg.source_port
+        )
         try:
             found = read_found_route(self._socket.ask(request))
         except TimeoutError:
@@ -69,6 +85,75 @@ class KernelRoutes:
         names = (v6,) if family_of(address) is Family.IPV6 else (v4, v6)
         return any(_waits(NET / name, address, port, state, exactly=exactly) for name in names)
 
+    def sees_answers(self, interface: str, family: Family) -> bool:
+        """Whether packets between two hosts that are both behind an interface meet the rules of this node.
+
+        Those of a bridge do with br_netfilter; where there are no link addresses everything goes by this node.
+        """
+        link = self._link(interface)
+        if link is None or not link.resolves:
+            return True
+        kind = "iptables" if family is Family.IPV4 else "ip6tables"
+        return link.kind == "bridge" and _setting(f"bridge/bridge-nf-call-{kind}") == 1
+
+    def beyond(self, route: Route, destination: str) -> Route:
+        """The same, or that the interface has no carrier, or that nobody answers for the next hop there.
+
+        Of neighbours only those are asked for that the kernel has given up, once more, and not many of them.
+        """
+        link = self._link(route.interface)
+        if link is None or route.way is not Way.OUT:
+            return route
+        if link.up and not link.carrier:
+            reason = f"{link.name} has no carrier: what it leads to is gone or down"
+            return Route(Way.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip link show {link.name}")
+        hop = route.gateway or destination
+        if not link.resolves or not self._is_silent(hop, link):
+            return route
+        reason = f"nobody answers for {hop} on {link.name}: the host is gone or down, or its address is another"
+        return Route(Way.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip neigh show {hop}")
+
+    def has_answered(self, route: Route, destination: str) -> bool:
+        """Whether the next hop of a route is known to be there now: it has answered a moment ago."""
+        link = self._link(route.interface)
+        if link is None or not link.resolves:
+            return False
+        return bool(self._neighbour(route.gateway or destination, link.ifindex) & uapi.NUD_REACHABLE)
+
+    def _is_silent(self, hop: str, link: rtnetlink.Link) -> bool:
+        known = self._silent.get((hop, link.name))
+        if known is None:
+            given_up = bool(self._neighbour(hop, link.ifindex) & _NO_ANSWER)
+            known = given_up and sum(self._silent.values()) < MOST_WAITED_FOR and self._stays_silent(hop, link.ifindex)
+            self._silent[hop, link.name] = known
+        return known
+
+    def _stays_silent(self, hop: str, index: int) -> bool:
+        """Whether it does not answer now either; what has failed is asked again, what is being asked is waited for."""
+        end = time.monotonic() + NEIGHBOUR_SECONDS
+        while (state := self._neighbour(hop, index)) & _NO_ANSWER:
+            if time.monotonic() > end:
+                return True
+            if state & uapi.NUD_FAILED and self._socket.perform([use_neighbour(hop, index)]):
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return False
+
+    def _neighbour(self, hop: str, index: int) -> int:
+        """Its state; none of a kernel that does not tell."""
+        try:
+            return read_state(self._socket.ask(look_up_neighbour(hop, index)))
+        except TimeoutError:
+            raise
+        except OSError:
+            return uapi.NUD_NONE
+
+    def _link(self, name: str) -> rtnetlink.Link | None:
+        if self._links is None:
+            dump = read_consistently(lambda: [*map(rtnetlink.read_link, self._socket.dump(rtnetlink.get_links()))])
+            self._links = {link.name: link for link in dump}
+        return self._links.get(name)
+
     def local_addresses(self) -> frozenset[str]:
         """The addresses that packets are delivered here for, those of routes included. Raises OSError."""
         return read_consistently(self._local_once)
@@ -87,16 +172,29 @@ class KernelRoutes:
         return frozenset(found)
 
     def _refused(self, leg: Leg, error: OSError) -> Route:
+        if error.errno == errno.EINVAL and self._swallowed(leg):
+            way = Way.BLACKHOLE if leg.interface else Way.NOWHERE
+            return Route(way, reason=_OF_TYPE.format("blackhole"), cure=_FIND_IT)
         if leg.interface and error.errno in _NOT_BELIEVED:
             return self._not_believed(leg)
         if error.errno == errno.EACCES:
-            return Route(Way.PROHIBITED, reason="a route of type prohibit")
+            return Route(Way.PROHIBITED, reason=_OF_TYPE.format("prohibit"), cure=_FIND_IT)
         if leg.interface and not _forwards(leg.interface, family_of(leg.destination)):
             return _no_forwarding(leg)
         if error.errno not in {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL}:
             raise error
+        if error.errno == errno.EHOSTUNREACH:
+            return Route(Way.NOWHERE, reason=_OF_TYPE.format("unreachable"), cure=_FIND_IT)
         reason = f"no route to {leg.destination}"
-        return Route(Way.NOWHERE, reason=reason, cure=f"add one: ip route add {leg.destination} …")
+        return Route(Way.NOWHERE, reason=reason, cure=f"see ip rule, or add one: ip route add {leg.destination} …")
+
+    def _swallowed(self, leg: Leg) -> bool:
+        """Whether a blackhole takes it: of packets of its own the kernel says EINVAL for that alone."""
+        try:
+            self._socket.ask(look_up_route(leg.destination, "", 0, 0, 0, leg.mark))
+        except OSError as error:
+            return error.errno == errno.EINVAL
+        return False
 
     def _not_believed(self, leg: Leg) -> Route:
         back = self.route(Leg(leg.source))
@@ -115,8 +213,31 @@ class KernelRoutes:
                 reason=f"{leg.destination} is not for packets from outside (route_localnet is 0)",
                 cure="let the server listen on an address of the node",
             )
+        if back.way is Way.HERE:
+            return Route(
+                Way.REJECTED,
+                reason=f"{leg.source} is an address of this node, and {leg.interface} takes nothing from it "
+                "(accept_local is 0)",
+                cure=f"give the client another address, or: sysctl -w net.ipv4.conf.{leg.interface}.accept_local=1",
+            )
+        if back.way is Way.OUT and not _is_martian(leg.source):
+            return Route(Way.BLACKHOLE, reason=_OF_TYPE.format("blackhole"), cure=_FIND_IT)
         reason = f"{leg.source} cannot come in by {leg.interface} (a martian source)"
         return Route(Way.REJECTED, reason=reason, cure="look at ip -s route, log_martians")
+
+
+def _is_martian(address: str) -> bool:
+    """Whether no host may have it (ip_route_input_slow)."""
+    held = ip_address(address)
+    return held.is_loopback or held.is_multicast or held.is_reserved or held.is_unspecified
+
+
+def _index(interface: str) -> int:
+    """Raises OSError, which names the interface."""
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError as error:
+        raise OSError(f"there is no interface {interface} here: see ip link") from error
 
 
 def _way(found: FoundRoute) -> Way:
@@ -131,7 +252,10 @@ def _forwards(interface: str, family: Family) -> bool:
 
 def _no_forwarding(leg: Leg) -> Route:
     """Without a word to the sender (ip_error, ip6_forward)."""
-    name = "net.ipv4.ip_forward" if family_of(leg.destination) is Family.IPV4 else "net.ipv6.conf.all.forwarding"
+    name = "net.ipv6.conf.all.forwarding"
+    if family_of(leg.destination) is Family.IPV4:
+        alone = _setting("ipv4/ip_forward") == 1
+        name = f"net.ipv4.conf.{leg.interface}.forwarding" if alone else "net.ipv4.ip_forward"
     return Route(Way.REJECTED, reason=f"forwarding is off on {leg.interface}", cure=f"sysctl -w {name}=1")
 
 

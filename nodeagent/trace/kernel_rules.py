@@ -1,10 +1,13 @@
-"""What there is of other tables, and what libnftables cannot say of their rules, straight from the kernel."""
+"""What there is of other tables and of IPsec, and what libnftables cannot say of their rules, straight from the kernel."""
 
 from collections.abc import Iterator
 
 from nodeagent.dataplane.nft.ruleset import Ruleset, typed
+from nodeagent.netlink.ipsec import Policy, get_policies, read_policy
 from nodeagent.netlink.nf_tables.objects import pack_rules, read_rule, table_of
 from nodeagent.netlink.nf_tables.rule_reading import Extension, read_extensions
+from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.netlink.uapi.netlink import NETLINK_XFRM
 from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETRULE, NFT_MSG_GETTABLE
 from nodeagent.netlink.uapi.nfnetlink import (
     NFPROTO_BRIDGE,
@@ -14,7 +17,7 @@ from nodeagent.netlink.uapi.nfnetlink import (
     NFPROTO_NETDEV,
 )
 
-Place = tuple[str, int]
+RulePosition = tuple[str, int]
 """A rule's chain and handle."""
 _NFPROTOS = {
     "ip": NFPROTO_IPV4,
@@ -25,6 +28,10 @@ _NFPROTOS = {
 }
 
 
+OUTSIDE = ("netdev", "bridge")
+"""Families whose rules packets meet outside of IP."""
+
+
 def table_names(ruleset: Ruleset) -> Iterator[tuple[str, str]]:
     """Every table, its family first. Not through libnftables: 1.0.6 prints what is no JSON of a table that an owner left."""
     for family, number in _NFPROTOS.items():
@@ -33,7 +40,16 @@ def table_names(ruleset: Ruleset) -> Iterator[tuple[str, str]]:
         yield from ((family, name) for name in names)
 
 
-def extensions_in(ruleset: Ruleset, family: str, table: str) -> dict[Place, tuple[Extension, ...]]:
+def ipsec_policies() -> Iterator[Policy]:
+    """Those of this network namespace; none where the kernel has no IPsec, or does not tell."""
+    try:
+        with NetlinkSocket(NETLINK_XFRM) as netlink:
+            yield from [read_policy(body) for body in netlink.dump(get_policies())]
+    except OSError:
+        return
+
+
+def extensions_in(ruleset: Ruleset, family: str, table: str) -> dict[RulePosition, tuple[Extension, ...]]:
     """The extensions of iptables in the rules of a table."""
     found = {}
     with typed():

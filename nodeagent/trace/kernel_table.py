@@ -3,12 +3,13 @@
 from nodeagent.dataplane.errors import DataplaneError, KernelUnclear
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
-from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.kernel_table import KernelTable, present_specs
 from nodeagent.dataplane.nft.ruleset import Ruleset, typed
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.netfilter import nfproto
-from nodeagent.netlink.nf_tables.elements import ElementForm, read_elements
+from nodeagent.netlink.nf_tables.element_reading import read_elements
+from nodeagent.netlink.nf_tables.elements import ElementForm
 from nodeagent.netlink.nf_tables.objects import named_set
 from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETSETELEM
 from nodeagent.trace.own_table import OwnTable, own_table
@@ -42,15 +43,9 @@ def read_own_table(ruleset: Ruleset, family: Family) -> OwnTable | None:
 
 
 def read_contents(ruleset: Ruleset, family: Family) -> tuple[Contents, dict[str, SetSpec]] | None:
-    """The table and the shape it has, one with counters or one without; None when there is none."""
-    contents, specs = None, dict[str, SetSpec]()
-    for counters in (False, True):
-        specs = {spec.name: spec for spec in schema.set_specs(counters=counters)}
-        contents = KernelTable(ruleset, family, specs).read()
-        if contents is None:
-            return None
-        if contents.fits(specs, family):
-            break
+    """The table and the shape it has, with counters or without; None when there is none."""
+    specs = present_specs(ruleset, family)
+    contents = KernelTable(ruleset, family, specs).read()
     return None if contents is None else (contents, specs)
 
 

@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 from nodeagent.dataplane.nft.packet import RST, SCTP, SYN, TCP, UDP
-from nodeagent.model.addresses import Family, parse_address
+from nodeagent.model.addresses import LAST_PORT, Family, parse_address
 from nodeagent.trace.others import Json, OtherTable
 from nodeagent.trace.traveller import Traveller
 
@@ -30,15 +30,18 @@ _NFPROTOS = {Family.IPV4: 2, Family.IPV6: 10}
 
 
 class Unknown(Exception):
-    """It cannot be told. Its text is of what."""
+    """Raised where a value cannot be known before the packet exists; the text names it, as `ct mark` or `set @blocked`."""
 
 
 class Absent(Exception):
-    """The packet has no such thing, so the rule does not apply."""
+    """Raised where the packet has no such field or a map no such key: the kernel then goes on with the next rule."""
 
 
 def value_of(expression: Any, traveller: Traveller, table: OtherTable) -> Any:
-    """What a left side has for the packet: text, a number, or a tuple of them. Raises Unknown, Absent."""
+    """The packet's value for the left side of a match: text, a number, or a tuple for a concatenation.
+
+    Raises Unknown, Absent.
+    """
     if isinstance(expression, str | int):
         return expression
     kind, body = next(iter(expression.items()))
@@ -49,13 +52,16 @@ def value_of(expression: Any, traveller: Traveller, table: OtherTable) -> Any:
             return tuple(value_of(part, traveller, table) for part in body)
         case "&":
             return _number(value_of(body[0], traveller, table), body[0]) & _number(body[1], body[0])
+        case "|" | "^":
+            one, other = (_number(value_of(part, traveller, table), body[0]) for part in body[:2])
+            return one | other if kind == "|" else one ^ other
         case "map":
             return look_up(value_of(body["key"], traveller, table), body["data"], table, body["key"])
     raise Unknown(kind)
 
 
 def matches(body: Json, traveller: Traveller, table: OtherTable) -> bool:
-    """Whether a match holds. Raises Unknown, Absent."""
+    """Whether the packet fulfils a match, the body of nft's `match` in JSON. Raises Unknown, Absent."""
     left = value_of(body["left"], traveller, table)
     held = among(left, body["right"], table, body["left"], flags=body["op"] == "in")
     match body["op"]:
@@ -64,16 +70,19 @@ def matches(body: Json, traveller: Traveller, table: OtherTable) -> bool:
         case "!=":
             return not held
     order, against = body["op"], _number(body["right"], body["left"])
+    if isinstance(left, range):
+        ends = {"<": (0, against - 1), "<=": (0, against), ">": (against + 1, LAST_PORT), ">=": (against, LAST_PORT)}
+        return covers(*ends[order], left)
     mine = _number(left, body["left"])
     return {"<": mine < against, ">": mine > against, "<=": mine <= against, ">=": mine >= against}[order]
 
 
 def among(value: Any, right: Any, table: OtherTable, asked: Any, *, flags: bool = False) -> bool:
-    """Whether a value is what a right side says. asked: the left side, which decides what words mean. flags: one of them
+    """Whether a value equals the right side of a match, or is in its set. asked: the left side, which decides what words mean. flags: one of them
     is enough. Raises Unknown."""
     if isinstance(right, dict):
         return _in_structure(value, right, table, asked, flags=flags)
-    if isinstance(right, list):
+    if isinstance(right, list) and flags:
         return any(among(value, item, table, asked, flags=flags) for item in right)
     if isinstance(right, str) and right.startswith("@"):
         return any(among(value, item, table, asked) for item in _elements(right, table))
@@ -81,12 +90,25 @@ def among(value: Any, right: Any, table: OtherTable, asked: Any, *, flags: bool 
 
 
 def _equal(value: Any, right: Any, asked: Any, *, flags: bool) -> bool:
+    if isinstance(value, range):
+        return covers(_number(right, asked), _number(right, asked), value)
     if isinstance(value, int) and not isinstance(value, bool):
         wanted = _number(right, asked)
         return bool(value & wanted) if flags else value == wanted
     if isinstance(right, str) and isinstance(value, str):
         return value.startswith(right[:-1]) if right.endswith("*") else (parse_address(right) or right) == value
     return bool(value == right)
+
+
+def covers(first: int, last: int, value: int | range) -> bool:
+    """Whether a number, or every one of a range, is among these. Raises Unknown where only some are."""
+    if isinstance(value, int):
+        return first <= value <= last
+    if last < value[0] or value[-1] < first:
+        return False
+    if first <= value[0] and value[-1] <= last:
+        return True
+    raise Unknown("the client's port")
 
 
 def _in_structure(value: Any, right: Json, table: OtherTable, asked: Any, *, flags: bool) -> bool:
@@ -96,6 +118,8 @@ def _in_structure(value: Any, right: Json, table: OtherTable, asked: Any, *, fla
             held = any(among(value, item, table, asked) for item in (body if isinstance(body, list) else [body]))
         case "prefix":
             held = ip_address(str(value)) in ip_network(f"{body['addr']}/{body['len']}", strict=False)
+        case "range" if isinstance(value, range):
+            held = covers(_order(body[0], asked), _order(body[1], asked), value)
         case "range":
             held = _order(body[0], asked) <= _order(value, asked) <= _order(body[1], asked)
         case "concat":
@@ -137,8 +161,7 @@ def _payload(body: Json, traveller: Traveller) -> Any:
     elif protocol in _TRANSPORTS or protocol == "th":
         if protocol != "th" and _TRANSPORTS[protocol] != packet.protocol:
             raise Absent
-        # A client's port is any: a rule that asks for one is not about it.
-        known = {"dport": machine.port, "flags": packet.tcp_flags}
+        known = {"dport": traveller.destination_port, "sport": traveller.source_port, "flags": packet.tcp_flags}
     elif protocol in ("icmp", "icmpv6", "arp", "ah", "esp", "comp", "udplite", "dccp", "igmp"):
         raise Absent
     else:
@@ -168,16 +191,21 @@ def _meta(key: str, traveller: Traveller) -> Any:
 
 
 def _ct(body: Json, traveller: Traveller) -> Any:
-    packet = traveller.packet
-    known: dict[str, Any] = {"state": traveller.state, "status": traveller.machine.status, "mark": 0}
+    """Of its connection; where it has none, a rule that asks anything but the state ends (nft_ct.c, nft_ct_get_eval)."""
+    packet = traveller.original
+    if body["key"] == "state":
+        return traveller.state
+    if not traveller.has_connection:
+        raise Absent
+    known: dict[str, Any] = {"status": traveller.machine.status, "zone": traveller.zone}
+    if traveller.request is None:
+        known["mark"] = 0
     if body.get("dir", "original") == "original":
         known |= dict.fromkeys(("ip daddr", "ip6 daddr", "daddr"), packet.destination)
         known |= dict.fromkeys(("ip saddr", "ip6 saddr", "saddr"), packet.source)
         known |= {"protocol": packet.protocol, "proto-dst": packet.destination_port}
-    known["direction"] = "original"
-    if body["key"] not in known or not traveller.tracked:
-        if body["key"] == "state":
-            return traveller.state
+    known["direction"] = "original" if traveller.request is None else "reply"
+    if body["key"] not in known:
         raise Unknown(f"ct {body['key']}")
     return known[body["key"]]
 

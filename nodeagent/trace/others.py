@@ -31,27 +31,33 @@ class OtherRule:
 
 @dataclass(frozen=True, slots=True)
 class OtherChain:
-    """A chain. hook: None for one that is only jumped to."""
+    """A chain. hook: None for one that is only jumped to. reroutes: a new mark has the node's own packets routed again."""
 
     table: str
     name: str
     rules: tuple[OtherRule, ...]
     hook: Hook | None = None
     accepts: bool = True
+    reroutes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class OtherTable:
-    """A table. name: with its family, as `inet firewalld`. sets: elements by set, maps as pairs."""
+    """A table. name: with its family, as `inet firewalld`. sets: elements by set, maps as pairs.
+
+    made: a number that is higher for one made later; 0 for those of iptables-legacy, taken as older than all of nft.
+    """
 
     name: str
     families: tuple[Family, ...]
     chains: Mapping[str, OtherChain] = field(default_factory=dict)
     sets: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    made: int = 0
 
     def hooked(self, number: int) -> Iterable[OtherChain]:
-        """Its base chains of a hook."""
-        return (chain for chain in self.chains.values() if chain.hook is not None and chain.hook.number == number)
+        """Its base chains of a hook, the newest first: of one priority it is asked first (nf_hook_entries_grow)."""
+        chains = reversed(tuple(self.chains.values()))
+        return (chain for chain in chains if chain.hook is not None and chain.hook.number == number)
 
 
 def read_table(
@@ -64,23 +70,31 @@ def read_table(
     rules: dict[str, list[OtherRule]] = {}
     headers: dict[str, Json] = {}
     sets: dict[str, tuple[Any, ...]] = {}
+    made = 0
     for item in listed:
         kind, body = next(iter(item.items()))
-        if kind == "chain":
+        if kind == "table":
+            made = int(body.get("handle", 0))
+        elif kind == "chain":
             headers[body["name"]] = body
         elif kind in ("set", "map"):
             sets[body["name"]] = tuple(body.get("elem", ()))
         elif kind == "rule":
             place = (body["chain"], body.get("handle", 0))
-            made = OtherRule(place[1], tuple(body.get("expr", ())), texts.get(place, ""), calls.get(place, ()))
-            rules.setdefault(body["chain"], []).append(made)
+            rule = OtherRule(place[1], tuple(body.get("expr", ())), texts.get(place, ""), calls.get(place, ()))
+            rules.setdefault(body["chain"], []).append(rule)
     chains = {
         chain: OtherChain(
-            name, chain, tuple(rules.get(chain, ())), _hook(header), accepts=header.get("policy", "accept") == "accept"
+            name,
+            chain,
+            tuple(rules.get(chain, ())),
+            _hook(header),
+            accepts=header.get("policy", "accept") == "accept",
+            reroutes=header.get("type") == "route",
         )
         for chain, header in headers.items()
     }
-    return OtherTable(name, _FAMILIES.get(name.partition(" ")[0], ()), chains, sets)
+    return OtherTable(name, _FAMILIES.get(name.partition(" ")[0], ()), chains, sets, made)
 
 
 def _hook(header: Json) -> Hook | None:

@@ -41,6 +41,11 @@ def parse_question(words: Sequence[str]) -> Question:
         raise ValueError(f"{parts[0]!r} is no address: {_HOW}")
     if destination is None or not colon:
         raise ValueError(f"{parts[1]!r} is no address and port: {_HOW}")
+    if ":" in host and not host.startswith("["):
+        if not (port.isascii() and port.isdigit()):
+            raise ValueError(f"{parts[1]!r} is no address and port: {_HOW}")
+        meant = f"[{destination}]:{port}" + (f"/{named}" if named else "")
+        raise ValueError(f"{parts[1]!r} has no brackets, so where its port begins cannot be told: write {meant}")
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= LAST_PORT):
         raise ValueError(f"{port!r} is no port: {_HOW}")
     protocol = Protocol.__members__.get((named or "tcp").upper())

@@ -7,33 +7,12 @@ from typing import Any
 from msgspec import Struct
 
 from nodeagent.model.addresses import endpoint_text
+from nodeagent.trace.connections import Connections, Silence, TrackedFlow
 from nodeagent.trace.journey import End, Journey, Node
+from nodeagent.trace.others_walk import REWRITTEN
 from nodeagent.trace.question import Question
 from nodeagent.trace.reasons import Reason, arrives, reason_of, scope_of, why_rewritten
 from nodeagent.trace.traveller import Decision
-
-_LOSS = {End.REFUSED: "refused", End.DROPPED: "dropped", End.UNREACHABLE: "unreachable"}
-
-
-class TrackedFlow(Struct, frozen=True):
-    """A flow of UDP that is tracked: its client, and who its packets go to."""
-
-    source: str
-    port: int
-    endpoint: tuple[str, int]
-
-
-class Connections(Struct, frozen=True):
-    """The connection table: entries, and how many there may be (0: not known); the flows that the question is about."""
-
-    count: int = 0
-    most: int = 0
-    flows: tuple[TrackedFlow, ...] = ()
-
-    @property
-    def full(self) -> bool:
-        """Whether a new connection finds no place."""
-        return 0 < self.most <= self.count
 
 
 class Report(Struct, frozen=True):
@@ -52,7 +31,9 @@ class Report(Struct, frozen=True):
 
     @property
     def stale(self) -> tuple[TrackedFlow, ...]:
-        """Tracked flows that go where no new one would."""
+        """Tracked flows that go where no new one would, unless packets are not tracked and so belong to none."""
+        if not any(journey.tracked for journey in self.found):
+            return ()
         ends = {(journey.destination, journey.port) for journey in self.found}
         return tuple(flow for flow in self.connections.flows if flow.endpoint not in ends)
 
@@ -69,8 +50,8 @@ class Report(Struct, frozen=True):
             chance = sum((journey.probability for journey in lost), Fraction(0))
             why = reason_of(self.question, lost[0], self.node.own)
             if chance == 1:
-                return self._line(_LOSS[lost[0].end], why)
-            return self._line(f"fails in {_percent(chance)}, {_LOSS[lost[0].end]} then", why)
+                return self._line(lost[0].end.value, why)
+            return self._line(f"fails in {_percent(chance)}, {lost[0].end.value} then", why)
         if self.stale:
             flow = self.stale[0]
             client, old = endpoint_text(flow.source, flow.port), endpoint_text(*flow.endpoint)
@@ -79,23 +60,85 @@ class Report(Struct, frozen=True):
                 f"conntrack -D -p udp -s {flow.source} --sport {flow.port}",
             )
             return self._line("stale", why)
-        return f"arrives: {self.question}, {self._target()}"
+        unseen = self._doubt()
+        return f"arrives: {self.question}, {self._target()}" + (f"; as far as is known: {unseen}" if unseen else "")
+
+    def _doubt(self) -> str:
+        """What may stop it after all: a rule that cannot be evaluated, or what was not looked at; and that it did not get
+        through before. Empty for nothing."""
+        return "; ".join(filter(None, (self._unseen(), self._silence())))
+
+    def _unseen(self) -> str:
+        for one in self.found:
+            for step in (*one.decisions, *(() if one.answer is None else one.answer.decisions)):
+                if step.unclear and step.may_stop:
+                    return f"{step.hook}: {step.table}, chain {step.chain}: {step.text}"
+            if one.new_source and (strange := self._strange_source(one)):
+                return strange
+            if one.end is End.ARRIVED and one.translated and not one.here and (again := self._service_at(one)):
+                end = endpoint_text(one.destination, one.port)
+                return (
+                    f"{end} is an address of {again} itself, and what was translated once is not translated again here"
+                )
+        return self.notes[0] if self.notes else ""
+
+    def _service_at(self, one: Journey) -> str:
+        """The service port that has the very address that a connection was translated to; empty for none."""
+        own, asked = self.node.own, self.question
+        at = Question(asked.source, one.destination, one.port, asked.protocol)
+        return own.service_of(at) if own is not None and own.serves(at) else ""
+
+    def _strange_source(self, one: Journey) -> str:
+        """That answers are sent to an address that is none of this node, by others' leave; empty where they come by it."""
+        if one.route is None or not one.route.gateway or one.new_source in self.node.local:
+            return ""
+        rule = next((step for step in one.decisions if step.applied and step.effect == REWRITTEN), None)
+        place = "" if rule is None else f" ({rule.hook}: {rule.table}, chain {rule.chain}: {rule.text})"
+        return f"answers are sent to {one.new_source}, which is no address of this node{place}"
+
+    def _silence(self) -> str:
+        """That the client's last connection to one of these endpoints was not answered."""
+        ends = {one.endpoint for one in self.found}
+        silent: Silence | None = next((one for one in self.connections.silent if one.endpoint in ends), None)
+        if silent is None:
+            return ""
+        return (
+            f"the last connection of {self.question.source}, {silent.ago} s ago, got no answer from "
+            f"{endpoint_text(*silent.endpoint)}: see the firewall and the routes there"
+        )
 
     def _line(self, what: str, reason: Reason) -> str:
         cure = f"; {reason.cure}" if reason.cure else ""
         return f"{what}: {self.question}: {reason.why}{self._missing()}{cure}"
 
     def _missing(self) -> str:
-        """That there is no table of ours, where that explains why nothing was translated."""
-        return "" if self.node.own is not None or any(one.translated for one in self.found) else _NO_TABLE
+        """That there is no table of ours, or one without rules, where that explains why nothing was translated."""
+        if any(one.translated for one in self.found):
+            return ""
+        own = self.node.own
+        if own is None:
+            return _NO_TABLE
+        return _NO_RULES.format(own.name) if own.emptied else ""
 
     def _target(self) -> str:
-        service = self.service
+        service, own, asked = self.service, self.node.own, self.question
+        stays = all(one.here and (one.destination, one.port) == (asked.destination, asked.port) for one in self.found)
+        if stays and own is not None and own.answers_names(asked):
+            return "names, answered by this node"
         ends = sorted({endpoint_text(*one.endpoint) for one in self.found if one.endpoint is not None})
         if not ends:
             return f"as it was sent, to no Service{self._missing()}"
         name = service or "translated by others"
+        rule = self._translated_by_others() if service else None
+        if rule is not None:
+            place = f"{rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
+            name = f"translated by others before {service} is asked ({place})"
         return f"{name}: {ends[0]}" if len(ends) == 1 else f"{name}: one of {len(ends)} endpoints"
+
+    def _translated_by_others(self) -> Decision | None:
+        own = "" if self.node.own is None else self.node.own.name
+        rules = (step for one in self.found for step in one.decisions if step.applied and step.table != own)
+        return next((step for step in rules if step.translates), None)
 
     @property
     def service(self) -> str:
@@ -124,20 +167,10 @@ class Report(Struct, frozen=True):
                     "from": one.came_by,
                     "route": None if one.route is None else str(one.route),
                     "interface": "" if one.route is None else one.route.interface,
-                    "decisions": [
-                        {
-                            "hook": step.hook,
-                            "table": step.table,
-                            "chain": step.chain,
-                            "rule": step.rule or None,
-                            "handle": step.handle or None,
-                            "text": step.text,
-                            "effect": step.effect,
-                            "applied": step.applied,
-                            "evaluated": not step.unclear,
-                        }
-                        for step in one.decisions
-                    ],
+                    "decisions": _documents(one.decisions),
+                    "answer": None
+                    if one.answer is None
+                    else {"end": one.answer.end.value, "decisions": _documents(one.answer.decisions)},
                 }
                 for one in self.found
             ],
@@ -175,14 +208,35 @@ class Report(Struct, frozen=True):
             lines.append(f"    source rewritten: {why_rewritten(one, own)}")
         else:
             lines.append(f"  {one.end.value}{chance}: {where}: {reason_of(self.question, one, own).why}")
+        if one.answer is not None and (told := _told(one.answer.decisions, everything=everything)):
+            lines += [f"    the answer of {where}:", *told]
         return lines
 
 
 _NO_TABLE = " (there is no table nodeagent: start the agent, or see who flushed it)"
 
+_NO_RULES = " (table {} has lost its rules: restart the agent, and see who flushed them)"
+
 
 def _percent(chance: Fraction) -> str:
     return f"{float(chance):.3g} of 1" if chance.denominator > 1 << 7 else f"{chance} of all cases"
+
+
+def _documents(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
+    return [
+        {
+            "hook": step.hook,
+            "table": step.table,
+            "chain": step.chain,
+            "rule": step.rule or None,
+            "handle": step.handle or None,
+            "text": step.text,
+            "effect": step.effect,
+            "applied": step.applied,
+            "evaluated": not step.unclear,
+        }
+        for step in decisions
+    ]
 
 
 def _shared(found: Sequence[Journey]) -> int:

@@ -5,7 +5,7 @@ from typing import Protocol as Interface
 
 from msgspec import Struct
 
-from nodeagent.model.addresses import Protocol
+from nodeagent.model.addresses import Family, Protocol
 
 
 class Way(Enum):
@@ -39,7 +39,8 @@ class Route(Struct, frozen=True):
 
 
 class Leg(Struct, frozen=True):
-    """A packet as the routing sees it. interface: by which it came in; empty when the node sends it."""
+    """A packet as the routing sees it. interface: by which it came in; empty when the node sends it. port, source_port: 0
+    where they are not known."""
 
     destination: str
     source: str = ""
@@ -47,10 +48,11 @@ class Leg(Struct, frozen=True):
     protocol: Protocol = Protocol.TCP
     port: int = 0
     mark: int = 0
+    source_port: int = 0
 
 
 class Router(Interface):
-    """Who knows the routes of the node, and its sockets."""
+    """Who knows the routes of the node, its interfaces and its sockets."""
 
     def route(self, leg: Leg) -> Route:
         """Where a packet goes."""
@@ -58,4 +60,12 @@ class Router(Interface):
 
     def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
         """Whether a program of the node waits for connections there. exactly: bound to this very address."""
+        ...
+
+    def sees_answers(self, interface: str, family: Family) -> bool:
+        """Whether packets between two hosts that are both behind an interface meet the rules of this node."""
+        ...
+
+    def beyond(self, route: Route, destination: str) -> Route:
+        """The same route, or why nobody is there at its end."""
         ...

@@ -4,25 +4,45 @@ Layouts: linux/netfilter/xt_*.h and x_tables.h. What is not here cannot be told.
 """
 
 import struct
+import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 from nodeagent.dataplane.nft.packet import TCP, UDP
-from nodeagent.model.addresses import unpack_address
+from nodeagent.model.addresses import pack_address, unpack_address
 from nodeagent.netlink.nf_tables.rule_reading import Extension
-from nodeagent.trace.matching import Unknown
-from nodeagent.trace.traveller import Traveller
+from nodeagent.trace.matching import Unknown, covers
+from nodeagent.trace.traveller import CLIENT_PORTS, Traveller
 
-PASSING = frozenset({"LOG", "NFLOG", "TRACE", "CHECKSUM", "TCPMSS", "TCPOPTSTRIP", "CLASSIFY", "DSCP", "TOS"})
-"""Targets that decide nothing about where a packet goes."""
+PASSING = frozenset(
+    {"LOG", "NFLOG", "ULOG", "TRACE", "CHECKSUM", "TCPMSS", "TCPOPTSTRIP", "CLASSIFY", "DSCP", "TOS", "TTL", "HL"}
+    | {"CONNMARK", "SECMARK", "CONNSECMARK", "SET", "AUDIT", "LED", "HMARK", "RATEEST", "IDLETIMER", "ECN"}
+)
+"""Targets that decide nothing about where a packet goes, as far as is evaluated here: a new connection has no mark to restore."""
+_ALTERING = frozenset({"DNAT", "REDIRECT", "SNAT", "MASQUERADE", "NETMAP", "MARK", "CT", "NOTRACK"})
 
-_STATE = 0x1
-_STATUS = 0x8
-_CONNTRACK_FLAGS = 146
+
+def may_stop(name: str) -> bool:
+    """Whether a target may end the packet's way: any that is not known to let it go on."""
+    return name not in PASSING | _ALTERING
+
+
+_STATE, _PROTOCOL, _SOURCE, _DESTINATION = 0x1, 0x2, 0x4, 0x8
+_STATUS = 0x40
+_SOURCE_PORT, _DESTINATION_PORT = 0x100, 0x200
+_DIRECTION, _STATE_ALIAS = 0x1000, 0x2000
+_KNOWN = (
+    _STATE | _PROTOCOL | _SOURCE | _DESTINATION | _STATUS | _SOURCE_PORT | _DESTINATION_PORT | _DIRECTION | _STATE_ALIAS
+)
+"""XT_CONNTRACK_… that can be told before the packet exists."""
+_CONNTRACK_ADDRESSES = struct.Struct("=16s16s16s16s")
+_CONNTRACK_PORTS, _CONNTRACK_FLAGS, _CONNTRACK_HIGH = 136, 146, 154
+_WITH_RANGES = 3
+"""From this revision on the match has ranges of ports, in the machine's order; before, one in the network's."""
 _NAT_BITS = {1 << 7: 1 << 5, 1 << 6: 1 << 4}
 """XT_CONNTRACK_STATE_DNAT, …_SNAT → IPS_DST_NAT, IPS_SRC_NAT."""
-_STATES = {2: 1 << 1, 4: 1 << 2, 8: 1 << 3, 64: 1 << 8}
-"""Our bit of a state → XT_CONNTRACK_STATE_…; of IP_CT_NEW it is the third, of the untracked the eighth."""
+_STATES = {1: 1, 2: 1 << 1, 4: 1 << 2, 8: 1 << 3, 64: 1 << 8}
+"""Our bit of a state → XT_CONNTRACK_STATE_…; of none it is the zeroth, of IP_CT_NEW the third, of the untracked the eighth."""
 _ADDRTYPE = struct.Struct("=HHI")
 _LOCAL, _UNICAST = 1 << 2, 1 << 1
 _INVERT_SOURCE, _INVERT_DESTINATION = 1, 2
@@ -31,10 +51,13 @@ _TCP = struct.Struct("=4H4B")
 _UDP = struct.Struct("=4HB")
 _MARK = struct.Struct("=IIB")
 _MARK_TARGET = struct.Struct("=II")
+_CT_TARGET = struct.Struct("=HH")
+_ZONE_BY_MARK, _ONE_DIRECTION = 16, 12
+_DIRECTIONS = {4: "original", 8: "reply"}
+"""XT_CT_ZONE_DIR_ORIG, XT_CT_ZONE_DIR_REPL."""
 _NAT_RANGE = struct.Struct("=I16s16s2s2s")
 _OLD_NAT_RANGE = struct.Struct("=II4s4s2s2s")
 _MAPS_IPS, _MAPS_PORTS = 1, 2
-_LAST_PORT = 65535
 
 
 def matches(call: Extension, traveller: Traveller) -> bool:
@@ -56,7 +79,7 @@ class Translation(NamedTuple):
 
 
 def translation(call: Extension, traveller: Traveller) -> Translation:
-    """Where a DNAT or REDIRECT leads; the first of several. Raises Unknown."""
+    """Where a DNAT or REDIRECT leads, or what source SNAT gives; the first of several. Raises Unknown."""
     length = traveller.packet.family.address_length
     try:
         if call.revision == 0:
@@ -86,19 +109,60 @@ def untracks(call: Extension) -> bool:
     return call.name == "NOTRACK" or bool(call.data[:1] and call.data[0] & 1)
 
 
+class ZoneOf(NamedTuple):
+    """A zone of connection tracking, and for which direction; empty: both."""
+
+    number: int
+    direction: str
+
+
+def zone(call: Extension) -> ZoneOf | None:
+    """The zone that a CT target names; None: none. Raises Unknown."""
+    if len(call.data) < _CT_TARGET.size or call.name == "NOTRACK":
+        return None
+    flags, number = _CT_TARGET.unpack_from(call.data)
+    if flags & _ZONE_BY_MARK:
+        raise Unknown("xt target CT --zone mark")
+    return ZoneOf(number, _DIRECTIONS.get(flags & _ONE_DIRECTION, "")) if number else None
+
+
 def _conntrack(call: Extension, traveller: Traveller) -> bool:
     asked, inverted, states, statuses = struct.unpack_from("=4H", call.data, _CONNTRACK_FLAGS)
-    if asked & ~(_STATE | _STATUS):
+    if not traveller.has_connection:
+        # Of all that is asked only the state is looked at then (xt_conntrack.c, conntrack_mt).
+        return bool(asked & _STATE) and bool(states & _STATES[traveller.state]) is not bool(inverted & _STATE)
+    if asked & ~_KNOWN:
         raise Unknown("xt match conntrack")
-    held = True
-    if asked & _STATE:
-        mine = _STATES.get(traveller.state, 0)
-        for named, bit in _NAT_BITS.items():
-            mine |= named if traveller.machine.status & bit else 0
-        held = bool(states & mine) is not bool(inverted & _STATE)
-    if asked & _STATUS:
-        held = held and bool(statuses & traveller.machine.status) is not bool(inverted & _STATUS)
-    return held
+    mine = _STATES.get(traveller.state, 0)
+    for named, bit in _NAT_BITS.items():
+        mine |= named if traveller.machine.status & bit else 0
+    protocol, source_port, port = struct.unpack_from("=3H", call.data, _CONNTRACK_PORTS)
+    original = traveller.original
+    source, source_mask, destination, mask = _CONNTRACK_ADDRESSES.unpack_from(call.data)
+    tests: dict[int, Callable[[], bool]] = {
+        _STATE: lambda: bool(states & mine),
+        _STATUS: lambda: bool(statuses & traveller.machine.status),
+        _DIRECTION: lambda: traveller.request is None,
+        _PROTOCOL: lambda: protocol == original.protocol,
+        _SOURCE: lambda: _is_within(original.source, source, source_mask),
+        _DESTINATION: lambda: _is_within(original.destination, destination, mask),
+        _DESTINATION_PORT: lambda: _is_port(call, port, 1, original.destination_port),
+        _SOURCE_PORT: lambda: _is_port(call, source_port, 0, CLIENT_PORTS),
+    }
+    return all(test() is not bool(inverted & flag) for flag, test in tests.items() if asked & flag)
+
+
+def _is_within(address: str, wanted: bytes, mask: bytes) -> bool:
+    packed = pack_address(address)
+    return all(one & bits == other & bits for one, other, bits in zip(packed, wanted, mask, strict=False))
+
+
+def _is_port(call: Extension, first: int, place: int, port: int | range) -> bool:
+    """Whether a port is the wanted one, or in the wanted range. place: of the end of the range. Raises Unknown."""
+    if call.revision < _WITH_RANGES:
+        first = int.from_bytes(first.to_bytes(2, sys.byteorder), "big")
+        return covers(first, first, port)
+    return covers(first, struct.unpack_from("=2H", call.data, _CONNTRACK_HIGH)[place], port)
 
 
 def _state(call: Extension, traveller: Traveller) -> bool:
@@ -122,12 +186,11 @@ def _address_type(call: Extension, traveller: Traveller) -> bool:
 def _multiport(call: Extension, traveller: Traveller) -> bool:
     flags, count, *rest = _MULTIPORT.unpack_from(call.data)
     ports, ranges, invert = rest[:15], rest[15:30], rest[30]
-    if flags == 0:
-        raise Unknown("the client's port")
+    asked = [[traveller.source_port], [traveller.destination_port], [traveller.source_port, traveller.destination_port]]
     held, at = False, 0
     while at < count:
         last = ports[at + 1] if ranges[at] and at + 1 < count else ports[at]
-        held = held or ports[at] <= traveller.machine.port <= last
+        held = held or any(covers(ports[at], last, port) for port in asked[flags])
         at += 2 if ranges[at] else 1
     return held is not bool(invert)
 
@@ -136,19 +199,24 @@ def _tcp(call: Extension, traveller: Traveller) -> bool:
     first, last, low, high, option, mask, wanted, inverted = _TCP.unpack_from(call.data)
     if traveller.packet.protocol != TCP:
         return False
-    if (first, last) != (0, _LAST_PORT) or option:
-        raise Unknown("the client's port")
+    if option:
+        raise Unknown("options of TCP")
     flags = (traveller.packet.tcp_flags & mask == wanted) is not bool(inverted & 4)
-    return flags and (low <= traveller.machine.port <= high) is not bool(inverted & 2)
+    return flags and _ports(traveller, (first, last), (low, high), inverted)
 
 
 def _udp(call: Extension, traveller: Traveller) -> bool:
     first, last, low, high, inverted = _UDP.unpack_from(call.data)
     if traveller.packet.protocol != UDP:
         return False
-    if (first, last) != (0, _LAST_PORT):
-        raise Unknown("the client's port")
-    return (low <= traveller.machine.port <= high) is not bool(inverted & 2)
+    return _ports(traveller, (first, last), (low, high), inverted)
+
+
+def _ports(traveller: Traveller, source: tuple[int, int], destination: tuple[int, int], inverted: int) -> bool:
+    """Whether both ports are within; inverted: bit 1 of the source's, 2 of the destination's (XT_TCP_INV_SRCPT, …)."""
+    return (covers(*destination, traveller.destination_port) is not bool(inverted & 2)) and (
+        covers(*source, traveller.source_port) is not bool(inverted & 1)
+    )
 
 
 def _mark(call: Extension, traveller: Traveller) -> bool:

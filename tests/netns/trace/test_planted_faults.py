@@ -6,8 +6,6 @@ Around each stands its control: without the fault the connection works, and the 
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,118 +13,36 @@ import pytest
 
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
-from nodeagent.model.objects import ServiceSpec
-from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
-from tests.harness.objects import make_service, make_slices, service_port
+from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT
+from tests.netns.trace.planting import (
+    BALANCER,
+    CLIENT_PORT,
+    FAR,
+    GATEWAY,
+    HOSTED,
+    NODE_PORT,
+    OPEN_BALANCER,
+    PATIENCE_SECONDS,
+    SILENCE_SECONDS,
+    WEB,
+    WEB6,
+    Plant,
+    as_if_pods_were,
+    balanced,
+    by_objects,
+    by_shell,
+    check_line,
+    emptied,
+    first_line,
+    flushed,
+    missing_route,
+    ranges,
+    without_answer,
+    works,
+)
 
 pytestmark = pytest.mark.kernel
-
-WEB, FAR, OPEN, BALANCED, HOSTED = (cluster_ips(number)[0] for number in range(1, 6))
-BALANCER = "198.51.100.9"
-OPEN_BALANCER = "198.51.100.8"
-CLIENT_PORT = 4444
-SILENCE_SECONDS = 0.4
-PATIENCE_SECONDS = 20.0
-PORTS = (service_port(80, name="http"), service_port(80, Protocol.UDP, name="dns"))
-
-
-@pytest.fixture(scope="module")
-def node(cluster: Cluster) -> Cluster:
-    """Services on `node-a`, programmed in a plain table."""
-    world = cluster.world
-    for pod in ("web-0", "far-0"):
-        for protocol in (Protocol.TCP, Protocol.UDP):
-            world[pod].serve(TARGET_PORT, protocol)
-    program(cluster)
-    return cluster
-
-
-def program(cluster: Cluster) -> None:
-    """What works."""
-    world = cluster.world
-    cluster.expose("web", *cluster_ips(1), pods=("web-0",), ports=PORTS)
-    cluster.expose("far", *cluster_ips(2), pods=("far-0",))
-    balanced(cluster, pods=("web-0",))
-    ranges(cluster, "203.0.113.0/24")
-    hosted = make_service("hosted", *cluster_ips(5))
-    cluster.manifests.put(*make_slices(hosted, [(world[NODE].addresses, NODE)], target_port=9100), hosted)
-    program_again(cluster)
-
-
-def program_again(cluster: Cluster) -> None:
-    cluster.program_once(*WITH_POD_CIDRS, "--table-ownership", "plain", "--conntrack-max-per-core", "0")
-
-
-def balanced(cluster: Cluster, pods: tuple[str, ...]) -> None:
-    """A load balancer's address with policy Local."""
-    spec = ServiceSpec(external_traffic_policy="Local")
-    service = make_service("balanced", *cluster_ips(4), load_balancer_ips=(BALANCER,), spec=spec)
-    homes = {"web-0": NODE, "far-0": "node-b"}
-    places = [(cluster.world[pod].addresses, homes[pod]) for pod in pods]
-    cluster.manifests.put(*make_slices(service, places, target_port=TARGET_PORT), service)
-
-
-def ranges(cluster: Cluster, cidr: str) -> None:
-    """A load balancer's address for some sources."""
-    spec = ServiceSpec(load_balancer_source_ranges=(cidr,))
-    service = make_service("open", *cluster_ips(3), load_balancer_ips=(OPEN_BALANCER,), spec=spec)
-    places = [(cluster.world["web-0"].addresses, NODE)]
-    cluster.manifests.put(*make_slices(service, places, target_port=TARGET_PORT), service)
-
-
-def emptied(cluster: Cluster) -> None:
-    cluster.expose("web", *cluster_ips(1), pods=(), ports=PORTS)
-
-
-Plant = Callable[[Cluster], AbstractContextManager[None]]
-
-
-def by_shell(script: str, undo: str) -> Plant:
-    """A fault that a shell on the node plants, and another that undoes it."""
-
-    @contextmanager
-    def plant(cluster: Cluster) -> Iterator[None]:
-        cluster.world.run(NODE, ["sh", "-ec", script])
-        try:
-            yield
-        finally:
-            cluster.world.run(NODE, ["sh", "-ec", undo])
-
-    return plant
-
-
-def by_objects(change: Callable[[Cluster], None]) -> Plant:
-    """A fault in the objects."""
-
-    @contextmanager
-    def plant(cluster: Cluster) -> Iterator[None]:
-        change(cluster)
-        program_again(cluster)
-        try:
-            yield
-        finally:
-            program(cluster)
-
-    return plant
-
-
-@contextmanager
-def missing_route(cluster: Cluster) -> Iterator[None]:
-    route = cluster.world.run(NODE, ["ip", "route", "show", "default"]).stdout.split()
-    cluster.world.run(NODE, ["ip", "route", "del", "default"])
-    try:
-        yield
-    finally:
-        cluster.world.run(NODE, ["ip", "route", "add", *route])
-
-
-@contextmanager
-def flushed(cluster: Cluster) -> Iterator[None]:
-    cluster.world.run(NODE, ["nft", "flush", "ruleset"])
-    yield
-    program(cluster)
-
 
 FIREWALL = "table inet guard { chain f { type filter hook forward priority 0; tcp dport 8080 drop; }; }"
 FAULTS = [
@@ -139,8 +55,74 @@ FAULTS = [
         ("caller", WEB, "tcp"), "ip filter, chain FORWARD: the policy of the chain", id="policy of FORWARD",
     ),
     pytest.param(
+        by_shell("iptables-legacy -A FORWARD -p tcp --dport 8080 -j DROP", "iptables-legacy -F FORWARD"),
+        ("caller", WEB, "tcp"), "iptables-legacy filter, chain FORWARD: -p tcp -m tcp --dport 8080 -j DROP",
+        id="firewall of iptables-legacy",
+    ),
+    pytest.param(
+        by_shell("iptables-legacy -P FORWARD DROP", "iptables-legacy -P FORWARD ACCEPT"),
+        ("caller", WEB, "udp"), "iptables-legacy filter, chain FORWARD: the policy of the chain; "
+        "change that rule: iptables-legacy -t filter -S FORWARD", id="policy of iptables-legacy",
+    ),
+    pytest.param(
+        by_shell(f"iptables-legacy -t raw -A PREROUTING -d {OPEN_BALANCER} -j CT --notrack",
+                 "iptables-legacy -t raw -F PREROUTING"),
+        ("outside", OPEN_BALANCER, "tcp"), "default/open is not asked, the packet is not tracked: prerouting: "
+        "iptables-legacy raw, chain PREROUTING", id="not tracked",
+    ),
+    pytest.param(
+        by_shell("nft 'table inet guard { chain o { type filter hook output priority 0; ip daddr 10.244.1.10 reject; }; }'",
+                 "nft delete table inet guard"),
+        (NODE, WEB, "tcp"), "output: inet guard, chain o: ip daddr 10.244.1.10 reject", id="firewall for the node itself",
+    ),
+    pytest.param(
+        by_shell("nft 'table ip guard { set bad { type ipv4_addr; elements = { 10.244.1.200 }; }; "
+                 "chain p { type filter hook prerouting priority -200; ip saddr @bad drop; }; }'",
+                 "nft delete table ip guard"),
+        ("caller", WEB, "udp"), "prerouting: ip guard, chain p: ip saddr @bad drop", id="a set of banned clients",
+    ),
+    pytest.param(
+        as_if_pods_were("203.0.113.0/24"),
+        ("outside", FAR, "tcp"), "10.244.2.10:8080 and the client are both behind eth0: the answer does not come by this "
+        "node, which would have to translate it back; rewrite its source", id="ranges of pods that are wrong",
+    ),
+    pytest.param(
+        by_shell("ip rule add pref 5 to 10.244.1.10 blackhole", "ip rule del pref 5"),
+        ("caller", WEB, "tcp"), "to 10.244.1.10: a route or rule of type blackhole is for it", id="rule with a blackhole",
+    ),
+    pytest.param(
+        by_shell("ip route add unreachable 10.244.2.10", "ip route del unreachable 10.244.2.10"),
+        ("caller", FAR, "tcp"), "to 10.244.2.10: a route or rule of type unreachable is for it", id="unreachable route",
+    ),
+    pytest.param(
+        by_shell("ip rule add pref 5 iif caller prohibit", "ip rule del pref 5"),
+        ("caller", WEB, "udp"), "a route or rule of type prohibit is for it", id="rule that prohibits",
+    ),
+    pytest.param(
         missing_route,
         ("caller", FAR, "tcp"), "no route to 10.244.2.10", id="missing route",
+    ),
+    pytest.param(
+        without_answer("web-0", "caller", WEB, "-4"),
+        ("caller", WEB, "tcp"), "to 10.244.1.10: nobody answers for 10.244.1.10 on web-0: the host is gone or down",
+        id="missing neighbour",
+    ),
+    pytest.param(
+        without_answer("web-0", "caller", WEB6, "-6"),
+        ("caller", WEB6, "tcp"), "to fd00:244:1::a: nobody answers for fd00:244:1::a on web-0", id="missing neighbour, IPv6",
+    ),
+    pytest.param(
+        without_answer("web-0", NODE, WEB, "-4"),
+        (NODE, WEB, "tcp"), "192.168.0.2 -> 10.96.0.1:80/TCP: to 10.244.1.10: nobody answers for 10.244.1.10 on web-0", id="missing neighbour of the node itself",
+    ),
+    pytest.param(
+        by_shell(
+            "ip link add gone type veth peer name gone-peer; ip link set gone up; ip route add 10.244.1.10 dev gone table 77; "
+            "ip rule add pref 5 to 10.244.1.10 lookup 77",
+            "ip rule del pref 5; ip link del gone",
+        ),
+        ("caller", WEB, "tcp"), "to 10.244.1.10: gone has no carrier: what it leads to is gone or down; see ip link show gone",
+        id="no carrier",
     ),
     pytest.param(
         by_shell("sysctl -qw net.ipv4.ip_forward=0", "sysctl -qw net.ipv4.ip_forward=1"),
@@ -162,18 +144,6 @@ FAULTS = [
     ),
     pytest.param(flushed, ("caller", WEB, "tcp"), "there is no table nodeagent", id="table flushed by another"),
 ]  # fmt: skip
-
-
-def first_line(world: World, source: str, address: str, protocol: str, *options: str) -> tuple[str, int]:
-    """The first line of a trace, and its exit code."""
-    argv = [*AGENT, "trace", world[source].address(), "->", f"{address}:80/{protocol}", *options]
-    done = world.run(NODE, argv, check=False)
-    return done.stdout.splitlines()[0], done.returncode
-
-
-def works(world: World, source: str, address: str, protocol: str, *, patiently: bool) -> bool:
-    timeout = PATIENCE_SECONDS if patiently else SILENCE_SECONDS
-    return world[source].ask(address, 80, Protocol[protocol.upper()], timeout=timeout).only.failure is None
 
 
 @pytest.mark.parametrize(("plant", "connection", "cause"), FAULTS)
@@ -216,16 +186,57 @@ def test_the_document_says_what_a_trace_says(node: Cluster, arguments: list[str]
     assert done.returncode == 1
 
 
+def test_a_port_of_another_protocol_is_named_with_those_there_are(node: Cluster) -> None:
+    line, code = first_line(node.world, "caller", FAR, "udp")
+    assert "is a ClusterIP that serves nothing at 10.96.0.2:80/UDP; use a port it has: 80/TCP" in line
+    assert code == 1
+    assert not works(node.world, "caller", FAR, "udp", patiently=True)
+
+
+def test_a_node_port_at_an_address_that_has_none(node: Cluster) -> None:
+    world = node.world
+
+    def asked(address: str) -> tuple[str, int]:
+        done = world.run(NODE, [*AGENT, "trace", world["caller"].address(), f"{address}:{NODE_PORT}"], check=False)
+        return done.stdout.splitlines()[0], done.returncode
+
+    line, code = asked(GATEWAY)
+    assert f"{GATEWAY}:{NODE_PORT}/TCP is a node port of default/opened:http, and node ports are answered at" in line
+    assert f"at {world[NODE].address()} only; connect to one of those" in line
+    assert code == 1
+    assert world["caller"].ask(GATEWAY, NODE_PORT, timeout=PATIENCE_SECONDS).only.failure is not None
+    assert asked(world[NODE].address())[1] == 0
+    assert world["caller"].ask(world[NODE].address(), NODE_PORT, timeout=PATIENCE_SECONDS).only.failure is None
+
+
 def test_a_target_port_that_nobody_listens_on(node: Cluster) -> None:
     connection = ("caller", HOSTED, "tcp")
     line, code = first_line(node.world, *connection)
     assert "no program of this node listens on 192.168.0.2:9100/TCP" in line
     assert code == 1
     assert not works(node.world, *connection, patiently=True)
+    with node.world[NODE].serve(9100, addresses=("127.0.0.1",)):
+        line, _ = first_line(node.world, *connection)
+        assert "192.168.0.2:9100/TCP, one does on 127.0.0.1 alone; let it listen on 192.168.0.2, or on all" in line
+        assert not works(node.world, *connection, patiently=True)
     server = node.world[NODE].serve(9100)
     assert first_line(node.world, *connection)[1] == 0
     assert works(node.world, *connection, patiently=True)
     server.stop()
+
+
+def test_rules_outside_of_ip_are_named_where_they_may_be_why(node: Cluster) -> None:
+    """They are not evaluated: the first line says so, and the check names them."""
+    world, connection = node.world, ("caller", WEB, "tcp")
+    guard = "table netdev guard { chain i { type filter hook ingress device caller priority 0; tcp dport 80 drop; }; }"
+    assert works(world, *connection, patiently=True)
+    assert "as far as is known" not in first_line(world, *connection)[0]
+    with by_shell(f"nft '{guard}'", "nft delete table netdev guard")(node):
+        line, _ = first_line(world, *connection)
+        assert "as far as is known: table netdev guard is not evaluated" in line
+        assert not works(world, *connection, patiently=False)
+    assert "as far as is known" not in first_line(world, *connection)[0]
+    assert works(world, *connection, patiently=True)
 
 
 def test_a_reverse_path_filter(node: Cluster) -> None:
@@ -245,12 +256,6 @@ def test_a_reverse_path_filter(node: Cluster) -> None:
         assert not works(world, *connection, patiently=False)
         assert check_line(world).startswith("not healthy: rp_filter: the reverse path filter has dropped")
     assert check_line(world) == "healthy"
-
-
-def check_line(world: World) -> str:
-    done = world.run(NODE, [*AGENT, "check", "-o", "json"], check=False)
-    verdict: str = json.loads(done.stdout)["verdict"]
-    return verdict
 
 
 def test_a_stale_flow_of_udp(node: Cluster) -> None:
@@ -285,7 +290,7 @@ def test_a_full_connection_table(node: Cluster) -> None:
     world, connection = node.world, ("caller", WEB, "tcp")
     assert first_line(world, *connection)[1] == 0
     filler = world.start(NODE, [sys.executable, "-u", "-m", "nodeagent.lab.full_conntrack"])
-    filler.wait_for_line("full", seconds=60)
+    filler.wait_for_line("full", seconds=240)
     line, code = first_line(world, *connection)
     assert line.startswith("dropped: ")
     assert "the connection table is full" in line
@@ -295,3 +300,60 @@ def test_a_full_connection_table(node: Cluster) -> None:
     filler.stop()
     assert first_line(world, *connection)[1] == 0
     assert works(world, *connection, patiently=True)
+
+
+SHUT = [
+    pytest.param(
+        "iptables-legacy -A FORWARD -m comment --comment shut -j DROP", "iptables-legacy -F FORWARD",
+        "iptables-legacy filter, chain FORWARD: -m comment --comment shut -j DROP", id="iptables-legacy",
+    ),
+    pytest.param(
+        "iptables-legacy -t mangle -A OUTPUT -j DROP", "iptables-legacy -t mangle -F OUTPUT",
+        "output: iptables-legacy mangle, chain OUTPUT: -j DROP", id="iptables-legacy, what this node sends",
+    ),
+    pytest.param(
+        "nft 'table inet guard { chain f { type filter hook forward priority 0; policy drop; }; }'",
+        "nft delete table inet guard",
+        "inet guard, chain f: the policy of the chain", id="policy of nft",
+    ),
+    pytest.param(
+        "ip rule add pref 5 to 10.244.1.10 unreachable", "ip rule del pref 5",
+        "to 10.244.1.10: no route to 10.244.1.10; see ip rule", id="a rule for one endpoint",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "undo", "cause"), SHUT)
+def test_the_first_line_of_a_check_names_what_stops_connections_of_everybody(
+    node: Cluster, script: str, undo: str, cause: str
+) -> None:
+    assert check_line(node.world) == "healthy"
+    with by_shell(script, undo)(node):
+        assert not works(node.world, "caller" if "OUTPUT" not in script else NODE, WEB, "tcp", patiently=False)
+        line = check_line(node.world)
+        assert line.startswith("not healthy: IPv4 connections: ")
+        assert cause in line
+    assert check_line(node.world) == "healthy"
+
+
+def test_a_rule_that_stops_some_connections_is_a_note(node: Cluster) -> None:
+    with by_shell(f"nft '{FIREWALL}'", "nft delete table inet guard")(node):
+        assert check_line(node.world) == "healthy"
+        told = json.loads(node.world.run(NODE, [*AGENT, "check", "-o", "json"]).stdout)
+    details = [one["detail"] for one in told["checks"] if one["check"] == "IPv4 connections"]
+    assert any("inet guard, chain f: tcp dport 8080 drop" in detail for detail in details)
+
+
+def test_a_daemon_that_answers_in_the_place_of_a_service_is_a_note(node: Cluster) -> None:
+    """Others exempt its ClusterIP from connection tracking, so nothing translates it, and it is an address of the node."""
+    rule = f"ip daddr {WEB} notrack"
+    guard = f"nft 'table inet guard {{ chain f {{ type filter hook output priority -300; {rule}; }}; }}'"
+    with node.world[NODE].serve(80, addresses=("0.0.0.0",)), by_shell(guard, "nft delete table inet guard")(node):
+        assert node.world[NODE].ask(WEB, 80).only.name == NODE
+        assert check_line(node.world) == "healthy"
+        told = json.loads(node.world.run(NODE, [*AGENT, "check", "-o", "json"]).stdout)
+    details = [one["detail"] for one in told["checks"] if one["check"] == "IPv4 connections"]
+    assert any(
+        f"default/web:http is not asked, the packet is not tracked: output: inet guard, chain f: {rule}" in detail
+        for detail in details
+    )

@@ -21,6 +21,8 @@ class Routes:
 
     blocked: frozenset[str] = frozenset()
     listening: bool = True
+    answers_seen: bool = True
+    gone: frozenset[str] = frozenset()
     asked: list[Leg] = field(default_factory=list)
 
     def route(self, leg: Leg) -> Route:
@@ -34,6 +36,12 @@ class Routes:
 
     def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
         return self.listening and not exactly
+
+    def sees_answers(self, interface: str, family: Family) -> bool:
+        return self.answers_seen
+
+    def beyond(self, route: Route, destination: str) -> Route:
+        return Route(Way.NOWHERE, route.interface, reason="nobody answers") if destination in self.gone else route
 
 
 @pytest.fixture

@@ -69,6 +69,11 @@ def passed(others: OtherTable, traveller: Traveller) -> Code:
         ),
         match({"&": [payload("tcp", "flags"), {"|": ["syn", "ack"]}]}, "syn"),
         match(payload("tcp", "flags"), ["syn", "rst"], "in"),
+        match({"&": [payload("tcp", "flags"), ["syn", "ack"]]}, "syn"),
+        match({"&": [payload("tcp", "flags"), ["syn", "ack"]]}, ["syn", "ack"], "!="),
+        match(payload("tcp", "sport"), {"range": [1024, 65535]}),
+        match(payload("tcp", "sport"), 1023, ">"),
+        match(payload("tcp", "sport"), {"set": [80, {"range": [1, 1023]}]}, "!="),
         match(meta("l4proto"), {"set": ["tcp", "udp"]}),
         match(meta("l4proto"), "tcp"),
         match(meta("nfproto"), "ipv4"),
@@ -145,6 +150,44 @@ def test_what_is_not_tracked_meets_no_chain_of_nat(traveller: Make) -> None:
     assert not is_done(table().chains["f"], packet)
 
 
+def early(*rules: list[Any]) -> OtherTable:
+    """A chain that packets pass before connection tracking."""
+    header = {"name": "f", "hook": "prerouting", "prio": -300, "type": "filter", "policy": "accept"}
+    listed = [{"rule": {"chain": "f", "handle": 1, "expr": rule}} for rule in rules]
+    return read_table("inet guard", [{"chain": header}, *listed], {}, {})
+
+
+OF_A_CONNECTION = ("direction", "status", "mark", "zone", "l3proto", "id", "expiration")
+
+
+@pytest.mark.parametrize("key", OF_A_CONNECTION)
+def test_a_rule_about_the_connection_ends_where_there_is_none(traveller: Make, key: str) -> None:
+    about = [match(ct(key), 77, "!="), DROP]
+    for others in (table([{"notrack": None}], about), early(about), early([zone_of(5)], about)):
+        packet = traveller()
+        assert passed(others, packet) is Code.ACCEPT
+        assert not any(decision.unclear for decision in packet.decisions), packet.decisions
+
+
+def zone_of(number: int) -> dict[str, Any]:
+    return {"mangle": {"key": {"ct": {"key": "zone"}}, "value": number}}
+
+
+@pytest.mark.parametrize(
+    ("others", "state"),
+    [
+        pytest.param(table, "new", id="tracked"),
+        pytest.param(early, "invalid", id="before tracking"),
+        pytest.param(lambda *rules: early([zone_of(5)], *rules), "new", id="before tracking, with a zone"),
+        pytest.param(lambda *rules: table([{"notrack": None}], *rules), "untracked", id="not tracked"),
+    ],
+)
+def test_the_state_of_a_packet(traveller: Make, others: Callable[..., OtherTable], state: str) -> None:
+    for asked in ("invalid", "established", "related", "new", "untracked"):
+        found = passed(others([match(ct("state"), asked, "in"), DROP]), traveller())
+        assert (found is Code.DROP) is (asked == state), asked
+
+
 @pytest.mark.parametrize(
     "unknown",
     [
@@ -205,6 +248,22 @@ def test_too_few_bytes_are_not_guessed(traveller: Make) -> None:
     packet = traveller()
     assert passed(iptables(Extension("tcp", 0, b"\0")), packet) is Code.ACCEPT
     assert packet.decisions[0].unclear
+
+
+@pytest.mark.parametrize(
+    ("name", "stops"), [("NFQUEUE", True), ("SYNPROXY", True), ("TARPIT", True), ("NETMAP", False), ("TTL", None)]
+)
+def test_a_target_that_is_not_known_may_stop_it(traveller: Make, name: str, stops: bool | None) -> None:
+    packet = traveller()
+    assert passed(iptables(Extension(name, 0, bytes(8)), target=True), packet) is Code.ACCEPT
+    assert [step.may_stop for step in packet.decisions] == ([] if stops is None else [stops])
+
+
+def test_a_refusal_behind_what_cannot_be_evaluated_may_stop_it(traveller: Make) -> None:
+    packet = traveller()
+    refuse = {"xt": {"type": "target", "name": "REJECT"}}
+    assert passed(table([{"xt": {"type": "match", "name": "connlimit"}}, refuse]), packet) is Code.ACCEPT
+    assert packet.decisions[0].may_stop
 
 
 def test_a_refusal_of_iptables_ends_it(traveller: Make) -> None:

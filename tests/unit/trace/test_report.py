@@ -3,21 +3,25 @@
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import pytest
 
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
+from nodeagent.dataplane.nft.chain import Chain, PodDetection, Program, ProgramOptions
 from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
 from nodeagent.dataplane.nft.image import empty_image
 from nodeagent.dataplane.nft.program import build_program
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, Scope, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.trace.connections import Attempt, Connections, Silence, TrackedFlow, silences
 from nodeagent.trace.journey import End, Node, journeys
-from nodeagent.trace.others import OtherTable
+from nodeagent.trace.others import OtherTable, read_table
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
-from nodeagent.trace.report import Connections, Report, TrackedFlow
+from nodeagent.trace.report import Report
+from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.routes import Route as Route_
 
 from .conftest import NODE, Routes
 from .test_others_walk import DROP, match, payload, table
@@ -69,7 +73,10 @@ def test_a_service_without_endpoints_is_named() -> None:
 
 
 def test_a_port_that_a_cluster_ip_has_not() -> None:
-    assert "is a ClusterIP that serves nothing" in report(node_with(frontend(Route(PODS))), port=81).verdict
+    node = node_with(frontend(Route(PODS)))
+    told = report(node, port=81).verdict
+    assert "is a ClusterIP that serves nothing at 10.96.0.10:81/TCP; use a port it has: 80/TCP" in told
+    assert "at 10.96.0.10:80/UDP; use a port it has: 80/TCP" in report(node, protocol=Protocol.UDP).verdict
 
 
 def test_an_address_that_nobody_has() -> None:
@@ -142,6 +149,133 @@ def test_a_stale_flow_is_named_with_what_removes_it() -> None:
     assert "10.244.1.5:4001 still goes to 10.244.1.99:8080" in told.verdict
     assert "conntrack -D -p udp -s 10.244.1.5 --sport 4001" in told.verdict
     assert report(node, connections=Connections(1, 100, (current,))).arrives
+    untracked = node_with(frontend(Route(PODS)), others=(hooked([{"notrack": None}], prio=-300),))
+    assert "stale" not in report(untracked, connections=Connections(2, 100, (stale,))).verdict
+
+
+SILENT = Silence(("10.244.1.10", 8080), 7)
+WEIRD = "192.0.2.9"
+
+
+def test_an_endpoint_that_did_not_answer_is_named_behind_the_verdict() -> None:
+    node = node_with(frontend(Route(PODS)))
+    told = report(node, connections=Connections(1, 100, silent=(SILENT,)))
+    assert told.arrives
+    assert told.verdict.endswith(
+        "; as far as is known: the last connection of 10.244.1.5, 7 s ago, got no answer from 10.244.1.10:8080: "
+        "see the firewall and the routes there"
+    )
+    gone = Silence(("10.244.1.99", 8080), 7)
+    assert "as far as" not in report(node, connections=Connections(1, 100, silent=(gone,))).verdict
+
+
+ONE, OTHER = ("10.244.1.10", 8080), ("10.244.1.11", 8080)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "silent"),
+    [
+        ([], ()),
+        ([(ONE, Attempt(answered=False, ago=5))], (Silence(ONE, 5),)),
+        ([(ONE, Attempt(answered=False, ago=1))], ()),
+        ([(ONE, Attempt(answered=False, ago=9)), (ONE, Attempt(answered=False, ago=4))], (Silence(ONE, 4),)),
+        ([(ONE, Attempt(answered=False, ago=5)), (ONE, Attempt(answered=True, ago=3))], ()),
+        ([(ONE, Attempt(answered=False, ago=5)), (ONE, Attempt(answered=True, ago=8))], (Silence(ONE, 5),)),
+        ([(ONE, Attempt(answered=False, ago=5)), (OTHER, Attempt(answered=True, ago=3))], (Silence(ONE, 5),)),
+    ],
+)
+def test_who_is_silent(attempts: list[tuple[tuple[str, int], Attempt]], silent: tuple[Silence, ...]) -> None:
+    """Whose latest connection has waited for longer than an answer takes."""
+    assert silences(attempts) == silent
+
+
+@pytest.mark.parametrize(("source", "strange"), [(WEIRD, True), (NODE[Family.IPV4], False)])
+@pytest.mark.parametrize(("endpoints", "behind"), [(FAR, True), (PODS[:1], False)], ids=["far", "here"])
+def test_a_source_that_is_nobodys_here(
+    source: str, strange: bool, endpoints: tuple[Backend, ...], behind: bool
+) -> None:
+    """A pod of this node sends its answers here whatever their address; others send them to that address."""
+
+    class ByRouter(Routes):
+        def route(self, leg: Leg) -> Route_:
+            far = leg.destination.startswith("10.244.2.")
+            return Route_(Way.OUT, "eth0", "192.168.0.1") if far else super().route(leg)
+
+    snat = hooked([{"snat": {"addr": source}}], kind="nat", hook="postrouting", prio=100)
+    told = report(node_with(frontend(Route(endpoints)), others=(snat,)), routes=ByRouter())
+    assert told.arrives
+    expected = "answers are sent to 192.0.2.9, which is no address of this node (postrouting: inet guard, chain f: )"
+    assert (expected in told.verdict) is (strange and behind)
+
+
+def test_an_endpoint_that_is_an_address_of_a_service_is_not_translated_again() -> None:
+    balancer = frontend(Route(PODS), FrontendKind.LOAD_BALANCER)
+    to_balancer = frontend(Route((Backend(EXTERNAL, 80, local=False),)))
+    told = report(node_with(to_balancer, balancer))
+    assert "198.51.100.2:80 is an address of default/web:http itself, and what was translated once" in told.verdict
+    to_itself = frontend(Route((Backend(NODE[Family.IPV4], 30080, local=True),)))
+    node_port = Frontend(FrontendKind.NODE_PORT, Family.IPV4, None, Protocol.TCP, 30080, NAME, Route(PODS))
+    told = report(node_with(to_itself, node_port), routes=Routes(listening=False))
+    assert told.verdict.startswith("refused: ")
+    assert (
+        "listens on 192.168.0.2:30080/TCP: that is default/web:http itself, and what was translated once is not "
+        "translated again; write the addresses of pods" in told.verdict
+    )
+
+
+def test_a_server_that_listens_on_loopback_alone() -> None:
+    class OnLoopback(Routes):
+        def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
+            return exactly and (address, port) == ("127.0.0.1", 9100)
+
+    hosted = Backend(NODE[Family.IPV4], 9100, local=True)
+    told = report(node_with(frontend(Route((hosted,)))), routes=OnLoopback())
+    assert (
+        "no program of this node listens on 192.168.0.2:9100/TCP, one does on 127.0.0.1 alone; let it listen on "
+        "192.168.0.2, or on all addresses" in told.verdict
+    )
+
+
+def test_an_address_of_a_pod_that_this_node_has_itself() -> None:
+    class Taken(Routes):
+        def route(self, leg: Leg) -> Route_:
+            return Route_(Way.HERE, "lo") if leg.destination == "10.244.1.10" else super().route(leg)
+
+    told = report(node_with(frontend(Route(PODS[:1]))), routes=Taken(listening=False))
+    assert "10.244.1.10 is an address of this node, and in the ranges of pods; see who gave it" in told.verdict
+
+
+def changed(node: Node, name: str, *, first: bool = True) -> Node:
+    """Its table with the last rule of `pick-1`, a drop, in another chain too."""
+    own = node.own
+    assert own is not None
+    rule = own.program.chain("pick-1").rules[-1]
+    chains = tuple(
+        Chain(one.name, (rule, *one.rules) if first else (*one.rules, rule), one.hook) if one.name == name else one
+        for one in own.program.chains
+    )
+    program = Program(own.family, chains, own.program.verdicts)
+    return Node(msgspec.structs.replace(own, program=program), node.others, node.local)
+
+
+@pytest.mark.parametrize("name", ["prerouting", "pick-1"])
+def test_a_rule_in_our_table_that_is_not_the_agents(name: str) -> None:
+    told = report(changed(node_with(frontend(Route(PODS[:1]))), name))
+    assert told.verdict.startswith("dropped: ")
+    assert f"prerouting: ip nodeagent, chain {name}: drop (the agent has no such rule: somebody changed" in told.verdict
+    assert report(changed(node_with(frontend(Route(PODS[:1]))), name, first=False)).arrives
+
+
+def test_elements_that_are_gone() -> None:
+    node = node_with(frontend(Route(PODS[:1])))
+    own = node.own
+    assert own is not None
+    empty = msgspec.structs.replace(own, image={**own.image, schema.BACKENDS: {}})
+    assert "elements of default/web:http are missing: chain pick-1" in report(Node(empty, (), node.local)).verdict
+    verdicts = {**own.program.verdicts, schema.DISPATCH: {}}
+    lost = msgspec.structs.replace(own, program=Program(own.family, own.program.chains, verdicts))
+    told = report(Node(lost, (), node.local)).verdict
+    assert "default/web:http is not asked: ip nodeagent has lost what leads to its endpoints (map dispatch)" in told
 
 
 @pytest.mark.parametrize(
@@ -168,3 +302,58 @@ def test_rules_that_did_not_apply_are_told_when_asked_for() -> None:
     told = report(node_with(frontend(Route(PODS))), port=81)
     assert not any("not in @frontends" in line for line in told.lines())
     assert any("not in @frontends" in line for line in told.lines(everything=True))
+
+
+@pytest.mark.parametrize(
+    ("source", "client"), [("10.244.1.10", "the client itself"), ("10.244.1.5", "both behind cni0")]
+)
+def test_a_translation_whose_answers_do_not_come_back_this_way(source: str, client: str) -> None:
+    """Somebody publishes a pod and leaves the source as it is."""
+    published = [match(payload("tcp", "dport"), 8181), {"dnat": {"addr": "10.244.1.10", "port": 8080}}]
+    node = Node(None, (hooked(published, kind="nat"),), frozenset(NODE.values()))
+    told = report(node, source, NODE[Family.IPV4], port=8181, routes=Routes(answers_seen=False))
+    assert told.verdict.startswith("one way: ")
+    assert client in told.verdict
+    assert "rewrite its source" in told.verdict
+    assert not told.arrives
+    hidden = [match(payload("ip", "daddr"), "10.244.1.10"), {"masquerade": None}]
+    node = Node(None, (hooked(published, kind="nat"), hooked(hidden, kind="nat", hook="postrouting")), node.local)
+    assert report(node, source, NODE[Family.IPV4], port=8181, routes=Routes(answers_seen=False)).arrives
+
+
+def test_packets_of_a_service_that_are_not_tracked_leave_untranslated() -> None:
+    untracked = hooked([match(payload("tcp", "dport"), 80), {"notrack": None}], prio=-300)
+    balancer = frontend(Route(PODS), FrontendKind.LOAD_BALANCER)
+    told = report(node_with(balancer, others=(untracked,)), "203.0.113.9", EXTERNAL)
+    assert told.verdict.startswith("untranslated: ")
+    assert "default/web:http is not asked, the packet is not tracked: prerouting: inet guard, chain f" in told.verdict
+    assert not told.arrives
+    assert report(node_with(balancer), "203.0.113.9", EXTERNAL).arrives
+
+
+def hooked(*rules: list[Any], kind: str = "filter", hook: str = "prerouting", prio: int = -100) -> OtherTable:
+    """`inet guard` with a chain `f` at a hook."""
+    chain = {"name": "f", "hook": hook, "prio": prio, "type": kind, "policy": "accept"}
+    listed = [{"chain": chain}, *({"rule": {"chain": "f", "handle": n, "expr": rule}} for n, rule in enumerate(rules))]
+    return read_table("inet guard", listed, {}, {})
+
+
+def test_what_the_node_sends_is_routed_again_where_it_is_marked_and_not_later() -> None:
+    """A route for the mark that leads nowhere comes before a chain of a higher priority that drops it."""
+
+    class Marked(Routes):
+        def route(self, leg: Leg) -> Route_:
+            return Route_(Way.NOWHERE, reason="by its mark") if leg.mark == 7 else super().route(leg)
+
+    mark = {"mangle": {"key": {"meta": {"key": "mark"}}, "value": 7}}
+    listed = [
+        {"chain": {"name": "m", "hook": "output", "prio": -150, "type": "route"}},
+        {"rule": {"chain": "m", "handle": 1, "expr": [mark]}},
+        {"chain": {"name": "d", "hook": "output", "prio": 0, "type": "filter"}},
+        {"rule": {"chain": "d", "handle": 2, "expr": [DROP]}},
+    ]
+    node = node_with(frontend(Route(PODS[:1])), others=(read_table("inet marks", listed, {}, {}),))
+    told = report(node, NODE[Family.IPV4], routes=Marked())
+    assert told.verdict.startswith("unreachable: ")
+    assert "by its mark" in told.verdict
+    assert report(node, NODE[Family.IPV4]).verdict.startswith("dropped: ")

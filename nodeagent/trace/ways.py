@@ -1,0 +1,127 @@
+"""Whether connections to Services get through this node at all: some from the node itself, some from a pod (pure)."""
+
+import itertools
+from collections.abc import Iterator
+from ipaddress import ip_address
+
+from msgspec import Struct
+
+from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.nft.classes import pick_class
+from nodeagent.dataplane.nft.image import class_of
+from nodeagent.model.addresses import Protocol, pack_address, unpack_address
+from nodeagent.trace.journey import End, Journey, Node, journeys
+from nodeagent.trace.own_table import OwnTable
+from nodeagent.trace.question import Question
+from nodeagent.trace.reasons import Reason, passes_service, reason_of
+from nodeagent.trace.routes import Router, Way
+
+MOST_SERVICES = 16
+MOST_ENDPOINTS = 8
+"""Of a Service with more of them nothing is asked: each endpoint is a journey of its own."""
+
+
+class Stopped(Struct, frozen=True):
+    """A connection that does not get through, though its Service has an endpoint. service: the service port. by_route:
+    whether the routing stops it, not a rule."""
+
+    question: Question
+    service: str
+    reason: Reason
+    by_route: bool
+
+
+class Ways(Struct, frozen=True):
+    """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get through."""
+
+    client: str
+    asked: int
+    stopped: tuple[Stopped, ...] = ()
+
+    @property
+    def closed(self) -> bool:
+        """Whether there are any and none gets through."""
+        return bool(self.stopped) and len(self.stopped) == self.asked
+
+
+def ways_to_services(node: Node, router: Router) -> tuple[Ways, ...]:
+    """What becomes of connections to Services from this node, and from a pod of it where one is known; empty where there is
+    nothing to judge. Raises OSError where the kernel tells no routes."""
+    own = node.own
+    if own is None:
+        return ()
+    places = list(_places(own))
+    source = _own_address(node, own)
+    if not places or not source:
+        return ()
+    pods: list[str] = []
+    found = [_ways("this node", source, places, node, router, pods)]
+    if pods:
+        found.append(_ways(f"pods of this node (asked for {pods[0]})", pods[0], places, node, router, []))
+    return tuple(one for one in found if one.asked)
+
+
+def _ways(
+    client: str, source: str, places: list[tuple[str, Protocol, int]], node: Node, router: Router, pods: list[str]
+) -> Ways:
+    """Judge a connection from `source` to each of the places. pods: addresses of this node's pods that it meets are added."""
+    asked, stopped = 0, []
+    for address, protocol, port in places:
+        question = Question(source, address, port, protocol)
+        found = journeys(question, node, router)
+        pods += (one.destination for one in found if _is_pod_here(one, node))
+        lost = next((one for one in found if _is_lost(one, node)), None)
+        if lost is not None or any(one.end is End.ARRIVED for one in found):
+            asked += 1
+        if lost is not None:
+            service = "" if node.own is None else node.own.service_of(question)
+            reason = reason_of(question, lost, node.own)
+            stopped.append(Stopped(question, service, reason, lost.routing or lost.end is End.ONE_WAY))
+    return Ways(client, asked, tuple(stopped))
+
+
+def _places(own: OwnTable) -> Iterator[tuple[str, Protocol, int]]:
+    """(address, protocol, port) of some Services that have endpoints: about MOST_SERVICES, evenly spread over all."""
+    length = own.family.address_length
+    keys = [key for key, value in own.image[schema.FRONTENDS].items() if _is_asked(value)]
+    step = max(1, -(-len(keys) // MOST_SERVICES))
+    for key in itertools.islice(sorted(keys), 0, None, step):
+        protocol = Protocol(key[length])
+        yield unpack_address(key[:length]), protocol, int.from_bytes(key[length + 4 : length + 6], "big")
+
+
+def _is_asked(value: bytes) -> bool:
+    pick = pick_class(class_of(value))
+    return pick is not None and pick.count <= MOST_ENDPOINTS
+
+
+def _own_address(node: Node, own: OwnTable) -> str:
+    """An address of the node that is no Service's; empty when it has none of the family."""
+    length = own.family.address_length
+    services = {key[:length] for name in (schema.CLUSTER_IPS, schema.FRONTENDS) for key in own.image[name]}
+    packed = sorted(map(pack_address, node.local))
+    mine = (unpack_address(one) for one in packed if len(one) == length and one not in services)
+    return next((one for one in mine if not (ip_address(one).is_loopback or ip_address(one).is_link_local)), "")
+
+
+def _is_pod_here(one: Journey, node: Node) -> bool:
+    """Whether it ends at a pod of this node: an address in the pods' ranges that needs no gateway."""
+    own, route = node.own, one.route
+    if own is None or route is None or route.way is not Way.OUT or route.gateway or not one.translated:
+        return False
+    return own.is_pod(one.destination)
+
+
+def _is_lost(one: Journey, node: Node) -> bool:
+    """Whether it does not come to the Service's endpoints, and that is not the Service's own state."""
+    if one.here or one.unheard:
+        return passes_service(one)
+    return one.end is not End.ARRIVED and _is_not_ours(one, node)
+
+
+def _is_not_ours(one: Journey, node: Node) -> bool:
+    """Whether a rule of others or a route ends it, rather than the Service's own state."""
+    if one.routing or one.end in (End.ONE_WAY, End.UNTRANSLATED):
+        return True
+    decisive = next((step for step in reversed(one.decisions) if step.applied), None)
+    return decisive is None or node.own is None or decisive.table != node.own.name

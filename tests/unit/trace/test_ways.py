@@ -1,0 +1,46 @@
+"""Whether connections to Services get through: what a daemon of the node answers is no Service."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from nodeagent.model.frontend import Route
+from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.routes import Route as Route_
+from nodeagent.trace.ways import ways_to_services
+
+from .conftest import Routes
+from .test_others_walk import match, payload
+from .test_report import PODS, VIP, frontend, hooked, node_with
+
+NOTRACK: list[Any] = [match(payload("ip", "daddr"), VIP), {"notrack": None}]
+
+
+@dataclass
+class LocalVips(Routes):
+    """As on a node: ClusterIPs are local to it."""
+
+    local: frozenset[str] = field(default_factory=lambda: frozenset({VIP}))
+
+    def route(self, leg: Leg) -> Route_:
+        return Route_(Way.HERE, "lo") if leg.destination in self.local else super().route(leg)
+
+
+def test_a_service_that_is_translated_is_reached() -> None:
+    found = ways_to_services(node_with(frontend(Route(PODS))), LocalVips())
+    assert [(way.asked, way.stopped) for way in found] == [(1, ()), (1, ())]
+
+
+@pytest.mark.parametrize("listening", [True, False], ids=["a daemon answers", "nobody answers"])
+def test_what_others_do_not_let_be_tracked_does_not_reach_the_service(listening: bool) -> None:
+    """A hook of the node's own packets; those of pods are translated."""
+    guard = hooked(NOTRACK, hook="output", prio=-300)
+    (way,) = ways_to_services(node_with(frontend(Route(PODS)), others=(guard,)), LocalVips(listening=listening))
+    assert way.closed
+    (stopped,) = way.stopped
+    assert stopped.reason.why.startswith(
+        "default/web:http is not asked, the packet is not tracked: output: inet guard, chain f"
+    )
+    assert stopped.reason.cure.startswith("change that rule")
+    assert not stopped.by_route
