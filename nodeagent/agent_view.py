@@ -2,20 +2,26 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
 from nodeagent import __version__
 from nodeagent.config import AgentConfig
+from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.driver import TableDriver
+from nodeagent.dns.feed.feeder import RunningPods
+from nodeagent.dns.feed.messages import Settings
 from nodeagent.engine.sync import Engine
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice
 from nodeagent.model.snapshot import Snapshot
+from nodeagent.model.taken import Taken, taken_places
 from nodeagent.observe.admin.documents import (
+    ClusterDns,
     KnownProblem,
     Status,
     TableBelief,
@@ -25,16 +31,18 @@ from nodeagent.observe.admin.documents import (
 )
 from nodeagent.observe.admin.journal import Journal
 from nodeagent.observe.admin.place import network_namespace
-from nodeagent.part_options import describe_source, program_options
+from nodeagent.part_options import describe_source, program_options, wanted_interface
 
 _AT_ONCE_BYTES = 65536
 """So much is encoded before others have their turn."""
+_MOST_STRAYS = 1000
 
 
 class AgentView:
     """`server.View` of one agent. `working` completes it when there is something to program with.
 
-    awaited: what the agent waits for, in one line; empty when for nothing.
+    awaited: what the agent waits for, in one line; empty when for nothing. names: how names are answered; None when they
+    are not. namespaces, pods: what is known of them. strays: the names of Services that only slices carry.
     """
 
     def __init__(
@@ -45,20 +53,38 @@ class AgentView:
         journal: Journal,
         *,
         awaited: Callable[[], str],
+        names: Settings | None,
+        namespaces: Callable[[], Collection[str]],
+        pods: RunningPods | None,
+        strays: Callable[[], Sequence[ObjectKey]],
     ) -> None:
         self._config = config
         self._families = families
         self._snapshot = snapshot
         self._journal = journal
         self._awaited = awaited
+        self._names = names
+        self._namespaces = namespaces
+        self._pods = pods
+        self._strays = strays
         self._started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._engine: Engine | None = None
         self._tables: tuple[TableDriver, ...] = ()
         self._ownership = ""
+        self._program: Mapping[Family, ProgramOptions] = {
+            family: program_options(config, family) for family in families
+        }
 
-    def working(self, engine: Engine, tables: tuple[TableDriver, ...], ownership: str) -> None:
-        """The engine and the tables that there are from now on."""
+    def working(
+        self,
+        engine: Engine,
+        tables: tuple[TableDriver, ...],
+        ownership: str,
+        program: Mapping[Family, ProgramOptions],
+    ) -> None:
+        """The engine and the tables that there are from now on, and how their rules are made."""
         self._engine, self._tables, self._ownership = engine, tables, ownership
+        self._program = program
 
     def status(self) -> Status:
         journal = self._journal
@@ -91,10 +117,34 @@ class AgentView:
     def names(self) -> list[str]:
         return sorted(map(str, self._snapshot.services))
 
+    def nodes(self) -> list[str]:
+        """Nodes that have endpoints, and this one."""
+        snapshot = self._snapshot
+        slices = (one for key in snapshot.services for one in snapshot.slices_of(key))
+        found = {endpoint.node_name for one in slices for endpoint in one.endpoints or () if endpoint.node_name}
+        return sorted(found | {self._config.node.name})
+
+    def cluster_dns(self, pod: str | None) -> ClusterDns:
+        """pod: an address of which the namespaces of pods are wanted, too."""
+        names = self._names
+        if names is None:
+            return ClusterDns(enabled=False)
+        running = () if pod is None or self._pods is None else ((pod, self._pods.namespaces_at(pod)),)
+        return ClusterDns(
+            enabled=True,
+            zones=names.zones,
+            ttl=names.ttl,
+            pods=names.pods,
+            server=names.server,
+            addresses=tuple(address for address, _ in names.listening),
+            namespaces=tuple(sorted(self._namespaces())),
+            running=running,
+        )
+
     async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
         """In pieces of bounded size; what changes meanwhile may be in it or not, but each Service is of one moment."""
         encode = msgspec.json.Encoder().encode
-        yield encode(self._head()) + b"\n"
+        yield encode(self._head(only)) + b"\n"
         states = {} if self._engine is None else self._engine.states
         keys = [only] if only is not None else list({**dict.fromkeys(self._snapshot.services), **dict.fromkeys(states)})
         pending = bytearray()
@@ -112,17 +162,27 @@ class AgentView:
         if pending:
             yield bytes(pending)
 
-    def _head(self) -> WorldHead:
+    def _head(self, only: ObjectKey | None) -> WorldHead:
         engine = self._engine
-        program: Mapping[str, object] = {
-            family.value: program_options(self._config, family) for family in self._families
-        }
+        slices = () if only is None else self._snapshot.slices_of(only)
+        program: Mapping[str, object] = {family.value: options for family, options in self._program.items()}
         return WorldHead(
             status=self.status(),
             context=msgspec.Raw(msgspec.json.encode(None if engine is None else engine.context)),
             node=engine.node if engine is not None else NodeState(),
             program=msgspec.Raw(msgspec.json.encode(program)),
+            interface=wanted_interface(self._config),
+            own_addresses=tuple(sorted(engine.own_addresses)) if engine is not None else (),
+            strays=() if slices else tuple(self._strays()[:_MOST_STRAYS]),
+            taken=None if only is None or engine is None else _taken(engine, slices),
         )
+
+
+def _taken(engine: Engine, slices: Collection[EndpointSlice]) -> Taken:
+    """Which addresses of endpoints lead to Services."""
+    ends = {address for one in slices for endpoint in one.endpoints or () for address in endpoint.addresses or ()}
+    context = engine.context
+    return taken_places(engine.states.values(), () if context is None else context.node_addresses, among=ends)
 
 
 def _belief(table: TableDriver) -> TableBelief:

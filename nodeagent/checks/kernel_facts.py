@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodeagent.checks.facts import ChainFact, Facts, LinkFact
-from nodeagent.checks.settings import CONNTRACK_DROPS, RP_FILTER_DROPS
+from nodeagent.checks.settings import CONNTRACK_DROPS, NEIGHBOURS, NEIGHBOURS_FULL, RP_FILTER_DROPS
 from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, legacy_tables
 from nodeagent.dataplane.kube_proxy.leftovers import LeftoverError
 from nodeagent.dataplane.kube_proxy.process import running_kube_proxy
+from nodeagent.dataplane.nft.chain import HookNumber
 from nodeagent.dataplane.nft.ruleset import Ruleset, typed
 from nodeagent.model.addresses import Family
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.nf_tables.expressions import Code
-from nodeagent.netlink.nf_tables.objects import ChainHeader, read_chain
+from nodeagent.netlink.nf_tables.objects import ChainHeader, ChainHook, read_chain
 from nodeagent.netlink.socket import NetlinkSocket, read_consistently
 from nodeagent.netlink.uapi.nf_tables import NFT_MSG_GETCHAIN
 from nodeagent.netlink.uapi.nfnetlink import NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6
@@ -30,9 +31,26 @@ _NAMED = (
     "netfilter/nf_conntrack_max",
     "netfilter/nf_conntrack_count",
     "bridge/bridge-nf-call-iptables",
+    "ipv4/conf/all/arp_ignore",
+    "ipv4/neigh/default/gc_thresh3",
+    "ipv6/neigh/default/gc_thresh3",
 )
-_OF_A_LINK = ("rp_filter", "route_localnet")
-_DROP_COLUMN = "drop"
+_NEIGHBOUR_TABLES = (("ipv4", "arp_cache"), ("ipv6", "ndisc_cache"))
+_BUILT_IN = {
+    ("filter", "FORWARD"): ChainHook(HookNumber.FORWARD, 0, "filter"),
+    ("nat", "PREROUTING"): ChainHook(HookNumber.PREROUTING, -100, "nat"),
+    ("nat", "OUTPUT"): ChainHook(HookNumber.OUTPUT, -100, "nat"),
+    ("nat", "POSTROUTING"): ChainHook(HookNumber.POSTROUTING, 100, "nat"),
+}
+"""Where the chains of iptables-legacy stand that findings are about (enum nf_ip_hook_priorities)."""
+_OF_A_LINK = ("rp_filter", "route_localnet", "arp_ignore", "forwarding")
+_ENTRIES = "entries"
+_COUNTED = (
+    (CONNTRACK_DROPS, "nf_conntrack", "drop"),
+    *((NEIGHBOURS.format(family), table, _ENTRIES) for family, table in _NEIGHBOUR_TABLES),
+    *((NEIGHBOURS_FULL.format(family), table, "table_fulls") for family, table in _NEIGHBOUR_TABLES),
+)
+"""Counters below net/stat: a line for each processor; of entries each says the same."""
 
 
 def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: bool) -> Facts:
@@ -58,7 +76,7 @@ def _chains(ruleset: Ruleset) -> Iterator[ChainFact]:
 
 
 def _legacy_chains() -> Iterator[ChainFact]:
-    """Chains of iptables-legacy, by name only. Its programs run only where such tables are: asking makes them."""
+    """Chains of iptables-legacy. Its programs run only where such tables are: asking makes them."""
     tools = InstalledTools(TOOLS)
     for family, command in ((Family.IPV4, "iptables-legacy"), (Family.IPV6, "ip6tables-legacy")):
         try:
@@ -70,7 +88,9 @@ def _legacy_chains() -> Iterator[ChainFact]:
             if line.startswith("*"):
                 table = line[1:].strip()
             elif line.startswith(":"):
-                yield ChainFact(f"{command} {table}", line[1:].partition(" ")[0])
+                name, policy, *_ = line[1:].split()
+                hook = None if policy == "-" else _BUILT_IN.get((table, name))
+                yield ChainFact(f"{command} {table}", name, hook, policy != "DROP")
 
 
 def _links() -> Iterator[LinkFact]:
@@ -97,9 +117,11 @@ def _counters() -> Iterator[tuple[str, int]]:
         yield RP_FILTER_DROPS, int(dict(zip(heads, values, strict=False)).get(RP_FILTER_DROPS, 0))
     except (OSError, ValueError):
         pass
-    try:
-        heads, *rows = (line.split() for line in (STATISTICS / "stat" / "nf_conntrack").read_text().splitlines())
-        column = heads.index(_DROP_COLUMN)
-        yield CONNTRACK_DROPS, sum(int(row[column], 16) for row in rows)
-    except (OSError, ValueError):
-        pass
+    for name, table, column in _COUNTED:
+        try:
+            heads, *rows = (line.split() for line in (STATISTICS / "stat" / table).read_text().splitlines())
+            at = heads.index(column)
+            found = [int(row[at], 16) for row in rows]
+            yield name, (found or [0])[0] if column == _ENTRIES else sum(found)
+        except (OSError, ValueError):
+            continue

@@ -3,7 +3,7 @@
 Names of chains, tables and interfaces are those of the programs' own sources and documents (docs/neighbours.md).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import ip_network
 
 from msgspec import Struct
@@ -175,3 +175,14 @@ def closed_forwarding(facts: Facts) -> Iterator[Finding]:
                 f"{chain.table}, chain {chain.name} drops what none of its rules accepts, connections to pods too",
                 "nodeagent trace CLIENT SERVICE:PORT says whether one of them does",
             )
+
+
+def rules_outside(tables: Iterable[str]) -> Iterator[Finding]:
+    """A note for each table, named with its family, whose rules nobody here evaluates."""
+    for table in tables:
+        yield Finding(
+            "rules outside of IP",
+            Result.NOTE,
+            f"table {table}: packets meet it before or after all rules of IP, and nodeagent trace does not evaluate it",
+            f"see whether it drops what goes to Services: nft list table {table}",
+        )

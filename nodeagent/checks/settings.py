@@ -9,6 +9,9 @@ STRICT = 1
 NEARLY_FULL = 0.9
 RP_FILTER_DROPS = "IPReversePathFilter"
 CONNTRACK_DROPS = "conntrack drop"
+NEIGHBOURS, NEIGHBOURS_FULL = "{} neighbours", "{} neighbour table full"
+NO_ANSWERS = 8
+"""Of arp_ignore: the host answers nobody (ip-sysctl)."""
 _FORWARDING = {
     "IPv4": ("ipv4/ip_forward", "net.ipv4.ip_forward"),
     "IPv6": ("ipv6/conf/all/forwarding", "net.ipv6.conf.all.forwarding"),
@@ -16,11 +19,14 @@ _FORWARDING = {
 
 
 def setting_findings(facts: Facts) -> Iterator[Finding]:
-    """Forwarding, reverse path filter, loopback routing, connection table, bridged packets."""
+    """Forwarding, reverse path filter, ARP, loopback routing, connection and neighbour tables, bridged packets."""
     yield from _forwarding(facts)
+    yield from _some_forward(facts)
     yield from _reverse_path(facts)
+    yield from _unanswered(facts)
     yield from _loopback(facts)
     yield from _connection_table(facts)
+    yield from _neighbours(facts)
     yield from _bridges(facts)
 
 
@@ -34,6 +40,47 @@ def _forwarding(facts: Facts) -> Iterator[Finding]:
             result = Result.FAILED if facts.programmed else Result.NOTE
             detail = f"{name} is 0: no connection reaches an endpoint in a pod or on another node"
             yield Finding(f"{family} forwarding", result, detail, f"sysctl -w {name}=1")
+
+
+def _some_forward(facts: Facts) -> Iterator[Finding]:
+    """An interface of its own may be without: what comes in there goes nowhere."""
+    off = [link.name for link in facts.links if facts.settings.get(f"ipv4/conf/{link.name}/forwarding") == 0]
+    if off and facts.settings.get("ipv4/ip_forward"):
+        detail = f"off for {', '.join(off[:3])}: what comes in there reaches no pod and no other node"
+        cure = f"sysctl -w net.ipv4.conf.{off[0]}.forwarding=1, unless that is meant"
+        yield Finding("IPv4 forwarding", Result.NOTE, detail, cure)
+
+
+def _unanswered(facts: Facts) -> Iterator[Finding]:
+    """The greater of an interface's value and that of `all` counts."""
+    everywhere = facts.settings.get("ipv4/conf/all/arp_ignore", 0)
+    mute = [
+        link.name
+        for link in facts.links
+        if max(everywhere, facts.settings.get(f"ipv4/conf/{link.name}/arp_ignore", 0)) == NO_ANSWERS
+        and link.name != "lo"
+    ]
+    if mute:
+        yield Finding(
+            "arp_ignore",
+            Result.FAILED,
+            f"{NO_ANSWERS} for {', '.join(mute[:3])}: nobody there who asks for an address of this node is answered",
+            f"sysctl -w net.ipv4.conf.{mute[0]}.arp_ignore=0",
+        )
+
+
+def _neighbours(facts: Facts) -> Iterator[Finding]:
+    """What a full table of neighbours does: packets to hosts that are not in it are dropped (neigh_alloc)."""
+    for family in ("ipv4", "ipv6"):
+        most = facts.settings.get(f"{family}/neigh/default/gc_thresh3", 0)
+        count = facts.counters.get(NEIGHBOURS.format(family), 0)
+        full = facts.counters.get(NEIGHBOURS_FULL.format(family), 0)
+        cure = f"sysctl -w net.{family}.neigh.default.gc_thresh3=N, on the machine itself"
+        if most and count >= most:
+            detail = f"it is full ({count} of {most} entries): no packet reaches a pod or host that is not in it"
+            yield Finding("neighbour table", Result.FAILED, detail, cure)
+        elif full:
+            yield Finding("neighbour table", Result.NOTE, f"it was full {full} times since the start", cure)
 
 
 def _reverse_path(facts: Facts) -> Iterator[Finding]:

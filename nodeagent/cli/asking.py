@@ -1,22 +1,16 @@
 """Options and manners that all commands share which explain, compare and list."""
 
 import functools
-import json
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import click
 import msgspec
-import yaml
 from click.shell_completion import CompletionItem
 
-from nodeagent.cli.columns import Column
 from nodeagent.cli.node_view import Access
-from nodeagent.cli.show import print_table
 from nodeagent.config.options import DEFAULT_SOCKET
-from nodeagent.model.text import printable
 from nodeagent.observe.admin.client import NoAgent, find_agent
 
 Result = TypeVar("Result")
@@ -29,14 +23,29 @@ class ServiceName(click.ParamType):  # type: ignore[type-arg]  # generic from cl
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """The Services that begin so; those of the namespace `default` without it, too."""
-        given = ctx.params.get("socket")
-        try:
-            client, _ = find_agent(Path(given) if given else None, DEFAULT_SOCKET)
-            names = client.ask("services", list[str])
-        except (NoAgent, OSError, msgspec.MsgspecError):
-            return []
+        names = _told(ctx, "services")
         short = [name.removeprefix("default/") for name in names if name.startswith("default/")]
         return [CompletionItem(name) for name in (*names, *short) if name.startswith(incomplete)]
+
+
+class NodeName(click.ParamType):  # type: ignore[type-arg]  # as above
+    """The name of a node; the shell completes those that the agent knows."""
+
+    name = "node"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """The nodes that begin so."""
+        return [CompletionItem(name) for name in _told(ctx, "nodes") if name.startswith(incomplete)]
+
+
+def _told(ctx: click.Context, what: str) -> list[str]:
+    """What the agent says; nothing where none answers."""
+    given = ctx.params.get("socket")
+    try:
+        client, _ = find_agent(Path(given) if given else None, DEFAULT_SOCKET)
+        return client.ask(what, list[str])
+    except (NoAgent, OSError, msgspec.MsgspecError):
+        return []
 
 
 def asking_options(command: Callable[..., Result]) -> Callable[..., Result]:
@@ -62,8 +71,9 @@ def asking_options(command: Callable[..., Result]) -> Callable[..., Result]:
         return command(*arguments, access=access, **parameters)
 
     decorated: Callable[..., Result] = with_access
+    told = "Which node this is, where no agent says so (default: the host's name)."
+    decorated = click.option("--node-name", metavar="NAME", type=NodeName(), help=told)(decorated)
     for flags, metavar, text in (
-        ("--node-name", "NAME", "Which node this is, where no agent says so (default: the host's name)."),
         ("--config", "FILE", "The agent's configuration, where no agent says what is in it."),
         ("--kubeconfig", "FILE", "Read the objects from this API server instead of asking the agent."),
         ("--manifests", "DIRECTORY", "Read the objects from this directory instead of asking the agent."),
@@ -76,46 +86,6 @@ def socket_option(command: Callable[..., Result]) -> Callable[..., Result]:
     """Adds ``--socket``."""
     text = f"The agent's socket (default: {DEFAULT_SOCKET}, or beside it that of this network namespace)."
     return click.option("--socket", metavar="PATH", help=text)(command)
-
-
-def output_option(*forms: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Adds ``-o``; the first form is the default."""
-    return click.option("-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True)
-
-
-def print_document(value: object, output: str) -> None:
-    """As JSON or YAML, its fields in their order."""
-    plain = msgspec.to_builtins(value, str_keys=True)
-    if output == "yaml":
-        click.echo(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, default_flow_style=False), nl=False)
-    else:
-        click.echo(json.dumps(plain, indent=2, ensure_ascii=False))
-
-
-def print_rows(
-    columns: Sequence[Column], rows: Sequence[dict[str, object]], output: str, *, wide: frozenset[str], name: str
-) -> None:
-    """A table without the columns of `wide` unless that was asked for, a document, or the values of `name` alone."""
-    if output in ("json", "yaml"):
-        print_document(list(rows), output)
-    elif output == "name":
-        for row in rows:
-            click.echo(printable(str(row[name])))
-    else:
-        rows = [
-            {key: printable(value) if isinstance(value, str) else value for key, value in row.items()} for row in rows
-        ]
-        print_table([one for one in columns if output == "wide" or one.key not in wide], rows)
-
-
-def examples(*lines: str) -> str:
-    """The end of a command's help."""
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
-
-
-def is_terminal() -> bool:
-    """Whether a person watches standard output."""
-    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def verdict_style(text: str, *, good: bool) -> str:

@@ -16,14 +16,16 @@ import click
 import msgspec
 
 from nodeagent import __version__
-from nodeagent.cli.asking import asking_options, examples
+from nodeagent.cli.asking import asking_options
 from nodeagent.cli.diff import difference
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
-from nodeagent.cli.explain import document, explain
+from nodeagent.cli.explain import document, explain_all
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_view import Access, NodeView, ask_agent, look_at_node
-from nodeagent.cli.replay import NotReplayable, Recording, replay_in_namespace
+from nodeagent.cli.replay import CannotRun, NotReplayable, Recording, replay_in_namespace
 from nodeagent.dataplane.errors import DataplaneError
+from nodeagent.dataplane.interface_reading import read_interface
 from nodeagent.files.bounded import read_whole
 from nodeagent.observe.admin.client import NoAgent
 from nodeagent.observe.admin.documents import Status
@@ -96,7 +98,7 @@ def _files(view: NodeView, access: Access) -> Mapping[str, bytes]:
         "problems.json": _json([{"problem": one, "since": view.since.get(one)} for one in view.problems]),
     }
     kernel = _kernel(view, files)
-    explained = [explain(view, key, kernel, flows=False) for key in sorted(view.services)]
+    explained = explain_all(view, kernel)
     bad = [one for one in explained if not one.healthy]
     files["explain.json"] = _json([document(one, view.origin) for one in bad])
     if view.agent is not None:
@@ -124,10 +126,11 @@ def _kernel(view: NodeView, files: dict[str, bytes]) -> list[KernelView] | None:
     """Adds what the kernel has; a note instead where it cannot be read."""
     try:
         kernel = read_kernel(view.families, view.program if view.agent is not None else None)
+        interface = read_interface(view.interface) if view.interface is not None else None
     except (DataplaneError, OSError) as error:
         files["kernel.error.txt"] = str(error).encode()
         return None
-    files["diff.json"] = _json(difference(view, kernel))
+    files["diff.json"] = _json(difference(view, kernel, interface))
     try:
         done = subprocess.run(
             ["nft", "-n", "list", "ruleset"],  # noqa: S607
@@ -169,7 +172,7 @@ def replay_command(bundle: Path, command: tuple[str, ...]) -> None:
 
     The namespace is gone when COMMAND ends; this machine's own rules are not touched.
 
-    Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is none, 3 no permission.
+    Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is none, or COMMAND no program, 3 no permission.
     """
     try:
         recording = read_bundle(bundle)
@@ -179,6 +182,8 @@ def replay_command(bundle: Path, command: tuple[str, ...]) -> None:
         code = replay_in_namespace(recording, command)
     except PermissionError as error:
         raise Failure(f"a network namespace needs root: {error.strerror}", CANNOT_PROGRAM) from error
+    except CannotRun as error:
+        raise Failure(f"COMMAND cannot be run: {error}", UNUSABLE) from error
     except (DataplaneError, OSError) as error:
         raise Failure(str(error), FAILED) from error
     click.get_current_context().exit(code)

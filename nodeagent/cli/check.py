@@ -1,8 +1,8 @@
 """`nodeagent check`: can this kernel do the work, and is what is programmed read alike by two readers?"""
 
-import json
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -13,16 +13,23 @@ from pathlib import Path
 import click
 from msgspec import to_builtins
 
+from nodeagent.checks.affinity import affinity_finding
 from nodeagent.checks.finding import Finding, Result, verdict_of
 from nodeagent.checks.hook_order import order_findings
 from nodeagent.checks.kernel_facts import read_facts
-from nodeagent.checks.programs import closed_forwarding, program_findings
+from nodeagent.checks.programs import closed_forwarding, program_findings, rules_outside
+from nodeagent.checks.service_interface import InterfaceFact, interface_findings
 from nodeagent.checks.settings import setting_findings
+from nodeagent.checks.way_findings import WayFact, way_findings
 from nodeagent.checks.written_program import is_program
+from nodeagent.cli.agent_check import agent_finding
 from nodeagent.cli.columns import Column
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.cli.other_tables import read_others
+from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.cli.second_reader import NoSecondReader, SecondReader
-from nodeagent.cli.show import patiently, print_table
+from nodeagent.cli.show import patiently
 from nodeagent.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
 from nodeagent.dataplane.families import families_here
 from nodeagent.dataplane.nft import schema
@@ -33,21 +40,35 @@ from nodeagent.dataplane.nft.listing import differences, own_listing, read_listi
 from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import SetSpec
-from nodeagent.model.addresses import Family
+from nodeagent.model.addresses import Family, unpack_address
 from nodeagent.model.text import printable
+from nodeagent.trace.kernel_routes import KernelRoutes
+from nodeagent.trace.kernel_rules import OUTSIDE, table_names
 from nodeagent.trace.kernel_table import read_contents
+from nodeagent.trace.looking import read_node
+from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.ways import Ways, ways_to_services
 
 _CONNTRACK = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 COLUMNS = (Column("check", "CHECK"), Column("result", "RESULT"), Column("detail", "WHAT WAS FOUND"))
 CURE = "cure"
 _OLDEST_NFT = (1, 0, 6)
 _NFT_SECONDS = 10.0
-_INTERFACE = Path("/sys/class/net/nodeagent0")
+_INTERFACE = "nodeagent0"
+MOST_ASKED = 8
+"""Of ClusterIPs that are no addresses of the node routes are asked for so many."""
 
 
-@click.command("check")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def check_command(output: str) -> None:
+@click.command(
+    "check",
+    epilog=examples(
+        "nodeagent check",
+        "nodeagent check -o json      the verdict is the first field",
+    ),
+)
+@click.option("--socket", "place", metavar="PATH", help="The agent's socket, where it is not at the usual place.")
+@output_option
+def check_command(output: str, place: str | None) -> None:
     """Look whether this node can do the work, has what it should, and who else is at work on it.
 
     Kernel, nft, settings, what is programmed, the order of hooks, other programs; each with what follows and what to do.
@@ -55,7 +76,9 @@ def check_command(output: str) -> None:
     """
     try:
         with closing(Ruleset()) as ruleset:
-            findings = [*kernel_findings(ruleset), *table_findings(ruleset), *node_findings(ruleset)]
+            findings = [*kernel_findings(ruleset), *table_findings(ruleset)]
+            findings += [agent_finding(None if place is None else Path(place))]
+            findings += node_findings(ruleset)
     except NotPermitted as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     except (DataplaneError, OSError) as error:
@@ -63,11 +86,13 @@ def check_command(output: str) -> None:
     healthy = all(finding.result is not Result.FAILED for finding in findings)
     verdict = verdict_of(findings)
     rows = [to_builtins(finding) for finding in findings]
-    if output == "json":
-        click.echo(json.dumps({"verdict": verdict, "checks": rows}, indent=2))
+    if output in ("json", "yaml"):
+        print_document({"verdict": verdict, "checks": rows}, output)
+    elif output == "name":
+        print_rows(COLUMNS, rows, output, wide=frozenset(), name="check")
     else:
         click.echo(printable(verdict))
-        print_table(COLUMNS, [{key: printable(value) for key, value in row.items()} for row in rows])
+        print_rows(COLUMNS, rows, output, wide=frozenset(), name="check")
         for row in rows:
             if row[CURE]:
                 click.echo(printable(f"{row['check']}: {row[CURE]}"))
@@ -76,13 +101,62 @@ def check_command(output: str) -> None:
 
 def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
     """Settings, the order of hooks, and other programs."""
-    tables = [found for family in Family if (found := read_contents(ruleset, family)) is not None]
-    pods = tuple(cidr for contents, specs in tables for cidr in _pod_cidrs(contents, specs))
+    tables = {family: found for family in Family if (found := read_contents(ruleset, family)) is not None}
+    pods = tuple(cidr for contents, specs in tables.values() for cidr in _pod_cidrs(contents, specs))
     facts = read_facts(ruleset, pods, programmed=bool(tables))
     yield from setting_findings(facts)
     yield from order_findings(facts)
     yield from program_findings(facts)
     yield from closed_forwarding(facts)
+    yield from rules_outside(f"{family} {name}" for family, name in table_names(ruleset) if family in OUTSIDE)
+    for family, (contents, _) in tables.items():
+        count = contents.sets[schema.AFFINITY].count if schema.AFFINITY in contents.sets else None
+        if count is not None:
+            yield affinity_finding(family.value, count, schema.AFFINITY_SIZE)
+    yield from interface_findings(_interface_fact([contents for contents, _ in tables.values()]))
+    yield from way_findings(tuple(fact for family in Family for fact in patiently(partial(_ways, ruleset, family))))
+
+
+def _has_interface() -> bool:
+    return any(name == _INTERFACE for _, name in socket.if_nameindex())
+
+
+def _interface_fact(tables: list[Contents]) -> InterfaceFact:
+    """Which of the programmed ClusterIPs are no addresses of this node."""
+    programmed = sorted(unpack_address(key) for table in tables for key in table.image.get(schema.CLUSTER_IPS, ()))
+    with KernelRoutes() as routes:
+        local = routes.local_addresses()
+        missing = tuple(address for address in programmed if address not in local)
+        lost = any(routes.route(Leg(address)).way is not Way.OUT for address in missing[:MOST_ASKED])
+    return InterfaceFact(_INTERFACE, _has_interface(), len(programmed), missing, lost)
+
+
+def _ways(ruleset: Ruleset, family: Family) -> list[WayFact]:
+    """What becomes of connections to some Services. Raises KernelUnclear when the rules changed meanwhile."""
+    found = read_contents(ruleset, family)
+    if found is None or not found[0].fits(found[1], family):
+        return []
+    with KernelRoutes() as routes:
+        node, _ = read_node(ruleset, family, read_others, routes)
+        ways = ways_to_services(node, routes)
+    return [_way_fact(family, one) for one in ways]
+
+
+def _way_fact(family: Family, ways: Ways) -> WayFact:
+    stopped = sorted(ways.stopped, key=lambda one: not one.by_route)
+    if not stopped:
+        return WayFact(family.value, ways.client, ways.asked)
+    first = stopped[0]
+    return WayFact(
+        family.value,
+        ways.client,
+        ways.asked,
+        len(stopped),
+        str(first.question),
+        first.reason.why,
+        first.reason.cure,
+        any(one.by_route for one in stopped),
+    )
 
 
 def _pod_cidrs(contents: Contents, specs: Mapping[str, SetSpec]) -> Iterator[str]:
@@ -171,7 +245,7 @@ def _table_finding(ruleset: Ruleset, family: Family, reader: SecondReader | None
 
 
 def _absent(check: str) -> Finding:
-    if not _INTERFACE.exists():
+    if not _has_interface():
         return Finding(check, Result.NOTE, "nothing is programmed")
     detail = "it is gone, and nodeagent0 still has the ClusterIPs: somebody removed it (nft flush ruleset, perhaps)"
     return Finding(check, Result.FAILED, detail, "start the agent, or see why it is not running")

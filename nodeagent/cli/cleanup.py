@@ -5,6 +5,7 @@ import asyncio
 import click
 
 from nodeagent.cli.cleanup_kube_proxy import clean_up_kube_proxy
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.dataplane.interface import ServiceInterface
@@ -14,7 +15,14 @@ from nodeagent.dns.feed.node_names import end_process
 from nodeagent.model.problem import Retryable
 
 
-@click.command("cleanup")
+@click.command(
+    "cleanup",
+    epilog=examples(
+        "nodeagent cleanup",
+        "nodeagent cleanup --of kube-proxy --dry-run      what another proxy left",
+        "nodeagent cleanup --of kube-proxy",
+    ),
+)
 @click.option("--interface", default="nodeagent0", show_default=True, help="Name of the service interface.")
 @click.option(
     "--of", "other", type=click.Choice(["kube-proxy"]), help="Remove what another proxy left, nothing of ours."
@@ -58,6 +66,5 @@ def cleanup_command(interface: str, other: str | None, *, dry_run: bool, force: 
 async def _remove_interface(driver: ServiceInterface) -> bool:
     """Whether there was one."""
     existed = await driver.exists()
-    if existed:
-        await driver.remove()
+    await driver.remove()
     return existed

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
 from nodeagent.cli.host_checks import cautions, check_files, refuse_overlaps
 from nodeagent.cli.manifest_check import problems_in
@@ -16,12 +17,25 @@ from nodeagent.model.text import printable
 from nodeagent.part_options import describe_way
 
 
-@click.group("config")
+@click.group(
+    "config",
+    epilog=examples(
+        "nodeagent config show",
+        "nodeagent config check --config nodeagent.yaml",
+    ),
+)
 def config_command() -> None:
     """Show and check the configuration."""
 
 
-@config_command.command("show")
+@config_command.command(
+    "show",
+    epilog=examples(
+        "nodeagent config show",
+        "nodeagent config show --config kube-proxy.conf      what becomes of a file of kube-proxy",
+        "nodeagent config show -o json",
+    ),
+)
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
 @config_options
 def show(output: str, loaded: LoadedConfig) -> None:
@@ -33,7 +47,13 @@ def show(output: str, loaded: LoadedConfig) -> None:
     click.echo(render(loaded, _remarks(loaded)), nl=False)
 
 
-@config_command.command("check")
+@config_command.command(
+    "check",
+    epilog=examples(
+        "nodeagent config check --config nodeagent.yaml",
+        "nodeagent config check --manifests DIR --node-name NODE",
+    ),
+)
 @config_options
 def check(loaded: LoadedConfig) -> None:
     """Say whether the configuration can be used on this machine; exit code 2 and one line per problem when it cannot.
@@ -75,7 +95,12 @@ def _remarks(loaded: LoadedConfig) -> tuple[str, ...]:
     return () if way is None else (way,)
 
 
-@config_command.command("reference")
+@config_command.command(
+    "reference",
+    epilog=examples(
+        "nodeagent config reference",
+    ),
+)
 def reference() -> None:
     """Print the reference of all options (docs/config.md)."""
     click.echo(render_reference(), nl=False)

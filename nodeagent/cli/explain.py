@@ -6,21 +6,14 @@ from functools import partial
 
 import click
 
-from nodeagent.cli.asking import (
-    ServiceName,
-    asking_options,
-    examples,
-    is_terminal,
-    output_option,
-    print_document,
-    print_rows,
-    verdict_style,
-)
+from nodeagent.cli.asking import ServiceName, asking_options, verdict_style
 from nodeagent.cli.columns import Column
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
 from nodeagent.cli.probes import probe_endpoints
+from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
 from nodeagent.dataplane.errors import DataplaneError
 from nodeagent.explain.facts import Facts
 from nodeagent.explain.kernel import InKernel
@@ -28,6 +21,7 @@ from nodeagent.explain.service import Explanation, explain_missing, explain_serv
 from nodeagent.explain.text import lines_of
 from nodeagent.model.addresses import parse_address
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.taken import Taken, taken_places
 
 WATCH_SECONDS = 2.0
 SETTLING_LOOKS = 5
@@ -61,7 +55,7 @@ COLUMNS = (
 @click.option("--watch", is_flag=True, help="Look again every two seconds, and print what is new, until Ctrl-C.")
 @click.option("--from", "client", metavar="ADDRESS", help="Judge it for a client with this address.")
 @click.option("--probe/--no-probe", default=None, help="Connect to the endpoints; by default for one Service only.")
-@output_option("table", "wide", "json", "yaml", "name")
+@output_option
 @asking_options
 def explain_command(
     service: str | None, watch: bool, client: str | None, probe: bool | None, output: str, access: Access
@@ -129,22 +123,26 @@ def _one(access: Access, key: ObjectKey, port: str, client: str, *, probe: bool,
 
 
 def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: bool) -> tuple[NodeView, Explanation]:
-    """An explanation that does not only catch the agent at work."""
-    for _ in range(SETTLING_LOOKS):
+    """An explanation that does not only catch the agent at work.
+
+    The first look reads the Service's own elements; where those are not as wanted, the next one reads whole tables.
+    """
+    for look in range(SETTLING_LOOKS):
         view = look_at_node(access, key)
-        kernel = _kernel(view)
+        kernel = _kernel(view, key if look == 0 else None)
         explanation = explain(view, key, kernel, port=port, client=client, probe=probe)
         deviating = any(one.deviations for one in explanation.kernel or ())
-        if view.agent is None or not deviating:
+        if not deviating or (view.agent is None and look > 0):
             break
-        time.sleep(SETTLING_SECONDS)
+        if view.agent is not None:
+            time.sleep(SETTLING_SECONDS)
     return view, explanation
 
 
 def _all(access: Access, client: str, *, probe: bool, output: str) -> Shown:
     view = look_at_node(access)
     kernel = _kernel(view)
-    found = [explain(view, key, kernel, client=client, probe=probe, flows=False) for key in sorted(view.services)]
+    found = explain_all(view, kernel, client=client, probe=probe)
     bad = sorted((one for one in found if not one.healthy), key=lambda one: (-one.rank, one.service))
     verdict = f"healthy: {len(found)} Services" if not bad else f"not healthy: {len(bad)} of {len(found)} Services"
 
@@ -178,6 +176,17 @@ def document(one: Explanation, origin: str) -> dict[str, object]:
     return {"verdict": fields.pop("verdict"), "healthy": fields.pop("healthy"), "origin": origin, **fields}
 
 
+def explain_all(
+    view: NodeView, kernel: Sequence[KernelView] | None, *, client: str = "", probe: bool = False
+) -> list[Explanation]:
+    """Every Service of the view, by name."""
+    taken = taken_places(view.states.values(), view.context.node_addresses)
+    return [
+        explain(view, key, kernel, client=client, probe=probe, flows=False, taken=taken)
+        for key in sorted(view.services)
+    ]
+
+
 def explain(
     view: NodeView,
     key: ObjectKey,
@@ -187,8 +196,12 @@ def explain(
     client: str = "",
     probe: bool = False,
     flows: bool = True,
+    taken: Taken | None = None,
 ) -> Explanation:
-    """One Service of the view."""
+    """One Service of the view. taken: the addresses of all of them, where the caller has them."""
+    if key in view.left_out:
+        other, slices = view.left_out[key]
+        return explain_service(Facts(service=other, slices=tuple(slices), context=view.context, state=None))
     service = view.services.get(key)
     if service is None:
         return explain_missing(key, [*view.services, *view.others], view.problems)
@@ -205,6 +218,12 @@ def explain(
         kernel=found,
         port=port,
         client=client,
+        agent_runs=view.agent_runs,
+        service_ranges=view.node.service_cidrs,
+        taken=taken or view.taken or taken_places(view.states.values(), view.context.node_addresses),
+        pod_ranges=view.node.pod_cidrs,
+        node_port_ranges=view.node.node_port_cidrs,
+        astray=() if view.slices.get(key) else tuple(view.strays),
     )
     if probe and state is not None:
         facts = Facts(
@@ -214,11 +233,13 @@ def explain(
     return explain_service(facts)
 
 
-def _kernel(view: NodeView) -> list[KernelView] | None:
-    """The tables; None, with a note, where this process may not read them."""
+def _kernel(view: NodeView, only: ObjectKey | None = None) -> list[KernelView] | None:
+    """The tables, or what they have of one Service; None, with a note, where this process may not read them."""
     program = view.program if view.agent is not None else None
+    state = None if only is None else view.states.get(only)
+    sticky = only is None or (state is not None and any(one.affinity_seconds is not None for one in state.frontends))
     try:
-        return read_kernel(view.families, program)
+        return read_kernel(view.families, program, only, affinity=sticky)
     except (DataplaneError, OSError) as error:
         click.echo(f"nodeagent: note: the kernel was not read: {error}", err=True)
         return None

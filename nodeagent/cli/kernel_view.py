@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 
 from nodeagent.cli.show import patiently
 from nodeagent.dataplane.conntrack_flows import tracked_flows
@@ -14,7 +13,7 @@ from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.deviation import deviations_of_service
 from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image
 from nodeagent.dataplane.nft.inspection import ProgrammedFrontend, programmed_frontends
-from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.kernel_table import KernelTable, present_specs
 from nodeagent.dataplane.nft.program import build_program
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import SetSpec
@@ -27,15 +26,20 @@ from nodeagent.model.names import ObjectKey
 class KernelView:
     """One family's table. contents: None when there is none. affinity: what clients learned."""
 
-    def __init__(self, family: Family, program: ProgramOptions | None) -> None:
-        """Reads it. Raises a DataplaneError and OSError."""
+    def __init__(
+        self, family: Family, program: ProgramOptions | None, only: ObjectKey | None = None, *, affinity: bool = True
+    ) -> None:
+        """Reads it. only: a Service; endpoints of others are left out where its own are all there. affinity: whether that
+        is read. Raises a DataplaneError and OSError."""
         self.family = family
+        self._only = None if only is None else str(only)
+        self._wants_affinity = affinity
         self.affinity: Elements = {}
-        self.contents, self.specs = patiently(partial(self._read, program))
+        self.contents, self.specs = patiently(self._read)
         self.state = self._state(program)
         self._by_service: dict[str, list[ProgrammedFrontend]] = {}
         if self.state in (TableState.RIGHT, TableState.CHANGED) and self.contents is not None:
-            for one in programmed_frontends(self.contents, family):
+            for one in programmed_frontends(self.contents, family, self._only):
                 self._by_service.setdefault(one.service.partition(":")[0], []).append(one)
 
     @property
@@ -44,17 +48,14 @@ class KernelView:
         usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
         return self.contents.image if usable and self.contents is not None else empty_image(schema.DATA_SETS)
 
-    def _read(self, program: ProgramOptions | None) -> tuple[Contents | None, dict[str, SetSpec]]:
-        contents, specs = None, dict[str, SetSpec]()
+    def _read(self) -> tuple[Contents | None, dict[str, SetSpec]]:
         with closing(Ruleset()) as ruleset:
-            for counters in (True, False) if program is None or program.counters else (False, True):
-                specs = {spec.name: spec for spec in schema.set_specs(counters=counters)}
-                table = KernelTable(ruleset, self.family, specs)
-                contents = table.read()
-                if contents is not None and contents.fits(specs, self.family):
-                    learned = table.affinity()
-                    self.affinity = {} if learned is None else learned.elements
-                    break
+            specs = present_specs(ruleset, self.family)
+            table = KernelTable(ruleset, self.family, specs, only=self._only)
+            contents = table.read()
+            if self._wants_affinity and contents is not None and contents.fits(specs, self.family):
+                learned = table.affinity()
+                self.affinity = {} if learned is None else learned.elements
         return contents, specs
 
     def _state(self, program: ProgramOptions | None) -> TableState:
@@ -99,9 +100,16 @@ class KernelView:
         return {_endpoint(value): count for value, count in sorted(held.items())}
 
 
-def read_kernel(families: Iterable[Family], program: Mapping[Family, ProgramOptions] | None) -> list[KernelView]:
-    """The tables of these families. Raises a DataplaneError and OSError."""
-    return [KernelView(family, None if program is None else program.get(family)) for family in families]
+def read_kernel(
+    families: Iterable[Family],
+    program: Mapping[Family, ProgramOptions] | None,
+    only: ObjectKey | None = None,
+    *,
+    affinity: bool = True,
+) -> list[KernelView]:
+    """The tables of these families; only, affinity: as `KernelView` has them. Raises a DataplaneError and OSError."""
+    options = program or {}
+    return [KernelView(family, options.get(family), only, affinity=affinity) for family in families]
 
 
 def _has_rules(contents: Contents, family: Family) -> bool:
@@ -119,6 +127,7 @@ def _frontend(one: ProgrammedFrontend) -> KernelFrontend:
         action,
         tuple(endpoint_text(*backend) for backend in one.backends),
         one.connections,
+        one.picked,
     )
 
 

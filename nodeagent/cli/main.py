@@ -1,12 +1,15 @@
 """The command `nodeagent`. Commands are imported when they are used: the daemon never loads what only people need."""
 
+import gc
 import importlib
 from typing import Any
 
 import click
 
 from nodeagent import __version__
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import INTERRUPTED
+from nodeagent.cli.lacking import lacking
 from nodeagent.cli.output import failing_output
 from nodeagent.model.text import did_you_mean
 
@@ -32,12 +35,25 @@ COMMANDS = {
 }
 
 
+def import_without_collector(module: str) -> Any:
+    """The module. Nothing of what an import makes is garbage, and looking for it takes a good part of a command's start."""
+    gc.disable()
+    try:
+        imported = importlib.import_module(module)
+    finally:
+        gc.freeze()
+        gc.enable()
+    return imported
+
+
 class Commands(click.Group):
     """Loads a command's module when it is named; the help text needs none of them."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        if any(argument.startswith("-") and "=-" in argument for argument in args):
+            importlib.import_module("nodeagent.cli.options").refuse_dashed_values(args)
         with failing_output():
             return super().make_context(info_name, args, parent, **extra)
 
@@ -47,6 +63,10 @@ class Commands(click.Group):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
+        except OSError as error:
+            if (known := lacking(error)) is not None:
+                raise known from error
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -55,7 +75,7 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, name, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), name)
+        command: click.Command = getattr(import_without_collector(module), name)
         return command
 
     def resolve_command(
@@ -72,7 +92,16 @@ class Commands(click.Group):
             formatter.write_dl([(name, help_text) for name, (_, _, help_text) in COMMANDS.items()])
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=examples(
+        "nodeagent run --manifests DIR --node-name NODE",
+        "nodeagent explain shop/web      why a Service works here, or why not",
+        "nodeagent trace 10.244.1.5 10.96.0.10:80      what becomes of a connection",
+        "nodeagent check",
+    ),
+)
 @click.version_option(__version__, prog_name="nodeagent")
 def main() -> None:
     """A node-local service proxy: Kubernetes Services as nftables map elements."""

@@ -8,17 +8,18 @@ import asyncio
 import os
 import socket
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
 
-from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.options import ConfigRejected
 from nodeagent.config import AgentConfig, ConfigError, load_config
 from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.dataplane.families import choose_families
 from nodeagent.dataplane.nft.chain import ProgramOptions
+from nodeagent.dataplane.surroundings import in_use_here
 from nodeagent.kube.client import ApiClient
 from nodeagent.kube.configured_ranges import WithConfiguredCidrs
 from nodeagent.kube.errors import OperatorError
@@ -29,21 +30,25 @@ from nodeagent.kube.store import ClusterStore
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
+from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, service_of
 from nodeagent.model.problem import Problem
-from nodeagent.observe.admin.client import AgentClient, NoAgent, find_agent
+from nodeagent.model.taken import Taken
+from nodeagent.observe.admin.client import AgentClient, Hangs, MayNotAsk, NoAgent, find_agent
 from nodeagent.observe.admin.documents import KnownProblem, Status, WorldHead, WorldService
 from nodeagent.part_options import (
     cluster_access,
     describe_source,
+    dns_addresses,
     program_options,
     translation_options,
     wanted_families,
+    wanted_interface,
 )
 from nodeagent.translate.context import Context
 from nodeagent.translate.node import node_context, node_state
 from nodeagent.translate.translator import Translator
 
+LeftOut = Mapping[ObjectKey, tuple[Service, Collection[EndpointSlice]]]
 LIST_SECONDS = 30.0
 """How long an API server has for its lists."""
 
@@ -70,6 +75,9 @@ class NodeView:
     """origin: where it was learned, for a person. agent: None when it was not asked.
 
     program: how the constant rules are made, by family; None where nobody said. others: Services that there are besides.
+    interface: the service interface's name; None: there shall be none. own_addresses: what it carries beside ClusterIPs.
+    agent_runs: one answers, whether it was asked for the objects or not. strays: the names of Services that only slices carry.
+    taken: addresses that lead to Services, where somebody else found them out. left_out: Services that are in the manifests and are none of this agent's, with their slices.
     """
 
     origin: str
@@ -81,9 +89,15 @@ class NodeView:
     problems: tuple[Problem, ...]
     families: tuple[Family, ...]
     agent: Status | None = None
+    agent_runs: bool = True
     program: Mapping[Family, ProgramOptions] | None = None
     since: Mapping[Problem, str] = field(default_factory=dict)
     others: tuple[ObjectKey, ...] = ()
+    interface: str | None = None
+    own_addresses: Collection[str] = ()
+    strays: Collection[ObjectKey] = ()
+    taken: Taken | None = None
+    left_out: LeftOut = field(default_factory=dict)
 
 
 def look_at_node(
@@ -99,21 +113,34 @@ def look_at_node(
     do where there is no agent.
     """
     if access.names_source:
-        return _view_of_source(_config(access), "", like)
+        return replace(_view_of_source(_config(access), "", like), agent_runs=_answers(access))
     try:
         client, status = find_agent(access.socket, DEFAULT_SOCKET)
         return _view_of_agent(client, status, only)
     except NoAgent as error:
         config = _config(access)
         if config.source.manifests is None and config.source.kubeconfig is None:
-            raise Failure(f"{error}: start it, or {otherwise}", FAILED) from error
-        return _view_of_source(config, f"; {error}")
+            if isinstance(error, MayNotAsk):
+                raise Failure(f"{error}; or {otherwise}", CANNOT_PROGRAM) from error
+            do = ": restart it" if isinstance(error, Hangs) else ": start it"
+            raise Failure(f"{error}{do}, or {otherwise}", FAILED) from error
+        return replace(_view_of_source(config, f"; {error}"), agent_runs=False)
+
+
+def _answers(access: Access) -> bool:
+    try:
+        find_agent(access.socket, DEFAULT_SOCKET)
+    except NoAgent:
+        return False
+    return True
 
 
 def ask_agent(access: Access) -> tuple[AgentClient, Status]:
     """The agent, for what only it knows. Raises Failure."""
     try:
         return find_agent(access.socket, DEFAULT_SOCKET)
+    except MayNotAsk as error:
+        raise Failure(str(error), CANNOT_PROGRAM) from error
     except NoAgent as error:
         raise Failure(f"{error}: is it running? (--socket names another place)", FAILED) from error
 
@@ -142,6 +169,10 @@ def _view_of_agent(client: AgentClient, status: Status, only: ObjectKey | None) 
         program=msgspec.json.decode(head.program, type=dict[Family, ProgramOptions]),
         since=since,
         others=others,
+        interface=head.interface,
+        own_addresses=head.own_addresses,
+        strays=head.strays,
+        taken=head.taken,
     )
 
 
@@ -170,7 +201,11 @@ def _config(access: Access) -> AgentConfig:
 
 def _view_of_source(config: AgentConfig, why: str, like: NodeView | None = None) -> NodeView:
     families = choose_families(wanted_families(config))
-    snapshot, problems = _manifests(config) if config.source.manifests is not None else _api_server(config)
+    left_out: LeftOut = {}
+    if config.source.manifests is not None:
+        snapshot, problems, left_out = _manifests(config)
+    else:
+        snapshot, problems = _api_server(config)
     ranged = WithConfiguredCidrs(snapshot, config.traffic.service_cidrs)
     options = translation_options(config, families)
     context = node_context(ranged.node, options)
@@ -191,7 +226,19 @@ def _view_of_source(config: AgentConfig, why: str, like: NodeView | None = None)
         problems=tuple(sorted(set(said))),
         families=families,
         program={family: program_options(config, family) for family in families},
+        interface=wanted_interface(config),
+        own_addresses=_own_addresses(config, ranged),
+        strays=snapshot.strays(),
+        left_out=left_out,
     )
+
+
+def _own_addresses(config: AgentConfig, snapshot: WithConfiguredCidrs) -> Collection[str]:
+    """As an agent would have it. Raises OSError."""
+    if not config.dns.enabled:
+        return ()
+    ranges = [cidr for found in snapshot.service_cidrs for cidr in found.spec.cidrs or ()]
+    return dns_addresses(config, ranges, in_use_here(config.dataplane.interface_name))
 
 
 def _store_of(world: World) -> ClusterStore:
@@ -223,14 +270,20 @@ class _Nobody:
         """Nothing."""
 
 
-def _manifests(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...]]:
+def _manifests(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...], LeftOut]:
     root = config.source.manifests
     assert root is not None, "the caller looked"
     try:
         reading = ManifestDirectory(root, config.node.name).read()
     except OSError as error:
         raise Failure(f"manifest directory {root}: {error.strerror or error}", UNUSABLE) from error
-    return _store_of(reading.world), (*reading.problems, *reading.world.problems)
+    store = _store_of(reading.world)
+    left_out = {
+        key: (service, [one for one in reading.world.slices.values() if service_of(one) == key])
+        for key, service in reading.world.services.items()
+        if key not in store.services
+    }
+    return store, (*reading.problems, *reading.world.problems), left_out
 
 
 class _Listed(_Nobody):

@@ -8,7 +8,7 @@ A configuration that cannot be used ends the command with exit code 2 and one li
 import functools
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -106,6 +106,19 @@ def _take_flags(parameters: dict[str, object]) -> Mapping[str, str]:
             case _:
                 pass
     return given
+
+
+def refuse_dashed_values(arguments: Sequence[str]) -> None:
+    """Ends with a usage error for a value like -1 of an option whose value may be left out: click takes it for an option."""
+    given = {name: flag for flag in FLAGS.values() for name in (flag.name, *flag.spellings)}
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        flag = given.get(name)
+        if equals and value.startswith("-") and flag is not None:
+            if flag.name == VERBOSITY:
+                raise click.UsageError(f"{name} must be a number from 0 up, not '{value}'")
+            if KEYS[flag.path].form is Form.SWITCH:
+                raise click.UsageError(f"{name} must be true or false, not '{value}'")
 
 
 def _option(flag: Flag) -> Callable[[Callable[..., Result]], Callable[..., Result]]:

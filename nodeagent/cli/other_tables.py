@@ -1,41 +1,48 @@
 """The tables of others on this node, through libnftables and, for what it cannot say, straight from the kernel."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nodeagent.cli.second_reader import NoSecondReader, SecondReader
 from nodeagent.dataplane.errors import DataplaneError
+from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, Tools, legacy_tables
+from nodeagent.dataplane.kube_proxy.leftovers import LeftoverError
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
-from nodeagent.trace.kernel_rules import Place, extensions_in, table_names
+from nodeagent.trace.kernel_rules import OUTSIDE, RulePosition, extensions_in, ipsec_policies, table_names
+from nodeagent.trace.legacy_rules import TOOLS, read_legacy_tables
 from nodeagent.trace.others import OtherTable, read_table
 
 OWN = schema.TABLE
 _FAMILIES = {Family.IPV4: ("ip", "inet"), Family.IPV6: ("ip6", "inet")}
-_LEGACY = {Family.IPV4: "ip_tables_names", Family.IPV6: "ip6_tables_names"}
-_NET = Path("/proc/thread-self/net")
+INSTALLED = InstalledTools(tuple(map(Path, ("/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin"))))
 _CHAIN = re.compile(r"\s*chain (\S+) \{")
 _RULE = re.compile(r"\t\t(.*) # handle (\d+)$")
 
 
 def read_others(ruleset: Ruleset, family: Family) -> tuple[tuple[OtherTable, ...], tuple[str, ...]]:
     """The tables of others that packets of a family meet, and what of the node could not be read, one line each."""
-    notes = list(_unseen(family))
+    legacy, notes = read_legacy(family)
     try:
         reader = SecondReader()
     except NoSecondReader as error:
-        return (), (*notes, f"tables of others were not read: {error}")
-    found = []
+        return legacy, (*notes, f"tables of others were not read: {error}")
+    found = list(legacy)
     for kind, name in table_names(ruleset):
         if kind in _FAMILIES[family] and not name.startswith(OWN):
             try:
                 found.append(_read(reader, ruleset, kind, name))
             except (OSError, ValueError, LookupError, DataplaneError) as error:
                 notes.append(f"table {kind} {name} was not read: {error}")
-        elif kind in ("netdev", "bridge"):
+        elif kind in OUTSIDE:
             notes.append(f"table {kind} {name} is not evaluated: packets meet it outside of IP")
+    policies = list(ipsec_policies())
+    if policies:
+        blocking = sum(one.blocks for one in policies)
+        told = f" ({blocking} block)" if blocking else ""
+        notes.append(f"{len(policies)} policies of IPsec{told} are not evaluated: see ip xfrm policy")
     return tuple(found), tuple(notes)
 
 
@@ -47,7 +54,7 @@ def _read(reader: SecondReader, ruleset: Ruleset, kind: str, name: str) -> Other
     return read_table(f"{kind} {name}", listed, texts, calls)
 
 
-def _texts(listing: str) -> Iterator[tuple[Place, str]]:
+def _texts(listing: str) -> Iterator[tuple[RulePosition, str]]:
     """The rules of a listing with handles, by chain and handle."""
     chain = ""
     for line in listing.splitlines():
@@ -57,12 +64,19 @@ def _texts(listing: str) -> Iterator[tuple[Place, str]]:
             yield (chain, int(found[2])), found[1]
 
 
-def _unseen(family: Family) -> Iterator[str]:
-    """What nft does not show: the tables of iptables-legacy."""
+def read_legacy(
+    family: Family, tools: Tools = INSTALLED, existing: Callable[[Family], frozenset[str]] = legacy_tables
+) -> tuple[tuple[OtherTable, ...], list[str]]:
+    """The tables of iptables-legacy, which nft does not show, and why they could not be read.
+
+    The tool is asked only where such tables are: asking makes them.
+    """
+    tool, names = TOOLS[family], frozenset[str]()
     try:
-        names = (_NET / _LEGACY[family]).read_text().split()
-    except OSError:
-        return
-    if names:
-        tool = "iptables-legacy" if family is Family.IPV4 else "ip6tables-legacy"
-        yield f"{tool} has tables here ({', '.join(sorted(names))}); they are not evaluated: {tool}-save shows them"
+        names = existing(family)
+        if not names:
+            return (), []
+        return read_legacy_tables(tools.run([f"{tool}-save"]), family), []
+    except (LeftoverError, OSError, ValueError, LookupError) as error:
+        there = f" ({', '.join(sorted(names))})" if names else ""
+        return (), [f"the tables of {tool} here{there} are not evaluated: {error}"]

@@ -1,4 +1,5 @@
-"""Standard output that is closed or full: one line and exit code 1, whatever the command was printing."""
+"""Standard output that is closed or full: one line and exit code 1, whatever the command was printing. A reader that has enough
+(`| head -1`) is told nothing."""
 
 import errno
 import io
@@ -6,6 +7,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import click
 
 from nodeagent.cli.exit_codes import FAILED, Failure
 
@@ -25,7 +28,7 @@ class ClosedOutput(io.TextIOBase):
 
 @contextmanager
 def failing_output() -> Iterator[None]:
-    """Raises Failure where something could not be printed."""
+    """Raises Failure where something could not be printed, and Exit where nobody reads it any more."""
     if sys.stdout is None:
         sys.stdout = ClosedOutput()
     try:
@@ -35,6 +38,8 @@ def failing_output() -> Iterator[None]:
             raise
         if not isinstance(sys.stdout, ClosedOutput):
             _discard_output()
+        if error.errno == errno.EPIPE:
+            raise click.exceptions.Exit(FAILED) from error
         raise Failure(f"standard output: {error.strerror}", FAILED) from error
 
 

@@ -1,13 +1,16 @@
 """`nodeagent plan`: what a directory of manifests would change on this node."""
 
+import os
 from dataclasses import replace
 
 import click
 from msgspec import Struct
 
-from nodeagent.cli.asking import asking_options, examples, output_option, print_document
+from nodeagent.cli.asking import asking_options
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
+from nodeagent.cli.rows import output_option, print_document
 from nodeagent.dataplane.nft.deviation import deviations, wanted_image
 from nodeagent.dataplane.nft.image import TableImage, empty_image
 from nodeagent.dataplane.nft.schema import DATA_SETS
@@ -43,7 +46,7 @@ class Plan(Struct, frozen=True):
     ),
 )
 @click.option("--against", metavar="DIRECTORY", help="Compare with these manifests instead of asking the agent.")
-@output_option("table", "json", "yaml", "name")
+@output_option
 @asking_options
 def plan_command(against: str | None, output: str, access: Access) -> None:
     """Say what --manifests DIRECTORY would change on this node; changes nothing and needs no privileges.
@@ -56,6 +59,7 @@ def plan_command(against: str | None, output: str, access: Access) -> None:
         before = look_at_node(replace(access, manifests=against))
         after = look_at_node(access)
     else:
+        _must_be_readable(access.manifests)
         asked = replace(access, manifests=None, kubeconfig=None, node_name=None)
         before = look_at_node(
             asked, otherwise="compare with --against DIRECTORY, an empty one for a node without Services"
@@ -76,6 +80,15 @@ def plan_command(against: str | None, output: str, access: Access) -> None:
     if output != "name":
         for problem in found.problems:
             click.echo(printable(f"problem: {problem}"))
+
+
+def _must_be_readable(manifests: str) -> None:
+    """What was mistyped is told before an agent is missed. Raises Failure."""
+    try:
+        with os.scandir(manifests):
+            pass
+    except OSError as error:
+        raise Failure(f"manifest directory {manifests}: {error.strerror or error}", UNUSABLE) from error
 
 
 def plan(before: NodeView, after: NodeView) -> Plan:

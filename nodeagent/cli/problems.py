@@ -4,10 +4,12 @@ from pathlib import Path
 
 import click
 
-from nodeagent.cli.asking import asking_options, examples, output_option, print_rows, socket_option, verdict_style
+from nodeagent.cli.asking import asking_options, socket_option, verdict_style
 from nodeagent.cli.columns import Column
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, Failure
 from nodeagent.cli.node_view import Access, ask_agent, look_at_node
+from nodeagent.cli.rows import output_option, print_rows
 from nodeagent.config.values import LogLevel
 from nodeagent.observe.admin.client import NoAgent
 from nodeagent.observe.admin.documents import LogLevelDocument, Transaction
@@ -33,7 +35,7 @@ JOURNAL_COLUMNS = (
     "problems",
     epilog=examples("nodeagent problems", "nodeagent problems --manifests DIR   what would not be in effect"),
 )
-@output_option("table", "wide", "json", "yaml", "name")
+@output_option
 @asking_options
 def problems_command(output: str, access: Access) -> None:
     """List everything that is not in effect, or not as it should be, and since when.
@@ -56,7 +58,7 @@ def problems_command(output: str, access: Access) -> None:
 
 @click.command("journal", epilog=examples("nodeagent journal", "nodeagent journal --last 5 -o json"))
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many.")
-@output_option("table", "wide", "json", "yaml")
+@output_option
 @socket_option
 def journal_command(last: int, output: str, socket: str | None) -> None:
     """Print the last passes that changed something or failed: sizes, durations, errors. The newest is the last.

@@ -19,7 +19,8 @@ from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.reports import PurgeReport
 
 _CLONE_NEWNET = 0x40000000
-SHOWN = (sys.executable, "-m", "nodeagent", "show", "frontends")
+_OURSELVES = (sys.executable, "-m", "nodeagent")
+SHOWN = ("nodeagent", "show", "frontends")
 
 
 class NotReplayable(Exception):
@@ -35,6 +36,10 @@ class Recording(Struct, frozen=True):
     program: dict[Family, ProgramOptions] | None
 
 
+class CannotRun(Exception):
+    """There is no such program, or it may not be run."""
+
+
 class _Silent:
     """Nobody counts what is forgotten of affinity."""
 
@@ -43,14 +48,21 @@ class _Silent:
 
 
 def replay_in_namespace(recording: Recording, command: Sequence[str]) -> int:
-    """The exit code of `command`, run where the recording is in force. Raises PermissionError, OSError and a
-    DataplaneError."""
+    """The exit code of `command`, run where the recording is in force; `nodeagent` is this one, on the path or not.
+
+    Raises CannotRun, PermissionError, OSError and a DataplaneError.
+    """
     if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False)  # noqa: S607 - without a shell
     asyncio.run(_program(recording))
-    return subprocess.run(list(command) or list(SHOWN), check=False).returncode  # noqa: S603 - what the user typed
+    name, *arguments = command or SHOWN
+    argv = [*(_OURSELVES if name == "nodeagent" else (name,)), *arguments]
+    try:
+        return subprocess.run(argv, check=False).returncode  # noqa: S603 - what the user typed
+    except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        raise CannotRun(f"{name}: {error.strerror}") from error
 
 
 async def _program(recording: Recording) -> None:

@@ -8,12 +8,15 @@ from collections.abc import Callable
 
 import click
 
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
+from nodeagent.cli.lacking import lacking
 from nodeagent.cli.options import ConfigRejected, reloadable_config_options
 from nodeagent.config import ConfigError, LoadedConfig
 from nodeagent.config.durations import parse_duration
 from nodeagent.daemon.announcement import announce
 from nodeagent.daemon.collector import collect_rarely
+from nodeagent.daemon.loop import DaemonLoop, NoThreads
 from nodeagent.daemon.signals import run_until_signal
 from nodeagent.daemon.single_run import NotInTime, ProblemsRemain, run_once
 from nodeagent.daemon.succession import Daemon, leaves_of
@@ -32,6 +35,7 @@ _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (SyncFailedError, FAILED),
     (NotInTime, FAILED),
     (BindFailed, FAILED),
+    (NoThreads, FAILED),
 )
 
 logger = logging.getLogger(__name__)
@@ -51,7 +55,15 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3
         return seconds if seconds > 0 else self.fail("must be more than 0s", param, ctx)
 
 
-@click.command("run")
+@click.command(
+    "run",
+    epilog=examples(
+        "nodeagent run --manifests DIR --node-name NODE",
+        "nodeagent run --kubeconfig FILE --cluster-cidr 10.244.0.0/16",
+        "nodeagent run --config /etc/nodeagent/nodeagent.yaml",
+        "nodeagent run --once --manifests DIR",
+    ),
+)
 @click.option("--once", is_flag=True, help="Program the present state, leave it in place and exit.")
 @click.option("--allow-problems", is_flag=True, help="With --once: exit with 0 although some object is not in effect.")
 @click.option("--timeout", type=Span(), help="With --once: how long it may take, for example 30s; then exit code 1.")
@@ -73,7 +85,8 @@ def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load
     collect_rarely()
     faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
     try:
-        asyncio.run(_run_once(loaded, timeout) if once else _serve(loaded, load))
+        with asyncio.Runner(loop_factory=DaemonLoop) as runner:
+            runner.run(_run_once(loaded, timeout) if once else _serve(loaded, load))
     except ProblemsRemain as error:
         if not allow_problems:
             raise Failure(str(error), FAILED) from error
@@ -100,5 +113,8 @@ def _explain(error: Exception) -> Exception:
         for leaf in leaves:
             if isinstance(leaf, kind):
                 return Failure(str(leaf), code)
+    for leaf in leaves:
+        if (known := lacking(leaf)) is not None:
+            return known
     logger.error("unexpected failure", exc_info=leaves[0])
     return Failure(f"unexpected failure: {type(leaves[0]).__name__}: {leaves[0]} (see the log)", FAILED)

@@ -1,8 +1,5 @@
 """`nodeagent show`: what is programmed, read from the kernel."""
 
-import json
-import shutil
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -11,12 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
-from nodeagent.cli.columns import Column, lay_out
+from nodeagent.cli.columns import Column
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.cli.rows import output_option, print_rows
 from nodeagent.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
-from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.inspection import ProgrammedFrontend, programmed_frontends
-from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.kernel_table import KernelTable, present_specs
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family, endpoint_text
 
@@ -51,14 +49,23 @@ COLUMNS = {
         Column("frontend", "FRONTEND"),
         Column("for", "FOR", leaves=2),
         Column("slot", "SLOT", number=True, leaves=1),
+        Column("connections", "CONNECTIONS", number=True, leaves=2),
         Column("backend", "BACKEND"),
     ),
 }
 
 
-@click.command("show")
+@click.command(
+    "show",
+    epilog=examples(
+        "nodeagent show",
+        "nodeagent show frontends",
+        "nodeagent show backends -o wide",
+        "nodeagent show services -o name",
+    ),
+)
 @click.argument("what", type=click.Choice(list(COLUMNS)), default="services")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option
 def show_command(what: str, output: str) -> None:
     """Print services, frontends or backends as the kernel holds them; the agent need not run.
 
@@ -72,10 +79,12 @@ def show_command(what: str, output: str) -> None:
     except (DataplaneError, OSError) as error:
         raise Failure(str(error), FAILED) from error
     rows = {"services": service_rows, "frontends": frontend_rows, "backends": backend_rows}[what](frontends)
-    if output == "json":
-        click.echo(json.dumps(rows, indent=2))
-        return
-    print_table(COLUMNS[what], rows)
+    counted = [one for one in COLUMNS[what] if one.key != "connections" or what != "backends" or _counted(rows)]
+    print_rows(counted, rows, output, wide=frozenset(), name=what.removesuffix("s"))
+
+
+def _counted(rows: Sequence[Row]) -> bool:
+    return any(row["connections"] is not None for row in rows)
 
 
 def read_frontends() -> list[ProgrammedFrontend]:
@@ -103,12 +112,10 @@ def _read_family(family: Family) -> list[ProgrammedFrontend] | None:
     """
     netlink = Ruleset()
     try:
-        # Counters are part of a set's shape; a table made without them is as good.
-        for counters in (True, False):
-            specs = {spec.name: spec for spec in schema.set_specs(counters=counters)}
-            contents = KernelTable(netlink, family, specs).read()
-            if contents is not None and contents.fits(specs, family):
-                return list(programmed_frontends(contents, family))
+        specs = present_specs(netlink, family)
+        contents = KernelTable(netlink, family, specs).read()
+        if contents is not None and contents.fits(specs, family):
+            return list(programmed_frontends(contents, family))
     finally:
         netlink.close()
     return None
@@ -160,6 +167,7 @@ def backend_rows(frontends: Iterable[ProgrammedFrontend]) -> list[Row]:
             "for": one.scope,
             "slot": slot,
             "backend": endpoint_text(address, port),
+            "connections": None if one.picked is None or slot >= len(one.picked) else one.picked[slot],
         }
         for one in frontends
         for slot, (address, port) in enumerate(one.backends)
@@ -175,17 +183,3 @@ def _action(one: ProgrammedFrontend) -> str:
         return one.action
     sticky = f", sticky {one.sticky_seconds} s" if one.sticky_seconds is not None else ""
     return f"pick of {len(one.backends)}{sticky}"
-
-
-def print_table(columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    """Aligned columns that fit the terminal; whole lines into a pipe or a file."""
-    layout = lay_out(columns, rows, shutil.get_terminal_size().columns if _is_terminal() else None)
-    heading, *lines = layout.lines
-    click.echo("\n".join([click.style(heading, bold=True), *lines]))
-    if layout.dropped:
-        names, word = ", ".join(layout.dropped), "column" if len(layout.dropped) == 1 else "columns"
-        click.echo(f"nodeagent: note: no room for the {word} {names}; -o json has everything", err=True)
-
-
-def _is_terminal() -> bool:
-    return sys.stdout is not None and sys.stdout.isatty()

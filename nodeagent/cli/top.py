@@ -1,4 +1,4 @@
-"""`nodeagent top`: Services by new connections a second, from the counters in the kernel."""
+"""`nodeagent top`: Services, or endpoints, by new connections a second, from the counters in the kernel."""
 
 import shutil
 import time
@@ -6,17 +6,21 @@ from collections.abc import Mapping
 
 import click
 
-from nodeagent.cli.asking import examples, is_terminal, output_option, print_rows
 from nodeagent.cli.columns import Column
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+from nodeagent.cli.keyboard import Keyboard, keyboard
+from nodeagent.cli.rows import is_terminal, output_option, print_rows
+from nodeagent.cli.top_screen import SORTED, Screen, chosen, footer, keys_of, press
 from nodeagent.dataplane.errors import DataplaneError, NotPermitted
-from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.kernel_counts import read_kernel_counts
 from nodeagent.explain.rates import Rate, Rates, sparkline
-from nodeagent.model.addresses import Family
+from nodeagent.interrupts import heeding_signals
+from nodeagent.model.addresses import Family, endpoint_text, unpack_address
 from nodeagent.model.text import printable
 
-_AROUND = 4
+_BETWEEN = " "
+_AROUND = 5
 """Lines of a terminal that are not rows."""
 COLUMNS = (
     Column("service", "SERVICE"),
@@ -24,11 +28,9 @@ COLUMNS = (
     Column("total", "COUNTED", number=True),
     Column("recent", "RECENT", leaves=1),
 )
-_SORTED = {
-    "rate": lambda rate: (-rate.per_second, -rate.total, rate.service),
-    "total": lambda rate: (-rate.total, rate.service),
-    "name": lambda rate: rate.service,
-}
+
+
+_ENDPOINT = Column("endpoint", "ENDPOINT")
 
 
 class _Counted:
@@ -36,59 +38,108 @@ class _Counted:
 
     def __init__(self, family: Family) -> None:
         self.family = family
-        self.uncounted: Mapping[str, Mapping[bytes, int]] = {schema.FRONTENDS: {}, schema.NODEPORTS: {}}
+        self.uncounted: Mapping[str, Mapping[bytes, int]] = {}
 
 
-@click.command("top", epilog=examples("nodeagent top", "nodeagent top --sort total", "nodeagent top --once -o json"))
+@click.command(
+    "top",
+    epilog=examples(
+        "nodeagent top", "nodeagent top --sort total", "nodeagent top --endpoints", "nodeagent top --once -o json"
+    ),
+)
 @click.option(
     "--every", type=click.FloatRange(0.1, 3600), default=2.0, show_default=True, help="Seconds between looks."
 )
-@click.option("--sort", "by", type=click.Choice(list(_SORTED)), default="rate", show_default=True)
+@click.option("--sort", "by", type=click.Choice(list(SORTED)), default="rate", show_default=True)
 @click.option("--rows", type=click.IntRange(1), help="How many Services (default: what fits the terminal, or all).")
-@click.option("--once", is_flag=True, help="Print one table, after one interval, and end.")
-@output_option("table", "wide", "json", "yaml", "name")
-def top_command(every: float, by: str, rows: int | None, once: bool, output: str) -> None:
+@click.option("--endpoints", is_flag=True, help="Endpoints of Services, where dataplane.endpointCounters is on.")
+@click.option(
+    "--once", is_flag=True, help="Print one table, after one interval, and end; json, yaml and name do so anyway."
+)
+@output_option
+def top_command(*, every: float, by: str, rows: int | None, endpoints: bool, once: bool, output: str) -> None:
     """Show Services by new connections a second, read from the kernel, until Ctrl-C; the agent need not run.
+
+    On a terminal these keys work: s the next order, S the previous one, r reverse, / filter (Enter keeps it, Esc removes
+    it), ? the keys, q quit.
 
     Exit codes: 0, 1 failed or nothing is counted, 3 no permission, 130 ended by Ctrl-C.
     """
+    once = once or output not in ("table", "wide")
     rates = Rates()
-    rates.look(_counters(), time.monotonic())
+    screen = Screen(by)
+    rates.look(_counters(endpoints=endpoints), time.monotonic())
+    keys = keyboard() if is_terminal() and not once and output in ("table", "wide") else None
+    if keys is not None:
+        with keys, heeding_signals():
+            _interact(keys, screen, rates, every=every, rows=rows, endpoints=endpoints, output=output)
+        return
     while True:
-        time.sleep(every)
-        found = sorted(rates.look(_counters(), time.monotonic()), key=_SORTED[by])
+        with heeding_signals():
+            time.sleep(every)
+        found = rates.look(_counters(endpoints=endpoints), time.monotonic())
         if is_terminal() and not once:
             click.clear()
-        _print(found[: rows or _fitting()], output)
+        _print(chosen(found, screen, rows or _fitting()), output, endpoints=endpoints)
         if once:
             return
+
+
+def _interact(
+    keys: Keyboard, screen: Screen, rates: Rates, *, every: float, rows: int | None, endpoints: bool, output: str
+) -> None:
+    """Until `q`: a look every so many seconds, and the last one again after each key."""
+    found: tuple[Rate, ...] = ()
+    next_look = time.monotonic() + every
+    while not screen.ended:
+        shown = chosen(found, screen, rows or _fitting())
+        click.clear()
+        _print(shown, output, endpoints=endpoints)
+        click.echo("\n".join(footer(screen, len(shown), len(found))), nl=False)
+        typed = keys.wait(max(0.0, next_look - time.monotonic()))
+        for key in keys_of(typed):
+            screen = press(screen, key)
+        if not screen.ended and time.monotonic() >= next_look:
+            found = rates.look(_counters(endpoints=endpoints), time.monotonic())
+            next_look = time.monotonic() + every
+    click.echo()
 
 
 def _fitting() -> int | None:
     return max(1, shutil.get_terminal_size().lines - _AROUND) if is_terminal() else None
 
 
-def _print(found: list[Rate], output: str) -> None:
+def _print(found: list[Rate], output: str, *, endpoints: bool) -> None:
     rows: list[dict[str, object]] = [
         {
-            "service": one.service,
+            **dict(zip(("service", "endpoint"), one.service.split(_BETWEEN), strict=False)),
             "rate": round(one.per_second, 1),
             "total": one.total,
             "recent": sparkline(one.recent) if output in ("table", "wide") else list(one.recent),
         }
         for one in found
     ]
-    print_rows(COLUMNS, rows, output, wide=frozenset(), name="service")
+    columns = (COLUMNS[0], _ENDPOINT, *COLUMNS[1:]) if endpoints else COLUMNS
+    print_rows(columns, rows, output, wide=frozenset(), name="endpoint" if endpoints else "service")
 
 
-def _counters() -> dict[tuple[str, bytes], int]:
-    """Connections by service port and place. Raises Failure."""
+def _counters(*, endpoints: bool) -> dict[tuple[str, bytes], int]:
+    """Connections by service port and place, or by service port and endpoint. Raises Failure."""
     try:
         counts = read_kernel_counts([_Counted(family) for family in Family])
     except NotPermitted as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     except (DataplaneError, OSError) as error:
         raise Failure(str(error), FAILED) from error
+    if endpoints:
+        picked = {
+            (f"{printable(name.decode(errors='replace'))}{_BETWEEN}{_endpoint(value)}", b""): times
+            for found_in in counts.endpoints
+            for (name, value), times in found_in.by_endpoint.items()
+        }
+        if not picked:
+            raise Failure("endpoints are not counted here: set dataplane.endpointCounters to true", FAILED)
+        return picked
     found = {
         (printable(name.decode(errors="replace")), frontends.family.value.encode() + key): connections
         for frontends in counts.frontends
@@ -97,3 +148,8 @@ def _counters() -> dict[tuple[str, bytes], int]:
     if not found:
         raise Failure("nothing is counted here: no table nodeagent, or dataplane.counters is off", FAILED)
     return found
+
+
+def _endpoint(value: bytes) -> str:
+    """Address and port of an element's value."""
+    return endpoint_text(unpack_address(value[:-4]), int.from_bytes(value[-4:-2], "big"))

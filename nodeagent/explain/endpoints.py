@@ -11,7 +11,6 @@ from msgspec import Struct
 from nodeagent.explain.ports import PortMatch, slice_ports
 from nodeagent.model.addresses import Family, family_of, parse_address
 from nodeagent.model.frontend import Backend, Scope
-from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Endpoint, EndpointSlice, Service, key_of
 from nodeagent.translate.addresses import Exposure, exposures, is_proxied, special_use
 from nodeagent.translate.context import Context
@@ -243,13 +242,3 @@ def _why_not_ready(one: Candidate) -> Reason:
     if not one.terminating:
         return Reason.NOT_READY
     return Reason.OTHERS_READY if one.serving else Reason.GONE
-
-
-def endpoints_of(accounts: Collection[Account]) -> int:
-    """How many different endpoints (address and port; address alone where there is no port) there are."""
-    return len({(one.address, one.port) for one in accounts if one.reason is not Reason.DUPLICATE})
-
-
-def named_key(service: ObjectKey, port: str) -> str:
-    """`namespace/name`, with the port where it has a name."""
-    return f"{service}:{port}" if port else str(service)

@@ -10,14 +10,18 @@ from nodeagent.model.frontend import Frontend, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, ServicePort, key_of
 from nodeagent.model.problem import Problem
+from nodeagent.model.taken import Taken
 from nodeagent.translate.context import Context
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """state: what the Service has here, conflicts settled; None: nothing. problems: all that are known, of everything.
+    """The input of `explain_service`. state: the translation's result for the Service, None where it has none.
 
-    port: of this one only, by its name or number; empty: all. client: an address that wants to connect; empty: nobody.
-    kernel: None where it was not read.
+    problems: all of the agent's, of whatever object. kernel: what each family's table has; None where it was not read.
+    probes: connections that were made to its endpoints. port: a name or number, to look at that one only; empty: all.
+    client: an address that wants to connect; empty: none. astray: names of slices' Services that do not exist.
+    agent_runs: whether an agent on this node repairs the kernel's tables. service_ranges: where ClusterIPs are, as
+    far as that is known. pod_ranges: where pods are, likewise. taken: addresses of Services. node_port_ranges: where node ports are answered; None: not known.
     """
 
     service: Service
@@ -29,33 +33,39 @@ class Facts(Struct, frozen=True, kw_only=True):
     probes: Sequence[Probe] = ()
     port: str = ""
     client: str = ""
+    astray: Sequence[ObjectKey] = ()
+    agent_runs: bool = True
+    service_ranges: Sequence[str] = ()
+    taken: Taken = Taken()
+    pod_ranges: Sequence[str] = ()
+    node_port_ranges: Sequence[str] | None = None
 
     @property
     def key(self) -> ObjectKey:
-        """namespace/name"""
+        """The Service's namespace and name."""
         return key_of(self.service)
 
     @property
     def ports(self) -> list[ServicePort]:
-        """The ports that are looked at."""
+        """The Service's ports, or the one that `port` names."""
         ports = self.service.spec.ports or ()
         return [one for one in ports if not self.port or self.port in (one.name or "", str(one.port))]
 
     def accounts(self) -> tuple[Account, ...]:
-        """The endpoints for these ports."""
+        """Every endpoint of the slices for those ports, with why it is used or not."""
         names = {(one.name or "", one.protocol or "TCP") for one in self.ports}
         found = account_endpoints(self.service, self.slices, self.context)
         return tuple(one for one in found if not self.port or (one.service_port, one.protocol) in names)
 
     @property
     def frontends(self) -> list[Frontend]:
-        """The addresses of these ports that the Service has here."""
+        """The addresses and node ports at which those ports are served on this node."""
         names = {one.name or "" for one in self.ports}
         state = self.state
         return [] if state is None else [one for one in state.frontends if one.service_port.port in names]
 
     @property
     def own_problems(self) -> list[Problem]:
-        """Those with the Service itself and with its slices."""
+        """The problems of the Service itself and of its slices."""
         slices = {f"EndpointSlice {key_of(one)}" for one in self.slices}
         return [one for one in self.problems if one.subject == f"Service {self.key}" or one.subject in slices]

@@ -2,34 +2,82 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 
 from nodeagent.explain.endpoints import USED, Account, Reason
 from nodeagent.explain.facts import Facts
-from nodeagent.explain.kernel import Answer, TableState
+from nodeagent.explain.kernel import ProbeResult, TableState
+from nodeagent.explain.object_findings import (
+    chained,
+    is_usable,
+    misplaced,
+    misplaced_cluster_ips,
+    node_ports,
+    unlabelled,
+    unusable_ports,
+)
 from nodeagent.explain.verdict import Finding, Severity
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.frontend import Frontend, FrontendKind, Scope
+from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import ServicePort, key_of
 from nodeagent.model.problem import Problem
 
 _SHOWN = 3
+_ALIKE = 0.75
+"""How much of two names must be the same for one to be the other, mistyped."""
 _FILES = ("file ", "directory ")
 _HARMLESS = frozenset({"InvalidAffinityTimeout", "AffinityIdTaken", "TooManyEndpoints", "SourceRangesIneffective"})
 """Problems in spite of which every address leads to endpoints."""
 _TOLD_BETTER = frozenset({"AddressConflict"})
 
 
+_CURES = {
+    "FailedToStartServiceHealthcheck": "see who has that port (ss -ltnp), and end it or give the Service another one",
+    "Unauthorized": "give the agent a credential that the server takes: its token or certificate is wrong or too old",
+    "Forbidden": "allow its account to list and watch that: kubectl auth can-i list services --as=ACCOUNT",
+    "Credentials": "see the file or program that gives the credential",
+    "MalformedAnswer": "see what answers at that address: it is no API server",
+}
+"""What to do about a problem, by its reason."""
+_PROBED = {
+    ProbeResult.REFUSED: (
+        Severity.BROKEN,
+        "refuse connections",
+        "nobody listens there",
+        "compare targetPort with the port that the container listens on, which must be on the pod's address, not on loopback",
+    ),
+    ProbeResult.UNREACHABLE: (
+        Severity.BROKEN,
+        "cannot be reached",
+        "this node has no way to them",
+        "look at the routes to the pods and at the network plugin",
+    ),
+    ProbeResult.SILENT: (
+        Severity.IMPAIRED,
+        "do not answer this node",
+        "nothing came back: the pod hangs, it or its host is gone, or a policy does not allow this node",
+        "nodeagent trace (as root, from this node) says whether a neighbour or a rule is why; else look at the pod",
+    ),
+}
+"""By what a connection to an endpoint met: how bad it is where all of them are so, and the words of the finding."""
+
+
 def findings_of(facts: Facts) -> Iterator[Finding]:
-    """Everything that is wrong, what explains the others first."""
+    """Everything that is wrong with a Service on this node; causes before what follows from them."""
+    yield from misplaced_cluster_ips(facts)
     yield from _kernel(facts)
+    yield from unusable_ports(facts)
     accounts = facts.accounts()
     if not any(one.endpoints for one in facts.slices):
         yield _no_endpoints(facts)
     else:
-        for port in facts.ports:
+        for port in filter(is_usable, facts.ports):
             yield from _port(facts, port, [one for one in accounts if _is_for(one, port)])
+    yield from chained(facts, accounts)
     yield from _silent_endpoints(facts)
+    yield from node_ports(facts)
     yield from _conflicts(facts)
     yield from _clients(facts)
     yield from _object_problems(facts)
@@ -42,14 +90,42 @@ def _is_for(account: Account, port: ServicePort) -> bool:
 
 def _no_endpoints(facts: Facts) -> Finding:
     namespace, name = facts.key
-    slices = "its EndpointSlices are empty" if facts.slices else "it has no EndpointSlice"
+    meant = None if facts.slices else next((one for one in facts.astray if _is_nearly(one, facts.key)), None)
+    if meant is not None:
+        return Finding(
+            Severity.BROKEN,
+            "it has no endpoints, every connection is refused",
+            f"it has no EndpointSlice, and there is one for a Service {meant} that does not exist",
+            f"slices must be in namespace {namespace}, with the label kubernetes.io/service-name: {name}",
+        )
+    if not facts.slices and (name_less := unlabelled(facts)):
+        return Finding(
+            Severity.BROKEN,
+            "it has no endpoints, every connection is refused",
+            f"EndpointSlice {name_less} says of which Service it is by no label",
+            f"give that slice the label kubernetes.io/service-name: {name}",
+        )
+    if not facts.slices:
+        return Finding(
+            Severity.BROKEN,
+            "it has no endpoints, every connection is refused",
+            "it has no EndpointSlice: it has no selector and nobody wrote a slice for it, or no controller writes them",
+            "give it a selector, or write a slice for it; see that the controllers run",
+        )
     return Finding(
         Severity.BROKEN,
         "it has no endpoints, every connection is refused",
-        f"{slices}: its selector matches no pod that has an address",
+        "its EndpointSlices are empty: its selector matches no pod that has an address",
         f"compare the selector with the labels of the pods: kubectl -n {namespace} describe service {name}; "
         f"kubectl -n {namespace} get pods --show-labels",
     )
+
+
+def _is_nearly(other: ObjectKey, key: ObjectKey) -> bool:
+    """Whether a slice's Service name is probably a mistake for `key`: another namespace, or a similar name."""
+    if other.name == key.name:
+        return True
+    return other.namespace == key.namespace and bool(get_close_matches(other.name, [key.name], cutoff=_ALIKE))
 
 
 def _port(facts: Facts, port: ServicePort, accounts: Sequence[Account]) -> Iterator[Finding]:
@@ -107,21 +183,17 @@ def _unused(facts: Facts, port: ServicePort, where: str, accounts: Sequence[Acco
                 f"see what their readiness probes say: kubectl -n {namespace} describe pods",
             )
         case Reason.NOT_LOCAL:
+            why, do = misplaced(facts, those)
             return Finding(
                 Severity.BROKEN,
                 f"{where} drops every connection on this node",
                 f"internalTrafficPolicy is Local and none of its {count} endpoints is on node {facts.context.node_name}"
-                f" ({_listed(those)})",
-                f"run one of its pods on {facts.context.node_name}, or set internalTrafficPolicy: Cluster",
+                f" ({why or _listed(those)})",
+                do or f"run one of its pods on {facts.context.node_name}, or set internalTrafficPolicy: Cluster",
             )
         case Reason.WRONG_FAMILY:
-            families = " and ".join(sorted({one.family for one in those}))
-            return Finding(
-                Severity.BROKEN,
-                refused,
-                f"its endpoints are {families} and the Service has no such address on this node",
-                "make ipFamilies of the Service and the addresses of the pods go together",
-            )
+            why, do = _of_family(sorted({one.family for one in those}))
+            return Finding(Severity.BROKEN, refused, why, do)
         case Reason.GONE:
             return Finding(
                 Severity.BROKEN,
@@ -133,9 +205,22 @@ def _unused(facts: Facts, port: ServicePort, where: str, accounts: Sequence[Acco
             return Finding(
                 Severity.BROKEN,
                 refused,
-                f"{_listed(those)}: {reason.value}",
+                f"{_listed(those)}: {reason.value}" + (f" ({those[0].detail})" if those[0].detail else ""),
                 "correct the EndpointSlices of the Service",
             )
+
+
+def _of_family(families: Sequence[str]) -> tuple[str, str]:
+    """Why endpoints of these families are not used, and what to do."""
+    if families == ["FQDN"]:
+        return (
+            "its endpoints are names (addressType FQDN), and connections go to addresses",
+            "write addresses into the slices, or make it an ExternalName",
+        )
+    return (
+        f"its endpoints are {' and '.join(families)} and the Service has no such address on this node",
+        "make ipFamilies of the Service and the addresses of the pods go together",
+    )
 
 
 def _cure_of_port(port: ServicePort, namespace: str, name: str) -> str:
@@ -157,31 +242,29 @@ def _local(facts: Facts, frontends: Sequence[Frontend], accounts: Sequence[Accou
             continue
         field = "internalTrafficPolicy" if internal else "externalTrafficPolicy"
         who = "from this node and its pods" if internal else "from outside"
-        count = len({(one.address, one.port) for one in accounts if one.used})
+        used = [one for one in accounts if one.used]
+        count = len({(one.address, one.port) for one in used})
+        why, do = misplaced(facts, used)
         yield Finding(
             Severity.BROKEN if internal else Severity.IMPAIRED,
             f"connections {who} to {_places(those)} are dropped on this node",
-            f"{field} is Local and none of the {count} endpoints of {where} is on node {node}",
-            f"run one of its pods on {node}, "
+            f"{field} is Local and none of the {count} endpoints of {where} is on node {node}"
+            + (f" ({why})" if why else ""),
+            do
+            or f"run one of its pods on {node}, "
             + ("" if internal else "connect to a node that has one, ")
             + f"or set {field}: Cluster",
         )
 
 
 def _silent_endpoints(facts: Facts) -> Iterator[Finding]:
-    """What connections to the endpoints showed."""
-    refusing = [one for one in facts.probes if one.answer is Answer.REFUSED]
-    beyond = [one for one in facts.probes if one.answer is Answer.UNREACHABLE]
-    for those, what, do in (
-        (refusing, "nobody listens there", "compare targetPort with the port that the container listens on"),
-        (beyond, "this node has no way to them", "look at the routes to the pods and at the network plugin"),
-    ):
+    """Endpoints that a connection from this node showed to be at fault, by what came of it."""
+    for answer, (where_all, verb, what, do) in _PROBED.items():
+        those = [one for one in facts.probes if one.answer is answer]
         if those:
-            everyone = len(those) == len(facts.probes)
             endpoints = ", ".join(one.endpoint for one in those[:_SHOWN]) + (", …" if len(those) > _SHOWN else "")
-            verb = "refuse connections" if those is refusing else "cannot be reached"
             yield Finding(
-                Severity.BROKEN if everyone else Severity.IMPAIRED,
+                where_all if len(those) == len(facts.probes) else Severity.IMPAIRED,
                 f"{len(those)} of {len(facts.probes)} endpoints {verb}",
                 f"{what}: {endpoints} ({those[0].detail})",
                 do,
@@ -189,7 +272,7 @@ def _silent_endpoints(facts: Facts) -> Iterator[Finding]:
 
 
 def _conflicts(facts: Facts) -> Iterator[Finding]:
-    """Addresses that another Service has."""
+    """Addresses of this Service that another Service has, being older or earlier by name."""
     lost = [one for one in facts.own_problems if one.reason == "AddressConflict"]
     for one in lost:
         where, _, rest = one.detail.partition(" belongs to Service ")
@@ -203,7 +286,7 @@ def _conflicts(facts: Facts) -> Iterator[Finding]:
 
 
 def _clients(facts: Facts) -> Iterator[Finding]:
-    """Whether the client in question may connect."""
+    """Addresses whose loadBalancerSourceRanges exclude the client that was asked about."""
     if not facts.client:
         return
     client = ip_address(facts.client)
@@ -220,36 +303,39 @@ def _clients(facts: Facts) -> Iterator[Finding]:
 
 
 def guarded(facts: Facts) -> list[Frontend]:
-    """The addresses that not everybody may connect to."""
+    """The frontends that have loadBalancerSourceRanges."""
     return [one for one in facts.frontends if one.allowed_sources is not None]
 
 
 def _kernel(facts: Facts) -> Iterator[Finding]:
-    """What the kernel should have and has not."""
+    """Tables and elements that are missing or wrong in the kernel."""
     families = {frontend.family.value for frontend in facts.frontends}
     for found in facts.kernel or ():
         if found.family not in families:
             continue
+        agentless = "" if facts.agent_runs else ", and no agent runs here that would put it right"
+        start = "" if facts.agent_runs else "start it: systemctl start nodeagent, or nodeagent run --once"
         table = f"table {'ip' if found.family == Family.IPV4.value else 'ip6'} nodeagent"
         if found.table is not TableState.RIGHT:
             yield Finding(
                 Severity.BROKEN,
                 f"its {found.family} addresses do not work on this node",
-                f"{table} is {found.table.value}: another program removed or changed it, or no agent ran here yet",
-                "see that the agent runs, it puts that right at once: systemctl status nodeagent, or nodeagent run --once",
+                f"{table} is {found.table.value}: another program removed or changed it, or no agent ran here yet{agentless}",
+                start
+                or "see that the agent runs, it puts that right at once: systemctl status nodeagent, or nodeagent run --once",
             )
         elif found.deviations:
             more = f", and {len(found.deviations) - 1} more" if len(found.deviations) > 1 else ""
             yield Finding(
                 Severity.BROKEN if not found.frontends else Severity.IMPAIRED,
                 f"what the kernel does with its {found.family} addresses is not what it should",
-                f"in {table} {found.deviations[0]}{more}",
-                "see that the agent runs and what hinders it: nodeagent problems, systemctl status nodeagent",
+                f"in {table} {found.deviations[0]}{more}{agentless}",
+                start or "see that the agent runs and what hinders it: nodeagent problems, systemctl status nodeagent",
             )
 
 
 def _object_problems(facts: Facts) -> Iterator[Finding]:
-    """What the agent says of the Service and of its slices, in its words."""
+    """The agent's problems with the Service and its slices that no other rule explains."""
     for one in facts.own_problems:
         if one.reason in _TOLD_BETTER:
             continue
@@ -258,12 +344,12 @@ def _object_problems(facts: Facts) -> Iterator[Finding]:
             Severity.IMPAIRED if harmless else Severity.BROKEN,
             f"part of it is not in effect ({one.reason})",
             one.detail if one.subject == f"Service {facts.key}" else f"{one.subject}: {one.detail}",
-            "correct that in the object",
+            _CURES.get(one.reason, "correct that in the object"),
         )
 
 
 def _sources(facts: Facts) -> Iterator[Finding]:
-    """What is wrong with where the objects come from, or with the node: it concerns every Service."""
+    """Problems with the API server, a manifest or the service interface that concern this Service too."""
     for one in facts.problems:
         if one.subject.startswith("API ") or (one.subject.startswith(_FILES) and _is_named(one, facts)):
             yield outdated(one)
@@ -277,13 +363,15 @@ def _sources(facts: Facts) -> Iterator[Finding]:
 
 
 def outdated(one: Problem) -> Finding:
-    """What follows from a source that does not tell what is new."""
+    """The finding for a source of objects (API server, manifest) that brings no changes at present."""
     server = one.subject.startswith("API ")
     return Finding(
         Severity.IMPAIRED,
         "what this node knows of it may be outdated",
         f"{one.subject}: {one.detail}",
-        "see that the API server can be reached from this node" if server else "correct the file",
+        _CURES.get(one.reason, "see that the API server can be reached from this node")
+        if server
+        else "correct the file",
     )
 
 
@@ -299,7 +387,7 @@ def _concerns(one: Problem, facts: Facts) -> bool:
 
 
 def _listed(accounts: Sequence[Account]) -> str:
-    """Some of them by address, with the node where that is known."""
+    """The first few addresses, with their nodes where known, and how many more there are."""
     names = list(dict.fromkeys(f"{one.address}{f' on {one.node}' if one.node else ''}" for one in accounts))
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
@@ -310,7 +398,7 @@ def _places(frontends: Sequence[Frontend]) -> str:
 
 
 def place_of(frontend: Frontend) -> str:
-    """`10.96.0.10:80/TCP`; `*` for the addresses at which node ports answer."""
+    """A frontend in words: `10.96.0.10:80/TCP`, or `*:30080/TCP` for a node port."""
     return f"{endpoint_text(frontend.address or '*', frontend.port)}/{frontend.protocol.name}"
 
 

@@ -19,7 +19,7 @@ class KernelFrontend(Struct, frozen=True):
     """An address of a service as the kernel has it.
 
     scope: whom it is for: `all`, or `pods and node`. action: `pick of 3`, `refuse`, `drop`. connections: counted; None
-    without a counter.
+    without a counter. picked: how often each of `backends` was, likewise.
     """
 
     kind: str
@@ -28,6 +28,7 @@ class KernelFrontend(Struct, frozen=True):
     action: str
     backends: tuple[str, ...] = ()
     connections: int | None = None
+    picked: tuple[int, ...] | None = None
 
 
 class InKernel(Struct, frozen=True):
@@ -45,18 +46,19 @@ class InKernel(Struct, frozen=True):
     flows: Mapping[str, int] = {}
 
 
-class Answer(Enum):
+class ProbeResult(Enum):
     """What came of a connection to an endpoint, made from this node."""
 
     ACCEPTED = "accepts"
     REFUSED = "refuses"
     UNREACHABLE = "cannot be reached"
     SILENT = "does not answer"
+    UNKNOWN = "says nothing, as UDP may"
 
 
 class Probe(Struct, frozen=True):
     """A connection to an endpoint that is used. detail: the kernel's words."""
 
     endpoint: str
-    answer: Answer
+    answer: ProbeResult
     detail: str = ""

@@ -1,5 +1,6 @@
 """A Service on this node, judged: the verdict first, then everything it follows from, in the order of the flow."""
 
+import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
@@ -8,16 +9,20 @@ from nodeagent.explain.endpoints import Account
 from nodeagent.explain.facts import Facts
 from nodeagent.explain.findings import findings_of, guarded, place_of, used_of
 from nodeagent.explain.kernel import InKernel, Probe
+from nodeagent.explain.object_findings import left_to_balancer, of_external_name, of_headless, of_other_proxy, pending
 from nodeagent.explain.verdict import Finding, Severity, worst_first
 from nodeagent.model.frontend import Frontend, FrontendKind, Scope
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import Service, key_of
+from nodeagent.model.objects import LABEL_PROXY_NAME, Service, key_of
 from nodeagent.model.problem import Problem
 from nodeagent.model.text import did_you_mean
 from nodeagent.translate.addresses import is_proxied
 
+_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
+"""What the API server takes as a name (RFC 1123); manifests may have others."""
 
-class Address(Struct, frozen=True):
+
+class ServedAddress(Struct, frozen=True):
     """An address of the Service on this node. policy: whose endpoints, for whom. refused: what happens without any."""
 
     kind: str
@@ -51,7 +56,7 @@ class Explanation(Struct, frozen=True):
     spec: dict[str, object] = {}
     slices: tuple[SliceFound, ...] = ()
     endpoints: tuple[Account, ...] = ()
-    addresses: tuple[Address, ...] = ()
+    addresses: tuple[ServedAddress, ...] = ()
     kernel: tuple[InKernel, ...] | None = None
     probes: tuple[Probe, ...] = ()
     problems: tuple[Problem, ...] = ()
@@ -65,6 +70,9 @@ class Explanation(Struct, frozen=True):
 def explain_service(facts: Facts) -> Explanation:
     """What is to be said of a Service that there is."""
     spec = facts.service.spec
+    if LABEL_PROXY_NAME in (facts.service.metadata.labels or {}):
+        finding = of_other_proxy(facts.service)
+        return Explanation(str(finding), False, "broken", str(facts.key), (finding,), spec_of(facts.service))
     if not is_proxied(spec):
         return _not_proxied(facts)
     if facts.port and not facts.ports:
@@ -93,10 +101,17 @@ def explain_missing(key: ObjectKey, known: Iterable[ObjectKey], problems: Sequen
     names = [str(one) for one in known]
     own = [one for one in problems if one.subject == f"Service {key}"]
     elsewhere = sorted(name for name in names if name.endswith(f"/{key.name}"))
-    hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else did_you_mean(str(key), names)
+    hint = f" (there is {', '.join(elsewhere[:3])})" if elsewhere else _meant(str(key), names)
     finding = (
         Finding(Severity.BROKEN, f"Service {key} is not in effect", str(own[0]), "correct that in the object")
         if own
+        else Finding(
+            Severity.BROKEN,
+            f"there is no Service {key}{hint}",
+            "no Service can have that name: small letters, digits, dashes and dots, at most 253, a letter or digit at both ends",
+            "write the name as kubectl get services --all-namespaces shows it",
+        )
+        if not (_NAME.fullmatch(key.name) and _NAME.fullmatch(key.namespace))
         else Finding(
             Severity.BROKEN,
             f"there is no Service {key}{hint}",
@@ -105,6 +120,12 @@ def explain_missing(key: ObjectKey, known: Iterable[ObjectKey], problems: Sequen
         )
     )
     return Explanation(str(finding), False, "broken", str(key), (finding,), problems=tuple(own))
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    """In brackets, because the sentence goes on."""
+    hint = did_you_mean(word, known).removeprefix("; ")
+    return f" ({hint})" if hint else ""
 
 
 def spec_of(service: Service) -> dict[str, object]:
@@ -134,14 +155,21 @@ def _healthy(facts: Facts, accounts: Sequence[Account]) -> str:
     text = f"healthy: {used} of {total} endpoints used"
     for one in guarded(facts)[:1]:
         text += f"; {place_of(one)} is only for {', '.join((one.allowed_sources or ())[:3])}"
+    for address in left_to_balancer(facts.service)[:1]:
+        text += f"; {address} is answered by the load balancer itself (ipMode Proxy)"
+    if pending(facts.service):
+        text += "; nobody has given it a load-balancer address yet"
     return text
 
 
 def _not_proxied(facts: Facts) -> Explanation:
     spec = facts.service.spec
+    finding = None
     if spec.type == "ExternalName":
+        finding = of_external_name(facts.service)
         verdict = f"healthy: nothing to program, it is another name for {spec.external_name}"
     elif spec.cluster_ip == "None":
+        finding = of_headless(facts.service, facts.slices)
         verdict = "healthy: nothing to program, it is headless: its name leads to the endpoints themselves"
     else:
         finding = Finding(
@@ -150,6 +178,8 @@ def _not_proxied(facts: Facts) -> Explanation:
             "nobody has allocated one yet",
             "see that the API server allocates addresses: kubectl get service",
         )
+        verdict = ""
+    if finding is not None:
         return Explanation(str(finding), False, "broken", str(facts.key), (finding,), spec_of(facts.service))
     return Explanation(verdict, True, "note", str(facts.key), spec=spec_of(facts.service))
 
@@ -158,7 +188,7 @@ def _no_such_port(facts: Facts) -> Explanation:
     ports = [one.name or str(one.port) for one in facts.service.spec.ports or ()]
     finding = Finding(
         Severity.BROKEN,
-        f"Service {facts.key} has no port {facts.port}{did_you_mean(facts.port, ports)}",
+        f"Service {facts.key} has no port {facts.port}{_meant(facts.port, ports)}",
         f"its ports are {', '.join(ports) or 'none'}",
         f"ask for one of them: nodeagent explain {facts.key}:{ports[0] if ports else 'PORT'}",
     )
@@ -173,8 +203,8 @@ def _slices(facts: Facts) -> Iterable[SliceFound]:
         yield SliceFound(str(key_of(one)), one.address_type, ports, len(one.endpoints or ()))
 
 
-def _address(one: Frontend) -> Address:
-    return Address(
+def _address(one: Frontend) -> ServedAddress:
+    return ServedAddress(
         kind=one.kind.value,
         place=place_of(one),
         service_port=one.service_port.port,

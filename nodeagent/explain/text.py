@@ -1,9 +1,10 @@
 """An explanation as lines for a terminal: the verdict, then the way of a connection from the object to the kernel."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from nodeagent.explain.endpoints import Account
-from nodeagent.explain.kernel import InKernel, TableState
+from nodeagent.explain.kernel import InKernel, KernelFrontend, TableState
 from nodeagent.explain.service import Explanation
 from nodeagent.model.addresses import endpoint_text
 from nodeagent.model.text import printable
@@ -53,6 +54,12 @@ def _lines(one: Explanation, origin: str, *, wide: bool) -> Iterator[str]:
     yield from (f"problem: {problem}" for problem in one.problems)
 
 
+def _backends(one: KernelFrontend) -> Iterator[str]:
+    if one.picked is None:
+        return iter(one.backends)
+    return (f"{place} ({times} times)" for place, times in zip(one.backends, one.picked, strict=False))
+
+
 def _text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
@@ -76,7 +83,7 @@ def _kernel(found: InKernel) -> Iterator[str]:
     for one in found.frontends:
         whom = "" if one.scope == "all" else f" for {one.scope}"
         counted = "" if one.connections is None else f", {one.connections} connections"
-        to = f" -> {', '.join(one.backends[:_SHOWN])}" if one.backends else ""
+        to = f" -> {', '.join(islice(_backends(one), _SHOWN))}" if one.backends else ""
         yield f"  {one.kind} {one.place}{whom}: {one.action}{to}{counted}"
     yield from (f"  {line}" for line in found.deviations)
     yield from (f"  affinity: {count} clients stay at {place}" for place, count in found.affinity.items())

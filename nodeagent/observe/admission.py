@@ -20,6 +20,14 @@ class Room:
     port: int = 512
     total: int = 4096
 
+    @classmethod
+    def within(cls, files: int) -> "Room":
+        """For one of a few listeners of a process that may have so many open files: an eighth of them, the rest is for the
+        work of the agent."""
+        most = cls()
+        total = min(most.total, max(2, files // 8))
+        return cls(min(most.source, total // 2), min(most.port, total), total)
+
 
 class Admission(Generic[C]):
     """Who is in, for each port in the order of who has asked last."""

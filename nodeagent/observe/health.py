@@ -73,6 +73,11 @@ class HealthState:
                 after[family] = replace(known, waiting_since=started)
         return HealthState({**self.families, **after})
 
+    @property
+    def waiting_since(self) -> float | None:
+        """When the oldest change came that some family has not taken in; None: nothing waits."""
+        return min((at for family in self.families.values() if (at := family.waiting_since) is not None), default=None)
+
     def is_healthy(self, now: float, timeout: float) -> bool:
         """Whether no family is late."""
         return not any(family.is_late(now, timeout) for family in self.families.values())

@@ -48,6 +48,15 @@ class HealthMonitor:
         """How far each family is."""
         return self._state
 
+    @property
+    def oldest_change(self) -> float | None:
+        """When the oldest change came that is not programmed in each family, as a time of `clock`; None: nothing waits.
+
+        A change whose pass runs or failed is no longer in the queue; one before the first pass is only there.
+        """
+        waiting = (self._queue.oldest, self._state.waiting_since)
+        return min((at for at in waiting if at is not None), default=None)
+
     def service_changed(self, key: ObjectKey) -> None:
         """A service, or a slice of it, changed."""
         self._queue.service_changed(key)

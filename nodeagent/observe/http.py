@@ -8,7 +8,9 @@ import asyncio
 import errno
 import logging
 import os
+import resource
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 
@@ -80,7 +82,7 @@ class HttpListeners:
 
     def __init__(self, answer: Answer, *, room: Room | None = None, request_seconds: float = REQUEST_SECONDS):
         self._answer = answer
-        self._admission: Admission[_Connection] = Admission(room or Room())
+        self._admission: Admission[_Connection] = Admission(room or Room.within(_open_files()))
         self._request_seconds = request_seconds
         self._logged = float("-inf")
         self._server = web.Server(self._handle)
@@ -134,6 +136,8 @@ class HttpListeners:
                 request.method,
                 request.query_string,
                 request.headers.get("Host", ""),
+                request.headers.get("Origin", ""),
+                request.headers.get("Authorization", ""),
             )
             given = self._answer(asked)
             if isinstance(given, Stream):
@@ -208,6 +212,12 @@ class _Connection(RequestHandler):
     def log_exception(self, *_: object, **kw: object) -> None:
         error = kw.get("exc_info")
         self._report("a request that is none", error if isinstance(error, BaseException) else None)
+
+
+def _open_files() -> int:
+    """How many this process may have."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return limit if limit != resource.RLIM_INFINITY else sys.maxsize
 
 
 def _local_address(connection: RequestHandler) -> tuple[str, int]:

@@ -10,7 +10,8 @@ JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json", "X-Conten
 
 
 class Request(NamedTuple):
-    """A request. path: without the query; family, port: of the socket it arrived at; host: what the client calls us."""
+    """A request. path: without the query; family, port: of the socket it arrived at; host: what the client calls us;
+    origin: the page that sent it, where a browser says so."""
 
     path: str
     family: Family
@@ -18,6 +19,8 @@ class Request(NamedTuple):
     method: str = "GET"
     query: str = ""
     host: str = ""
+    origin: str = ""
+    authorization: str = ""
 
 
 class Response(NamedTuple):

@@ -1,6 +1,5 @@
 """Counters of connections are right to the last one, whatever happens to the elements that have them."""
 
-import threading
 import time
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from nodeagent.lab.net.process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import service_port
+from tests.harness.repeated import Repeated
 from tests.netns.test_metrics import Scraper
 
 PODS = ("web-0", "web-1", "web-2", "far-0")
@@ -77,28 +77,18 @@ def test_another_number_of_endpoints_makes_the_element_anew_and_keeps_its_count(
 
 def test_none_is_lost_while_endpoints_change_under_load(cluster: Cluster, scraper: Scraper) -> None:
     before = total(scraper)
-    stopping = threading.Event()
-    changes = 0
-
-    def change() -> None:
-        nonlocal changes
-        while not stopping.is_set():
-            changes += 1
-            expose(cluster, 2 + changes % 2)
-            wait_for_endpoints(cluster, 2 + changes % 2)
-
-    changing = threading.Thread(target=change)
-    changing.start()
     made = 0
-    try:
+
+    def change(number: int) -> None:
+        expose(cluster, 2 + number % 2)
+        wait_for_endpoints(cluster, 2 + number % 2)
+
+    with Repeated(change) as changes:
         deadline = time.monotonic() + PATIENCE
-        while changes < 6 and time.monotonic() < deadline:
+        while changes.count < 6 and time.monotonic() < deadline:
             made += connect(cluster, 100)
-    finally:
-        stopping.set()
-        changing.join()
-    print(f"\n{made} connections during {changes} changes")
-    assert changes >= 6
+    print(f"\n{made} connections during {changes.count} changes")
+    assert changes.count >= 6
     assert total(scraper) == before + made
 
 
@@ -115,18 +105,9 @@ def test_a_restart_goes_on_counting(cluster: Cluster, agent: AgentProcess, scrap
 def test_a_new_table_in_place_of_the_old_one_goes_on_counting(
     cluster: Cluster, agent: AgentProcess, scraper: Scraper
 ) -> None:
-    """A plain table cannot become an owned one: it is made anew."""
     before = total(scraper) + connect(cluster)
-    agent.stop()
-    successor = cluster.start_agent(*WITH_POD_CIDRS, "--table-ownership", "plain")
-    try:
-        assert "IPv4:new" in successor.wait_for_line("sync done")
+    with cluster.a_plain_table(agent, *WITH_POD_CIDRS):
         assert total(scraper) == before
-    finally:
-        successor.stop()
-        printed = len(agent.lines)
-        agent.restart()
-        agent.wait_for_line(" ready: ", after=printed)
     assert total(scraper) == before
 
 

@@ -21,6 +21,14 @@ class NoAgent(Exception):
     """Nobody to ask; one line says where was looked and what was found."""
 
 
+class MayNotAsk(NoAgent):
+    """The socket is not open to this process; the line says to whom it is."""
+
+
+class Hangs(NoAgent):
+    """One is there and says nothing."""
+
+
 class _Connection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
@@ -60,6 +68,12 @@ class AgentClient:
             if answer.status != http.client.OK:
                 raise NoAgent(f"{self.path}: {answer.read().decode(errors='replace').strip()}")
             yield from answer
+        except PermissionError as error:
+            who = "ask as root, or as a member of the group that reporting.socketGroup names"
+            raise MayNotAsk(f"the agent's socket {self.path} is not open to you: {who}") from error
+        except TimeoutError as error:
+            seconds = f"{TIMEOUT_SECONDS:g} s"
+            raise Hangs(f"the agent at {self.path} is there and has said nothing for {seconds}: it hangs") from error
         except OSError as error:
             raise NoAgent(f"no agent answers at {self.path}: {error.strerror or error}") from error
         except http.client.HTTPException as error:
@@ -76,17 +90,16 @@ def find_agent(path: Path | None, usual: Path) -> tuple[AgentClient, Status]:
     if path is not None:
         client = AgentClient(path)
         return client, client.ask("status", Status)
-    reasons = []
+    reasons: list[NoAgent] = []
     for place in (beside(usual), usual):
         client = AgentClient(place)
         try:
             status = client.ask("status", Status)
         except NoAgent as error:
-            reasons.append(str(error))
+            reasons.append(error)
             continue
         if status.network_namespace == network_namespace():
             return client, status
-        reasons.append(
-            f"the agent at {place} is of node {status.node}, in another network namespace (--socket asks it)"
-        )
-    raise NoAgent(reasons[-1])
+        where = "in another network namespace (--socket asks it)"
+        reasons.append(NoAgent(f"the agent at {place} is of node {status.node}, {where}"))
+    raise next((one for one in reasons if isinstance(one, Hangs)), reasons[-1])

@@ -5,6 +5,7 @@ from msgspec import Raw, Struct
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service
+from nodeagent.model.taken import Taken
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -27,12 +28,21 @@ class Status(Struct, frozen=True, kw_only=True):
 
 
 class WorldHead(Struct, frozen=True, kw_only=True):
-    """The first line of the world. context, program: the translation's and, by family, the rules' options."""
+    """The first line of the world. context, program: the translation's and, by family, the rules' options.
+
+    interface: the service interface's name; None: there shall be none. own_addresses: what it carries beside ClusterIPs.
+    strays: unless one Service is asked for that has slices: the names of Services that only slices carry. taken: for one Service:
+    which addresses of its endpoints lead to Services.
+    """
 
     status: Status
     context: Raw
     node: NodeState
     program: Raw
+    interface: str | None = None
+    own_addresses: tuple[str, ...] = ()
+    strays: tuple[ObjectKey, ...] = ()
+    taken: Taken | None = None
 
 
 class WorldService(Struct, frozen=True, kw_only=True):
@@ -42,6 +52,20 @@ class WorldService(Struct, frozen=True, kw_only=True):
     service: Service | None
     slices: tuple[EndpointSlice, ...] = ()
     state: ServiceState | None = None
+
+
+class ClusterDns(Struct, frozen=True, kw_only=True):
+    """How an agent answers names. enabled: whether it does; if not, it holds no headless Services. addresses: where.
+    namespaces: all it knows of. running: the address that was asked about, with the namespaces of the pods that run there."""
+
+    enabled: bool
+    zones: tuple[str, ...] = ()
+    ttl: int = 0
+    pods: str = ""
+    server: tuple[str, str] = ("", "")
+    addresses: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    running: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class KnownProblem(Struct, frozen=True):

@@ -12,8 +12,15 @@ from aiohttp import web
 
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
-from nodeagent.observe.admin.documents import KnownProblem, LogLevelDocument, Status, TableBelief, Transaction
-from nodeagent.observe.admin.place import beside, listen_at
+from nodeagent.observe.admin.documents import (
+    ClusterDns,
+    KnownProblem,
+    LogLevelDocument,
+    Status,
+    TableBelief,
+    Transaction,
+)
+from nodeagent.observe.admin.place import beside, listen_at, sweep
 
 SOCKET_MODE = 0o660
 RETRY_SECONDS = 5.0
@@ -30,6 +37,8 @@ class View(Protocol):
     def transactions(self) -> tuple[Transaction, ...]: ...
     def belief(self) -> tuple[TableBelief, ...]: ...
     def names(self) -> list[str]: ...
+    def nodes(self) -> list[str]: ...
+    def cluster_dns(self, pod: str | None) -> ClusterDns: ...
 
     def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
         """A line of JSON for the head, and one for each Service."""
@@ -39,7 +48,8 @@ class View(Protocol):
 class AdminServer:
     """Serves `view` at `path`, or beside it where an agent of another network namespace has that.
 
-    group: who may connect besides the owner; None: the group of this process. report: told what is wrong.
+    group: who may connect besides the owner; None: the group of this process, and so where this machine has no group
+    `missing_group`. report: told what is wrong.
     """
 
     def __init__(
@@ -48,23 +58,27 @@ class AdminServer:
         view: View,
         *,
         group: int | None,
+        missing_group: str | None = None,
         report: Callable[[Iterable[Problem]], None],
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         self._path = path
         self._view = view
         self._group = group
+        self._missing_group = missing_group
         self._report = report
         self._retry_seconds = retry_seconds
 
     async def run(self) -> None:
         """Until cancelled; the socket is gone then. One that cannot be made is reported and tried again."""
         place, listener = await self._listen()
-        inode = place.stat().st_ino
+        inode = _inode(place)
         server = web.Server(self._handle, access_log=None)
         listening = await asyncio.get_running_loop().create_unix_server(server, sock=listener)
         try:
             logger.info("admin socket listens at %s", place)
+            for left in await asyncio.to_thread(sweep, self._path):
+                logger.info("removed %s, which an agent that was killed left behind", left)
             await asyncio.Event().wait()
         finally:
             listening.close()
@@ -85,8 +99,18 @@ class AdminServer:
                 self._report((Problem("admin socket", "NotListening", detail),))
                 await asyncio.sleep(self._retry_seconds)
             else:
-                self._report(())
+                self._report(self._problems(found[0]))
                 return found
+
+    def _problems(self, place: Path) -> tuple[Problem, ...]:
+        name = self._missing_group
+        if name is None:
+            return ()
+        detail = (
+            f"reporting.socketGroup is {name}, and this machine has no such group: only the agent's own group may use {place}; "
+            f"create it (groupadd --system {name}) and restart the agent"
+        )
+        return (Problem("admin socket", "NoSuchGroup", detail),)
 
     def _claim(self) -> tuple[Path, socket.socket]:
         try:
@@ -102,6 +126,8 @@ class AdminServer:
             ("GET", "/v1/transactions"): self._view.transactions,
             ("GET", "/v1/belief"): self._view.belief,
             ("GET", "/v1/services"): self._view.names,
+            ("GET", "/v1/nodes"): self._view.nodes,
+            ("GET", "/v1/cluster-dns"): lambda: self._view.cluster_dns(request.query.get("pod")),
             ("GET", "/v1/log-level"): _log_level,
         }
         special: dict[tuple[str, str], Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]] = {
@@ -142,10 +168,18 @@ async def _set_log_level(request: web.BaseRequest) -> web.StreamResponse:
     return web.Response(body=msgspec.json.encode(_log_level()), content_type="application/json")
 
 
-def _remove(place: Path, inode: int) -> None:
+def _inode(place: Path) -> int | None:
+    """None when somebody has removed it already."""
+    try:
+        return place.stat().st_ino
+    except OSError:
+        return None
+
+
+def _remove(place: Path, inode: int | None) -> None:
     """The socket, unless a successor has put its own there."""
     try:
-        if place.stat().st_ino == inode:
+        if inode is not None and _inode(place) == inode:
             place.unlink()
     except OSError as error:
         logger.debug("admin socket %s: %s", place, error)

@@ -1,13 +1,14 @@
 """What we count beyond kube-proxy: commits, the queue, foreign changes, the source, maps, the event loop."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from nodeagent.figures.instruments import Histogram, Instrument, counter, exponential, gauge
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import CleaningReport, MapFill, PassReport, PurgeReport
-from nodeagent.observe.metrics.instruments import Histogram, Instrument, counter, exponential, gauge
 
 COMMIT_SECONDS = exponential(0.0001, 2, 18)
 """0.1 ms to 13 s: a change of one endpoint takes a third of a millisecond, the first load of a big cluster seconds."""
@@ -73,6 +74,7 @@ class AgentFigures:
             REQUEST_SECONDS,
             ("verb", "host"),
         )
+        self._unrepaired = Counter[str]()
         for what in (*(family.value for family in Family), "interface"):
             self._drift.set(0.0, what)
             self._repairs.set(0.0, what)
@@ -88,11 +90,12 @@ class AgentFigures:
             self._elements.add(family.value, by=table.touched)
             self._messages.add(family.value, by=table.messages)
             self._new_tables.add(family.value, by=table.new_table)
-        programmed = {family.value for family in report.programmed} | {"interface"}
         for what in report.disturbed:
             self._drift.add(what)
-            if what in programmed:
-                self._repairs.add(what)
+        self._unrepaired.update(report.disturbed)
+        right = {family.value for family in report.programmed} | ({"interface"} if report.interface_right else set())
+        for what in right & self._unrepaired.keys():
+            self._repairs.add(what, by=self._unrepaired.pop(what))
 
     def loop_was_late(self, seconds: float) -> None:
         """Called now and then with how late the event loop was."""

@@ -5,11 +5,11 @@ import platform
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from nodeagent.observe.metrics.instruments import Instrument
+from nodeagent.figures.instruments import Instrument
 from nodeagent.observe.responses import JSON_HEADERS, NOT_FOUND, Request, Response, Stream
 
 if TYPE_CHECKING:
-    from nodeagent.observe.metrics.exposition import Exposition
+    from nodeagent.figures.exposition import Exposition
 
 TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
 _PROMETHEUS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
@@ -91,6 +91,6 @@ class MetricsAnswers:
 
 def _load() -> "Exposition":
     """prometheus-client is loaded by the first scrape: an agent that nobody scrapes has no use for it."""
-    from nodeagent.observe.metrics.exposition import Exposition  # noqa: PLC0415
+    from nodeagent.figures.exposition import Exposition  # noqa: PLC0415
 
     return Exposition()

@@ -8,13 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from nodeagent.figures.instruments import Histogram, Instrument, counter, exponential, gauge, linear
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import FrontendKind, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, EndpointSlice, Service, StoredObject
 from nodeagent.model.reports import CleaningReport, PassReport, PurgeReport
 from nodeagent.observe.health import HEALTHZ, LIVEZ
-from nodeagent.observe.metrics.instruments import Histogram, Instrument, counter, exponential, gauge, linear
 
 SYNC_SECONDS = exponential(0.001, 2, 15)
 PROGRAMMING_SECONDS = (*linear(0.25, 0.25, 2), *linear(1, 1, 59), *linear(60, 5, 12), *linear(120, 30, 7))
@@ -84,6 +84,7 @@ class KubeProxyFigures:
         for what in self._changes.values():
             what.set(0.0)
         for family in self._families:
+            self._programming.begin(family)
             self._failures.set(0.0, family)
             self._cleanup_failures.set(0.0, family)
             self._flows.set(0.0, family)

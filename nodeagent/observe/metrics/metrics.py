@@ -5,17 +5,17 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from nodeagent.figures.instruments import Instrument, gauge
 from nodeagent.model.addresses import Family
 from nodeagent.model.name_counts import NameCounts
 from nodeagent.model.problem import Retryable, Unusable
 from nodeagent.model.reports import KernelCounts, MapFill
 from nodeagent.observe.metrics.agent_figures import AgentFigures, Views
 from nodeagent.observe.metrics.answers import MetricsAnswers
-from nodeagent.observe.metrics.instruments import Instrument, gauge
 from nodeagent.observe.metrics.kube_proxy_figures import KubeProxyFigures, ProxyViews
 from nodeagent.observe.metrics.loop_lag import watch_loop
 from nodeagent.observe.metrics.name_figures import NameFigures
-from nodeagent.observe.metrics.service_series import ServiceSeries
+from nodeagent.observe.metrics.service_series import ENDPOINTS, ServiceSeries, about_endpoint
 from nodeagent.observe.status_page.answers import Journal, StatusPage
 from nodeagent.observe.status_page.book import ServiceBook
 
@@ -25,13 +25,14 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class About:
     """What never changes. source: where objects come from, for people. config: as JSON. most_services: service ports with a
-    series of their own."""
+    series of their own; most_endpoints: likewise, where they are counted."""
 
     version: str
     node: str
     source: str
     config: bytes
     most_services: int
+    most_endpoints: int = 0
 
 
 class Metrics:
@@ -57,6 +58,7 @@ class Metrics:
         self._maps = views.maps
         self._read_counts = read_counts
         self._series = ServiceSeries(about.most_services)
+        self._endpoints = ServiceSeries(about.most_endpoints, ENDPOINTS)
         self._counts = KernelCounts()
         self._reading = asyncio.Lock()
         self.book = ServiceBook()
@@ -97,7 +99,20 @@ class Metrics:
 
     async def _service_series(self) -> bytes:
         counts = await self.kernel_counts()
-        return await asyncio.to_thread(self._series.text, [found.by_key.values() for found in counts.frontends])
+        return await asyncio.to_thread(self._write, counts)
+
+    def _write(self, counts: KernelCounts) -> bytes:
+        text = self._series.text([found.by_key.values() for found in counts.frontends])
+        if not counts.endpoints:
+            return text
+        picked = [
+            [
+                (times, about_endpoint(name, found.family, endpoint))
+                for (name, endpoint), times in found.by_endpoint.items()
+            ]
+            for found in counts.endpoints
+        ]
+        return text + self._endpoints.text(picked)
 
 
 def map_fills(fills: Iterable[MapFill]) -> Iterator[Instrument]:

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from nodeagent.figures.instruments import Histogram, Instrument, Observations, counter, gauge
 from nodeagent.model.name_counts import SECONDS_BOUNDS, NameCounts
-from nodeagent.observe.metrics.instruments import Histogram, Instrument, Observations, counter, gauge
 
 _VIEW = ""
 """CoreDNS's name of a view, which we have none of."""

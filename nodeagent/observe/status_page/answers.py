@@ -5,9 +5,7 @@ that is not this machine's is turned away (a name that an attacker owns can be m
 """
 
 import asyncio
-from base64 import b64encode
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
-from hashlib import sha256
 from ipaddress import ip_address
 from itertools import islice
 from pathlib import Path
@@ -17,8 +15,9 @@ from urllib.parse import parse_qs
 import msgspec
 
 from nodeagent.model.reports import KernelCounts
+from nodeagent.observe.page_document import page_document
 from nodeagent.observe.responses import JSON_HEADERS, NOT_FOUND, Request, Response, Stream
-from nodeagent.observe.status_page.book import ServiceBook, compare
+from nodeagent.observe.status_page.book import ServiceBook, compare, picked_of
 from nodeagent.observe.status_page.ways import way_of
 
 TICK_SECONDS = 1.0
@@ -66,9 +65,9 @@ class StatusPage:
         self._clock = clock
         self._started = clock()
         self._counted: float | None = None
+        self._latest = KernelCounts()
         self._streams = 0
-        document = _DOCUMENT.read_text(encoding="utf-8")
-        self._document = Response(200, _headers(document), document.encode())
+        self._document = page_document(_DOCUMENT)
         self._paths: dict[str, Callable[[Request], Response | Stream | Awaitable[Response]]] = {
             "/": lambda _: self._document,
             "/api/services": lambda _: self._services(),
@@ -96,7 +95,9 @@ class StatusPage:
     async def _service(self, request: Request) -> Response:
         name = parse_qs(request.query).get("name", [""])[0]
         await self._count()
-        return _json({"name": name, "ways": [way_of(*found) for found in self._book.frontends(name)]})
+        picked = await asyncio.to_thread(picked_of, self._latest, name.encode())
+        ways = [way_of(*found, picked.get(str(found[0].service_port), {})) for found in self._book.frontends(name)]
+        return _json({"name": name, "ways": ways})
 
     def _events(self, request: Request) -> Response | Stream:
         if self._streams >= MOST_STREAMS:
@@ -143,31 +144,12 @@ class StatusPage:
         now = self._clock()
         if self._counted is None or now - self._counted >= TICK_SECONDS:
             self._counted = now
-            self._book.counted(*await asyncio.to_thread(compare, await self._counts(), self._book.counts))
+            self._latest = await self._counts()
+            self._book.counted(*await asyncio.to_thread(compare, self._latest, self._book.counts))
 
 
 def _json(document: object) -> Response:
     return Response(200, _JSON, _encode(document))
-
-
-def _headers(document: str) -> dict[str, str]:
-    """Only the document's own script and style may run, by their hashes, and it may ask nobody but us."""
-
-    def allowed(tag: str) -> str:
-        inside = document.split(f"<{tag}>", 1)[1].split(f"</{tag}>", 1)[0]
-        return f"'sha256-{b64encode(sha256(inside.encode()).digest()).decode()}'"
-
-    policy = (
-        f"default-src 'none'; script-src {allowed('script')}; style-src {allowed('style')}; connect-src 'self'; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    )
-    return {
-        "Content-Type": "text/html; charset=utf-8",
-        "Content-Security-Policy": policy,
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cache-Control": "no-store",
-    }
 
 
 def _is_ours(host: str) -> bool:

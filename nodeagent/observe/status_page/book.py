@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from nodeagent.model.addresses import Family, unpack_address
+from nodeagent.model.addresses import Family, endpoint_text, unpack_address
 from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.reports import KernelCounts, PassReport
 
-Place = tuple[Family, str | None, int, int]
+FrontendKey = tuple[Family, str | None, int, int]
 """Family, address (None: a node port), protocol, port."""
 
 _GONE_KEPT = 1000
@@ -35,8 +35,8 @@ class ServiceBook:
         self._states: dict[ObjectKey, ServiceState] = {}
         self._revisions: dict[ObjectKey, int] = {}
         self._gone: deque[ObjectKey] = deque()
-        self._owners: dict[Place, ObjectKey] = {}
-        self._counts: dict[Place, int] = {}
+        self._owners: dict[FrontendKey, ObjectKey] = {}
+        self._counts: dict[FrontendKey, int] = {}
         self._connections: dict[ObjectKey, int] = {}
         self.revision = 0
 
@@ -49,13 +49,13 @@ class ServiceBook:
             self._revisions[key] = self.revision
             before = self._states.pop(key, None)
             for frontend in () if before is None else before.frontends:
-                self._owners.pop(_occupied(frontend), None)
+                self._owners.pop(_key_of(frontend), None)
             if state is None:
                 self._connections.pop(key, None)
                 self._gone.append(key)
             else:
                 self._states[key] = state
-                self._owners.update(dict.fromkeys(map(_occupied, state.frontends), key))
+                self._owners.update(dict.fromkeys(map(_key_of, state.frontends), key))
                 self._connections[key] = self._connections_of(state)
         while len(self._gone) > _GONE_KEPT:
             gone = self._gone.popleft()
@@ -63,11 +63,11 @@ class ServiceBook:
                 self._revisions.pop(gone, None)
 
     @property
-    def counts(self) -> Mapping[Place, int]:
+    def counts(self) -> Mapping[FrontendKey, int]:
         """What was counted last; never changed, only replaced."""
         return self._counts
 
-    def counted(self, latest: dict[Place, int], changed: Iterable[Place]) -> None:
+    def counted(self, latest: dict[FrontendKey, int], changed: Iterable[FrontendKey]) -> None:
         """Take in what the kernel has counted, and where that is not what it was."""
         self._counts = latest
         keys = {key for place in changed if (key := self._owners.get(place)) is not None}
@@ -104,10 +104,10 @@ class ServiceBook:
         namespace, _, bare = name.partition("/")
         state = self._states.get(ObjectKey(namespace, bare))
         for frontend in () if state is None else state.frontends:
-            yield frontend, self._counts.get(_occupied(frontend))
+            yield frontend, self._counts.get(_key_of(frontend))
 
     def _connections_of(self, state: ServiceState) -> int:
-        return sum(self._counts.get(_occupied(one), 0) for one in state.frontends)
+        return sum(self._counts.get(_key_of(one), 0) for one in state.frontends)
 
     def _row(self, key: ObjectKey, state: ServiceState) -> Row:
         endpoints = _endpoints(state.frontends)
@@ -133,7 +133,9 @@ def _endpoints(frontends: Collection[Frontend]) -> int:
     return len({(one.address, one.port) for route in routes.values() for one in route.backends})
 
 
-def compare(counts: KernelCounts, before: Mapping[Place, int]) -> tuple[dict[Place, int], list[Place]]:
+def compare(
+    counts: KernelCounts, before: Mapping[FrontendKey, int]
+) -> tuple[dict[FrontendKey, int], list[FrontendKey]]:
     """Connections by place, and the places at which they are not what they were."""
     latest = {
         (found.family, *_place(key)): connections
@@ -143,7 +145,19 @@ def compare(counts: KernelCounts, before: Mapping[Place, int]) -> tuple[dict[Pla
     return latest, [place for place, connections in latest.items() if before.get(place, 0) != connections]
 
 
-def _occupied(frontend: Frontend) -> Place:
+def picked_of(counts: KernelCounts, service: bytes) -> dict[str, dict[str, int]]:
+    """How often the endpoints of a service's ports were picked, by name of the port and by place. service: `namespace/name`."""
+    found: dict[str, dict[str, int]] = {}
+    for counted in counts.endpoints:
+        for (name, endpoint), times in counted.by_endpoint.items():
+            if name.startswith(service) and name.partition(b":")[0] == service:
+                address, port = endpoint[:-4], int.from_bytes(endpoint[-4:-2], "big")
+                by_place = found.setdefault(name.decode(errors="replace"), {})
+                by_place[endpoint_text(unpack_address(address), port)] = times
+    return found
+
+
+def _key_of(frontend: Frontend) -> FrontendKey:
     return frontend.family, frontend.address, int(frontend.protocol), frontend.port
 
 

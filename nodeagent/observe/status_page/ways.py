@@ -1,5 +1,7 @@
 """A packet's way through the table to one frontend, step by step (pure). docs/dataplane.md has the chains."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from nodeagent.model.addresses import endpoint_text
@@ -28,8 +30,9 @@ class Way(Struct, frozen=True):
     connections: int | None
 
 
-def way_of(frontend: Frontend, connections: int | None) -> Way:
-    """How a connection from elsewhere gets through it."""
+def way_of(frontend: Frontend, connections: int | None, picked: Mapping[str, int] = {}) -> Way:
+    """How a connection from elsewhere gets through it. picked: how often each endpoint of its service port was, where it is
+    counted."""
     backends = frontend.route.backends
     address = "*" if frontend.address is None else frontend.address
     return Way(
@@ -38,8 +41,9 @@ def way_of(frontend: Frontend, connections: int | None) -> Way:
         family=frontend.family.value,
         steps=tuple(_steps(frontend)),
         endpoints=tuple(
-            endpoint_text(one.address, one.port) + (" (this node)" if one.local else "")
+            place + (" (this node)" if one.local else "") + (f", {picked[place]} times" if place in picked else "")
             for one in backends[:MOST_BACKENDS]
+            for place in (endpoint_text(one.address, one.port),)
         ),
         count=len(backends),
         connections=connections,

@@ -13,7 +13,7 @@ PATIENCE = 60.0
 
 
 class Browser:
-    """One page. profile: a directory of its own."""
+    """One page. namespace: where it is; empty: where the test is. profile: a directory of its own."""
 
     def __init__(self, namespace: str, profile: Path) -> None:
         read_commands, self._commands = os.pipe()
@@ -22,7 +22,7 @@ class Browser:
         script = f"exec chromium {switches} about:blank 3<&{read_commands} 4>&{write_answers}"
         self._log = (profile.parent / "chromium.log").open("w")
         self._process = subprocess.Popen(
-            ["ip", "netns", "exec", namespace, "bash", "-c", script],
+            [*(["ip", "netns", "exec", namespace] if namespace else []), "bash", "-c", script],
             pass_fds=(read_commands, write_answers),
             stdout=self._log,
             stderr=self._log,

@@ -3,19 +3,34 @@
 import asyncio
 import logging
 import os
+import resource
 import socket
 import stat
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from click.shell_completion import ShellComplete
 
+from nodeagent.checks.finding import Result
+from nodeagent.cli.agent_check import agent_finding
+from nodeagent.cli.exit_codes import Failure
+from nodeagent.cli.main import main
+from nodeagent.cli.node_view import Access, look_at_node
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
-from nodeagent.observe.admin.client import AgentClient, NoAgent, find_agent
-from nodeagent.observe.admin.documents import KnownProblem, LogLevelDocument, Status, TableBelief, Transaction
-from nodeagent.observe.admin.place import beside, listen_at, network_namespace
+from nodeagent.observe.admin.client import AgentClient, Hangs, NoAgent, find_agent
+from nodeagent.observe.admin.documents import (
+    ClusterDns,
+    KnownProblem,
+    LogLevelDocument,
+    Status,
+    TableBelief,
+    Transaction,
+)
+from nodeagent.observe.admin.place import beside, listen_at, network_namespace, sweep
 from nodeagent.observe.admin.server import AdminServer
 
 T = TypeVar("T")
@@ -47,6 +62,12 @@ class View:
 
     def names(self) -> list[str]:
         return ["default/web", "shop/api"]
+
+    def nodes(self) -> list[str]:
+        return ["node-a", "node-b"]
+
+    def cluster_dns(self, pod: str | None) -> ClusterDns:
+        return ClusterDns(enabled=True, zones=("cluster.local",), running=((pod, ("shop",)),) if pod else ())
 
     async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
         yield b"head\n"
@@ -94,11 +115,36 @@ def test_everything_is_answered(tmp_path: Path) -> None:
         assert client.ask("services", list[str]) == ["default/web", "shop/api"]
         assert list(client.lines("world")) == [b"head\n", b"0\n", b"1\n"]
         assert list(client.lines("world?service=shop/api")) == [b"head\n", b"shop/api\n"]
+        assert client.ask("cluster-dns", ClusterDns) == View().cluster_dns(None)
+        assert client.ask("cluster-dns?pod=fd00%3A%3A5", ClusterDns) == View().cluster_dns("fd00::5")
         with pytest.raises(NoAgent, match="there is: /v1/belief"):
             client.ask("secrets", str)
 
     served(path, ask)
     assert list(path.parent.iterdir()) == [], "the socket goes with the agent"
+
+
+def test_an_agent_that_says_nothing_is_told_from_one_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nodeagent.observe.admin.client.TIMEOUT_SECONDS", 0.1)
+    path = tmp_path / "agent.sock"
+    with pytest.raises(NoAgent, match="no agent answers at") as missing:
+        find_agent(path, path)
+    assert not isinstance(missing.value, Hangs)
+    assert agent_finding(path).result is Result.NOTE
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        with pytest.raises(Hangs, match=r"is there and has said nothing for 0.1 s: it hangs"):
+            find_agent(path, path)
+        with pytest.raises(Hangs):
+            find_agent(None, path)
+        found = agent_finding(path)
+        assert (found.result, "systemctl restart nodeagent" in found.cure) == (Result.FAILED, True)
+        with pytest.raises(Failure, match=r"it hangs: restart it, or give --manifests"):
+            look_at_node(Access(socket=path))
+    assert "one that died left" in agent_finding(path).detail
 
 
 def test_a_long_answer_comes_in_pieces(tmp_path: Path) -> None:
@@ -199,3 +245,87 @@ def test_nobody_and_strangers_are_one_line(tmp_path: Path) -> None:
                 await asking
 
         asyncio.run(ask())
+
+
+def test_a_group_that_there_is_not_is_a_problem_that_names_it(tmp_path: Path) -> None:
+    async def run() -> list[Problem]:
+        told: asyncio.Queue[list[Problem]] = asyncio.Queue()
+        server = AdminServer(
+            tmp_path / "agent.sock",
+            View(),
+            group=None,
+            missing_group="no-such-group",
+            report=lambda problems: told.put_nowait(list(problems)),
+        )
+        running = asyncio.create_task(server.run())
+        async with asyncio.timeout(PATIENCE):
+            found = await told.get()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return found
+
+    (problem,) = asyncio.run(run())
+    assert problem.reason == "NoSuchGroup"
+    assert "reporting.socketGroup is no-such-group" in problem.detail
+    assert "groupadd --system no-such-group" in problem.detail
+
+
+def test_what_killed_agents_left_is_swept_and_what_lives_is_not(tmp_path: Path) -> None:
+    def left_behind(name: str) -> Path:
+        listener = listen_at(tmp_path / name, mode=0o660, group=None)
+        listener.close()
+        return tmp_path / name
+
+    dead = left_behind("agent-4026531840.sock")
+    others = [left_behind("agent-of-mine.sock"), left_behind("other-1.sock")]
+    alive = tmp_path / "agent-4026531841.sock"
+    listener = listen_at(alive, mode=0o660, group=None)
+    own = tmp_path / "agent.sock"
+
+    def ask() -> None:
+        deadline = time.monotonic() + PATIENCE
+        while dead.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    served(own, ask)
+    listener.close()
+    assert sorted(tmp_path.iterdir()) == sorted([*others, alive])
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "completed"),
+    [
+        (["explain"], "sh", ["shop/api"]),
+        (["explain"], "we", ["web"]),
+        (["explain", "--node-name"], "node-", ["node-a", "node-b"]),
+        (["diff", "--node-name"], "node-b", ["node-b"]),
+        (["explain", "--node-name"], "other", []),
+    ],
+)
+def test_the_shell_completes_services_and_nodes_that_the_agent_knows(
+    tmp_path: Path, words: list[str], begun: str, completed: list[str]
+) -> None:
+    path = tmp_path / "agent.sock"
+
+    def ask(*, at: Path) -> list[str]:
+        shell = ShellComplete(main, {}, "nodeagent", "_NODEAGENT_COMPLETE")
+        command, *options = words
+        found = shell.get_completions([command, "--socket", str(at), *options], begun)
+        return [one.value for one in found]
+
+    assert served(path, lambda: ask(at=path)) == completed
+    assert ask(at=tmp_path / "nobody.sock") == []
+
+
+def test_what_cannot_be_looked_for_is_kept(tmp_path: Path) -> None:
+    left = beside(tmp_path / "agent.sock")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(left))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        assert sweep(tmp_path / "agent.sock") == []
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert sweep(tmp_path / "agent.sock") == [left]

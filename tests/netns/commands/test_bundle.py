@@ -49,6 +49,14 @@ def test_what_is_replayed_is_the_table_that_was_bundled(node: Node, tmp_path: Pa
     assert sorted(done.stdout.splitlines()) == sorted(table.splitlines())
     assert node.shell("nft list tables") == "table ip somebody\n", "the node's own rules are not touched"
     assert node.nodeagent("replay", str(bundle), "false").returncode == 1
+    off_the_path = node.nodeagent(
+        "replay", str(bundle), "nodeagent", "show", environment={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    )
+    assert off_the_path.returncode == 0, off_the_path.stderr
+    assert "default/" in off_the_path.stdout
+    mistyped = node.nodeagent("replay", str(bundle), "nodeagnet", "show")
+    assert (mistyped.returncode, mistyped.stdout) == (2, "")
+    assert mistyped.stderr == "nodeagent: COMMAND cannot be run: nodeagnet: No such file or directory\n"
 
 
 def test_a_bundle_is_never_written_over_a_file(node: Node, tmp_path: Path) -> None:

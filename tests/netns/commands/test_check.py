@@ -1,6 +1,7 @@
 """`nodeagent check`: what the kernel takes, and whether nft reads the table as the agent does."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,59 @@ def test_who_translates_before_us_is_named_in_the_first_line(node: Node) -> None
     assert told[0].startswith(
         "not healthy: hook order: ip early, chain p translates in prerouting at -110, before ours"
     )
+
+
+TAKEN_AWAY = [
+    pytest.param(
+        "for a in $(ip -4 -o addr show dev nodeagent0 | awk '{print $4}'); do ip addr del $a dev nodeagent0; done; "
+        "ip route flush table local proto 110",
+        "ClusterIPs are no addresses of this node", "somebody took them from nodeagent0", id="addresses",
+    ),
+    pytest.param(
+        "ip link del nodeagent0", "and it has no route to them", "there is no nodeagent0", id="interface",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "what", "why"), TAKEN_AWAY)
+def test_cluster_ips_that_somebody_took_away_are_missed(node: Node, script: str, what: str, why: str) -> None:
+    node.program_examples()
+    assert findings(node)["service interface"][0] == "ok"
+    node.shell(script)
+    told = node.nodeagent("check").stdout.splitlines()[0]
+    assert told.startswith("not healthy: service interface: ")
+    assert what in told
+    assert why in told
+    node.program_examples()
+    assert findings(node)["service interface"][0] == "ok"
+
+
+def test_clients_with_affinity_are_counted(node: Node) -> None:
+    """By kernels that count elements (NFTA_SET_COUNT); of others nothing is said."""
+    node.program_examples()
+    said = {told for check, told in findings(node).items() if check.endswith(" affinity")}
+    assert said <= {("ok", "0 of 131072 clients are remembered")}
+
+
+def test_an_agent_that_died_is_missed(node: Node, tmp_path: Path) -> None:
+    """Without a socket nobody may be meant to run; a socket that nobody answers is left by one that was."""
+    place = tmp_path / "agent.sock"
+    node.program_examples()
+    assert findings(node)["agent"][0] == "note"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place))
+    told = node.nodeagent("check", "--socket", str(place))
+    assert told.stdout.startswith(
+        f"not healthy: agent: no agent runs, one that died left {place}: what is programmed stays"
+    )
+    assert told.returncode == 1
+    place.unlink()
+    assert node.nodeagent("check", "--socket", str(place)).stdout.startswith("healthy\n")
+
+
+def test_rules_outside_of_ip_are_named(node: Node) -> None:
+    node.program_examples()
+    assert "rules outside of IP" not in findings(node)
+    node.shell("nft 'table netdev guard { chain i { type filter hook ingress device lo priority 0; }; }'")
+    result, told = findings(node)["rules outside of IP"]
+    assert (result, told.startswith("table netdev guard: ")) == ("note", True)

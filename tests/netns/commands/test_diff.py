@@ -18,7 +18,15 @@ def diff(node: Node, exit_code: int) -> dict[str, Any]:
     done = node.nodeagent("diff", *SOURCE, "-o", "json", environment=SETTINGS)
     assert (done.returncode, done.stderr) == (exit_code, "")
     document: dict[str, Any] = json.loads(done.stdout)
-    assert list(document) == ["verdict", "same", "origin", "tables", "elements"]
+    assert list(document) == [
+        "verdict",
+        "same",
+        "origin",
+        "tables",
+        "interface",
+        "elements",
+        "addresses",
+    ]
     return document
 
 
@@ -27,6 +35,8 @@ def test_what_was_programmed_is_the_same(node: Node) -> None:
     found = diff(node, 0)
     assert found["verdict"].startswith("same: ")
     assert found["tables"] == {"IPv4": "right", "IPv6": "right"}
+    assert found["interface"] == {"nodeagent0": "right"}
+    assert found["addresses"] == []
     text = node.nodeagent("diff", *SOURCE, environment=SETTINGS).stdout.splitlines()
     assert text[0] == found["verdict"]
 
@@ -61,6 +71,96 @@ def test_an_element_that_another_changed_is_told(
     assert (element["set"], element["wanted"], element["found"]) == ("frontends", wanted, found)
     assert element["service"] == ("a/b" if wanted is None else "default/web")
     assert element["key"] == ("10.96.0.99 . tcp . 80" if wanted is None else FRONTEND)
+
+
+@pytest.mark.parametrize(
+    ("change", "differing"),
+    [
+        pytest.param(
+            "ip address del 10.96.0.10/32 dev nodeagent0",
+            [("10.96.0.10", "address and route over lo", "route over lo", "default/web")],
+            id="an address is missing",
+        ),
+        pytest.param(
+            "ip -6 route del local fd00:10:96::20 dev nodeagent0 table local",
+            [("fd00:10:96::20", "route", None, "default/shop")],
+            id="a local route is missing",
+        ),
+        pytest.param(
+            "ip address add 10.96.0.99/32 dev nodeagent0",
+            [("10.96.0.99", None, "address", "")],
+            id="another's address",
+        ),
+        pytest.param(
+            "ip address add 192.0.2.7/24 dev nodeagent0",
+            [("192.0.2.7/24", None, "address", "")],
+            id="an address with a prefix",
+        ),
+        pytest.param(
+            "ip -6 route add local fd00:10:96::99 dev nodeagent0 table local proto static",
+            [("fd00:10:96::99", None, "route", "")],
+            id="another's route",
+        ),
+        pytest.param(
+            "ip route add local 10.96.0.10 dev nodeagent0 table local proto static metric 7",
+            [("10.96.0.10", "address and route over lo", "address and route and route over lo", "default/web")],
+            id="both at once",
+        ),
+    ],
+)
+def test_an_address_that_another_changed_is_told(
+    node: Node, change: str, differing: list[tuple[str, str | None, str | None, str]]
+) -> None:
+    node.program_examples("--table-ownership=plain")
+    assert diff(node, 0)["verdict"].endswith(" addresses")
+    node.shell(change)
+    told = diff(node, 1)
+    assert told["verdict"] == "different: 1 addresses"
+    assert (told["elements"], told["interface"]) == ([], {"nodeagent0": "right"})
+    assert [(one["address"], one["wanted"], one["found"], one["service"]) for one in told["addresses"]] == differing
+    text = node.nodeagent("diff", *SOURCE, environment=SETTINGS).stdout.splitlines()
+    assert text[0] == told["verdict"]
+    address, wanted, found, _ = differing[0]
+    assert text[-1].split("  ")[0] == "nodeagent0"
+    assert " ".join(text[-1].split()[1:]) == f"{address} {wanted or '-'} {found or '-'}"
+
+    node.program_examples("--table-ownership=plain")
+    assert diff(node, 0)["same"]
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "all_missing"),
+    [
+        ("ip link del nodeagent0", "is not there", True),
+        ("ip link set nodeagent0 down", "is down", False),
+        ("ip link set nodeagent0 alias theirs", "has not the alias nodeagent", False),
+        (
+            "ip link del nodeagent0; ip link add nodeagent0 type veth peer name other",
+            "is not the agent's: it is of kind veth, not dummy or bridge",
+            True,
+        ),
+    ],
+    ids=["gone", "down", "another alias", "another's"],
+)
+def test_an_interface_that_another_changed_is_told(node: Node, change: str, state: str, all_missing: bool) -> None:
+    node.program_examples("--table-ownership=plain")
+    node.shell(change)
+    told = diff(node, 1)
+    assert told["verdict"].startswith(f"different: interface nodeagent0 {state}; ")
+    assert (told["elements"], told["interface"]) == ([], {"nodeagent0": state})
+    missing = {one["address"] for one in told["addresses"] if one["wanted"] is not None and one["found"] is None}
+    if all_missing:
+        assert missing == {"10.96.0.10", "10.96.0.20", "10.96.0.30", "fd00:10:96::20"}
+
+
+def test_an_interface_that_nobody_wants_is_not_compared(node: Node) -> None:
+    node.program_examples("--table-ownership=plain")
+    node.shell("ip link del nodeagent0")
+    done = node.nodeagent(
+        "diff", *SOURCE, "-o", "json", environment={**SETTINGS, "NODEAGENT_DATAPLANE_SERVICE_INTERFACE": "false"}
+    )
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["interface"], document["addresses"]) == (0, {}, [])
 
 
 def test_a_table_that_is_not_there_is_told(node: Node) -> None:

@@ -6,137 +6,30 @@ Every fault has a twin without it. What is said to fail fails for a client, and 
 import json
 import os
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from nodeagent.lab.net.process import AgentProcess
 from nodeagent.lab.net.requests import Failure
-from nodeagent.lab.net.world import World
+from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import (
-    EndpointPort,
-    EndpointSlice,
     LoadBalancerIngress,
     LoadBalancerStatus,
     Service,
-    ServicePort,
     ServiceSpec,
     ServiceStatus,
 )
-from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, WITH_POD_CIDRS, Cluster
+from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, Cluster
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
 from tests.harness.warm_start import WarmLauncher
+from tests.netns.commands.following import PATIENCE, Told, wait_for
+from tests.netns.commands.planted import FAULTS, HERE, HTTP, NOWHERE, TAKEN_PORT, address, objects
 
-PATIENCE = 90.0
-HTTP = (service_port(80, name="http"),)
-HERE, THERE = ("10.244.1.10", NODE), ("10.244.2.10", "node-b")
 VIP, TAKEN = "198.51.100.20", "198.51.100.30"
-LOCAL = ServiceSpec(internal_traffic_policy="Local")
-
-
-@dataclass(frozen=True)
-class Planted:
-    """A Service with a fault and its twin. says: what the first line has. client: who fails to connect, and where."""
-
-    says: tuple[str, ...]
-    spec: ServiceSpec | None = None
-    places: tuple[tuple[str, str], ...] = (HERE, THERE)
-    healed: tuple[tuple[str, str], ...] = (HERE, THERE)
-    ready: bool = True
-    port_name: str = "http"
-    target_port: int = TARGET_PORT
-    ports: tuple[ServicePort, ...] = HTTP
-    fails: frozenset[Failure] = field(default=frozenset({Failure.REFUSED}))
-
-
-FAULTS = {
-    "selector": Planted(("has no endpoints", "its selector matches no pod"), places=()),
-    "port-name": Planted(("no slice has a port http/TCP (the slices have www (8080/TCP))",), port_name="www"),
-    "container-port": Planted(
-        ("targetPort is the name web",), port_name="www", ports=(ServicePort(80, "http", "TCP", target_port="web"),)
-    ),
-    "target-port": Planted(("2 of 2 endpoints refuse connections", "nobody listens there"), target_port=9999),
-    "not-ready": Planted(("none of its 2 endpoints is ready",), ready=False),
-    "policy-local": Planted(
-        ("internalTrafficPolicy is Local and none of its 1 endpoints is on node node-a",),
-        spec=LOCAL,
-        places=(THERE,),
-        healed=(HERE,),
-        fails=frozenset({Failure.TIMEOUT}),
-    ),
-}
-
-
-class Told:
-    """A node whose agent follows a directory of manifests, and `nodeagent explain` on it."""
-
-    def __init__(self, cluster: Cluster, launcher: WarmLauncher, directory: Path) -> None:
-        self.cluster = cluster
-        self.world: World = cluster.world
-        self.socket = directory / "agent.sock"
-        self._launcher = launcher
-        self.agent: AgentProcess | None = None
-
-    def start(self) -> AgentProcess:
-        ownership = "--table-ownership=plain"
-        self.agent = self.cluster.start_agent(*WITH_POD_CIDRS, ownership, f"--socket={self.socket}")
-        return self.agent
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self._launcher.command(self.world.namespace(NODE), arguments)
-
-    def explain(self, *arguments: str) -> tuple[int, str]:
-        """Exit code and first line, as the agent has it."""
-        done = self.run("explain", *arguments, "--socket", str(self.socket))
-        return done.returncode, done.stdout.partition("\n")[0]
-
-    def all(self) -> dict[str, str]:
-        """Service → verdict, of those that are not healthy."""
-        done = self.run("explain", "--probe", "-o", "json", "--socket", str(self.socket))
-        document = json.loads(done.stdout)
-        assert next(iter(document)) == "verdict"
-        assert done.returncode == bool(document["services"]) == (not document["healthy"])
-        return {one["service"]: one["verdict"] for one in document["services"]}
-
-    def eventually(self, *arguments: str, says: tuple[str, ...]) -> int:
-        """The exit code once the first line says this; what objects say now is programmed in a moment."""
-        found: tuple[int, str] = (0, "")
-
-        def said() -> bool:
-            nonlocal found
-            found = self.explain(*arguments)
-            return all(text in found[1] for text in says)
-
-        wait_for(said, lambda: f"{says} in {found}")
-        return found[0]
-
-
-def wait_for(condition: Callable[[], bool], what: Callable[[], str]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"never: {what()}"
-        time.sleep(0.05)
-
-
-def address(number: int) -> str:
-    return f"10.96.7.{number}"
-
-
-def objects(name: str, ip: str, planted: Planted, *, healthy: bool) -> list[Service | EndpointSlice]:
-    service = make_service(name, ip, ports=planted.ports, spec=planted.spec)
-    places = planted.healed if healthy else planted.places
-    endpoints = [make_endpoint(place, node, ready=healthy or planted.ready) for place, node in places]
-    made = make_slice(service, endpoints, target_port=TARGET_PORT if healthy else planted.target_port)
-    if healthy or not made.ports:
-        return [service, made]
-    ports = tuple(EndpointPort(planted.port_name, port.port, port.protocol) for port in made.ports)
-    return [service, EndpointSlice(made.metadata, made.address_type, made.endpoints, ports)]
+HEALTH_PORT = 32101
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +42,9 @@ def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest
     for number, (name, planted) in enumerate(FAULTS.items()):
         cluster.manifests.put(*objects(name, address(2 * number + 1), planted, healthy=False))
         cluster.manifests.put(*objects(f"{name}-twin", address(2 * number + 2), planted, healthy=True))
+    ported = make_service("ported", address(150), ports=(service_port(80, name="http", node_port=TAKEN_PORT),))
+    cluster.manifests.put(make_slice(ported, [make_endpoint(*HERE)], target_port=TARGET_PORT), ported)
+    told.world.run(NODE, ["ip", "route", "add", "unreachable", NOWHERE])
     told.start()
     return told
 
@@ -174,7 +70,7 @@ def test_what_is_said_is_what_becomes_of_connections(told: Told, name: str) -> N
     assert fate(told, address(2 * number + 2)) is None
 
 
-@pytest.mark.parametrize("name", ["selector", "target-port"])
+@pytest.mark.parametrize("name", ["selector", "target-port", "label", "cluster-ip", "node-port"])
 def test_of_one_service_the_first_line_says_it_too(told: Told, name: str) -> None:
     code, line = told.explain(name)
     assert (code, line.startswith("broken: ")) == (1, True)
@@ -182,6 +78,90 @@ def test_of_one_service_the_first_line_says_it_too(told: Told, name: str) -> Non
         assert text in line
     assert told.explain(f"{name}-twin:http") == (0, "healthy: 2 of 2 endpoints used")
     assert told.explain(f"default/{name}-twin:80") == (0, "healthy: 2 of 2 endpoints used")
+
+
+SHUT = "table inet shut { chain i { type filter hook input priority 0; tcp dport 8080 drop; }; }"
+
+
+def test_endpoints_that_are_silent(told: Told) -> None:
+    """They drop what comes from this node, and nobody says so."""
+    service = make_service("quiet", address(130), ports=HTTP)
+    told.world["web-1"].serve(TARGET_PORT)
+    made = make_slice(service, [make_endpoint("10.244.1.11", NODE)], target_port=TARGET_PORT)
+    told.cluster.manifests.put(made, service)
+    assert told.eventually("quiet", says=("healthy: 1 of 1 endpoints used",)) == 0
+    assert fate(told, address(130), NODE) is None
+    told.world.nft("web-1", SHUT)
+    code, line = told.explain("quiet")
+    assert (code, line.startswith("impaired: 1 of 1 endpoints do not answer this node, because nothing came back")) == (
+        1,
+        True,
+    )
+    assert "10.244.1.11:8080" in line
+    assert fate(told, address(130), NODE) is Failure.TIMEOUT
+    told.world.nft("web-1", "delete table inet shut")
+    assert told.eventually("quiet", says=("healthy: 1 of 1 endpoints used",)) == 0
+    told.cluster.manifests.remove(service, made)
+
+
+def test_endpoints_whose_host_is_gone_are_not_those_that_a_policy_forbids(told: Told) -> None:
+    """Both say nothing. The kernel knows whether anybody answers for the address."""
+    service = make_service("gone", address(131), ports=HTTP)
+    made = make_slice(service, [make_endpoint("10.244.1.12", NODE)], target_port=TARGET_PORT)
+    told.world["web-2"].serve(TARGET_PORT)
+    told.cluster.manifests.put(made, service)
+    assert told.eventually("gone", says=("healthy: 1 of 1 endpoints used",)) == 0
+    told.world.run("web-2", ["ip", "link", "set", "eth0", "arp", "off"])
+    told.world.run(NODE, ["ip", "neigh", "flush", "dev", "web-2"])
+    says = ("broken: 1 of 1 endpoints cannot be reached", "nobody answers for 10.244.1.12 on web-2: the host is gone")
+    assert told.eventually("gone", says=says) == 1
+    told.world.run("web-2", ["ip", "link", "set", "eth0", "arp", "on"])
+    assert told.eventually("gone", says=("healthy: 1 of 1 endpoints used",)) == 0
+
+    told.world.run(NODE, ["ip", "route", "del", "10.244.1.12", "dev", "web-2"])
+    says = (
+        "broken: 1 of 1 endpoints cannot be reached",
+        "10.244.1.12 is on this node, and the route to it leads out by eth0 via 169.254.1.1: its own interface or route",
+    )
+    assert told.eventually("gone", says=says) == 1
+    assert fate(told, address(131)) is not None
+    told.world.run(NODE, ["ip", "route", "add", "10.244.1.12", "dev", "web-2"])
+    assert told.eventually("gone", says=("healthy: 1 of 1 endpoints used",)) == 0
+
+    told.world.nft("web-2", SHUT)
+    told.world.run(NODE, ["ip", "neigh", "flush", "dev", "web-2"])
+    says = (
+        "impaired: 1 of 1 endpoints do not answer this node",
+        "10.244.1.12 is there: what drops it is there or behind",
+    )
+    assert told.eventually("gone", says=says) == 1
+    told.cluster.manifests.remove(service, made)
+
+
+def test_datagrams_that_nobody_waits_for(told: Told) -> None:
+    """That nobody listens is told by the pod's host; that somebody does is not."""
+    service = make_service("datagrams", address(132), ports=(service_port(80, Protocol.UDP, name="http"),))
+    made = make_slice(service, [make_endpoint("10.244.1.11", NODE)], target_port=TARGET_PORT)
+    told.cluster.manifests.put(made, service)
+    says = ("broken: 1 of 1 endpoints refuse connections", "nobody listens there: 10.244.1.11:8080")
+    assert told.eventually("datagrams", says=says) == 1
+    asked = told.world["caller"].ask(address(132), 80, Protocol.UDP, timeout=PATIENCE).only
+    assert asked.failure is Failure.REFUSED
+    with told.world["web-1"].serve(TARGET_PORT, Protocol.UDP):
+        assert told.eventually("datagrams", says=("healthy: 1 of 1 endpoints used",)) == 0
+        assert told.world["caller"].ask(address(132), 80, Protocol.UDP, timeout=PATIENCE).only.failure is None
+    told.cluster.manifests.remove(service, made)
+
+
+def test_a_service_that_its_label_leaves_to_others(told: Told) -> None:
+    made = make_service("left", address(133), ports=HTTP)
+    labels = {"service.kubernetes.io/service-proxy-name": "mesh"}
+    left = Service(replace(made.metadata, labels=labels), made.spec)
+    told.cluster.manifests.put(left)
+    code, line = first_line(told, "left", "--manifests", str(told.cluster.manifests.path), "--node-name", NODE)
+    assert (code, line.startswith("broken: this agent does not serve it, because its label")) == (1, True), line
+    assert fate(told, address(133)) is not None
+    told.cluster.manifests.remove(left)
 
 
 def test_a_source_range_is_judged_for_a_client(told: Told) -> None:
@@ -225,6 +205,15 @@ def test_a_table_that_another_flushed_is_told_while_no_agent_repairs_it(told: To
     wait_for(lambda: not told.agent.running if told.agent else False, lambda: "the agent ends")
     assert first_line(told, *twin) == (0, "healthy: 2 of 2 endpoints used")
 
+    late = make_service("late", address(140), ports=HTTP)
+    told.cluster.manifests.put(make_slice(late, [make_endpoint(*HERE)], target_port=TARGET_PORT), late)
+    code, line = first_line(told, "late", *twin[1:])
+    assert (code, "is missing" in line, ", and no agent runs here that would put it right, do: start it" in line) == (
+        1,
+        True,
+        True,
+    )
+
     told.world.run(NODE, ["nft", "flush", "map", "ip", "nodeagent", "frontends"])
     code, line = first_line(told, *twin)
     assert (code, "frontends { 10.96.7.2 . tcp . 80 } is missing" in line) == (1, True), line
@@ -242,6 +231,21 @@ def test_a_table_that_another_flushed_is_told_while_no_agent_repairs_it(told: To
 def first_line(told: Told, *arguments: str) -> tuple[int, str]:
     done = told.run("explain", *arguments)
     return done.returncode, done.stdout.partition("\n")[0]
+
+
+def test_a_health_check_port_that_another_has(told: Told) -> None:
+    spec = ServiceSpec(type="LoadBalancer", external_traffic_policy="Local", health_check_node_port=HEALTH_PORT)
+    service = make_service("probed", address(141), ports=HTTP, load_balancer_ips=("198.51.100.50",), spec=spec)
+    other = told.world[NODE].serve(HEALTH_PORT)
+    told.cluster.manifests.put(make_slice(service, [make_endpoint(*HERE)], target_port=TARGET_PORT), service)
+    says = (
+        "impaired: part of it is not in effect",
+        f"cannot listen on port {HEALTH_PORT}",
+        "do: see who has that port (ss",
+    )
+    assert told.eventually("probed", says=says) == 1
+    other.stop()
+    assert told.eventually("probed", says=("healthy: 1 of 1 endpoints used",)) == 0
 
 
 def test_rules_that_another_flushed_are_told(told: Told) -> None:
@@ -283,10 +287,12 @@ def test_the_agent_says_what_it_did_and_what_is_wrong(told: Told) -> None:
     wait_for(lambda: "default/odd" in last()["names"], lambda: f"the pass in {last()}")
     assert last()["elements"] >= 1
     assert last()["milliseconds"] > 0
+    assert told.run("journal", "--last", "1", "-o", "name", *at).stdout.endswith("Z\n")
     told.cluster.manifests.remove(make_service("odd", address(120)))
     wait_for(lambda: not odd(), lambda: "its end")
     done = told.run("diff", *at)
     assert (done.returncode, done.stdout.partition(":")[0]) == (0, "same")
+    assert "interface nodeagent0: right" in done.stdout.splitlines()
 
 
 def test_the_level_of_the_log_is_changed_while_the_agent_runs(told: Told) -> None:
@@ -360,12 +366,15 @@ def troubled(told: Told) -> Told:
         plain = make_service(name, address(number), ports=HTTP, spec=spec)
         service = Service(plain.metadata, plain.spec, status)
         manifests.put(make_slice(service, [make_endpoint(*HERE)], target_port=TARGET_PORT), service)
+    quiet = make_service("quiet", address(213), ports=HTTP)
+    manifests.put(make_slice(quiet, [make_endpoint("10.244.1.11", NODE)], target_port=TARGET_PORT), quiet)
+    told.world.nft("web-1", SHUT)
     return told
 
 
 def test_the_document_has_every_fault_that_it_can_have() -> None:
     asked = {arguments[1] for arguments, _ in documented() if arguments[0] == "explain" and len(arguments) > 1}
-    assert asked == {*DOCUMENTED, "shop", "other"}
+    assert asked == {*DOCUMENTED, "shop", "other", "quiet"}
     assert len(documented()) >= 14
 
 

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
+import yaml
 
 from tests.harness.warm_start import WarmLauncher
-from tests.netns.commands.conftest import NODEAGENT, Node, one_node
+from tests.netns.commands.conftest import EXAMPLES, NODEAGENT, Node, one_node
 
 FULL = "nodeagent: standard output: No space left on device\n"
 
@@ -60,6 +62,33 @@ def test_every_row_says_the_family(programmed: Node) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("check",), {"kernel", "nft", "IPv4 table"}),
+        (("trace", "10.244.1.11", "10.96.0.10:80"), {"default/web:http"}),
+        (("dns", "web", "--manifests", str(EXAMPLES)), {"web.default.svc.cluster.local."}),
+        (("diff", "--manifests", str(EXAMPLES), "--node-name", "node-a"), {"10.244.0.0-10.244.255.255"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_yaml_says_what_json_says_and_names_stand_alone(
+    programmed: Node, arguments: tuple[str, ...], names: set[str]
+) -> None:
+    def outputs() -> dict[str, str]:
+        return {form: programmed.nodeagent(*arguments, "-o", form).stdout for form in ("json", "yaml", "name")}
+
+    told, again = outputs(), outputs()
+    ends = time.monotonic() + 60
+    while told != again and time.monotonic() < ends:  # `check` also tells what others on the machine do, which changes
+        told, again = again, outputs()
+    assert told["json"].startswith("{")
+    assert yaml.safe_load(told["yaml"]) == json.loads(told["json"])
+    assert list(yaml.safe_load(told["yaml"])) == list(json.loads(told["json"]))
+    lines = told["name"].splitlines()
+    assert names <= set(lines)
+
+
+@pytest.mark.parametrize(
     "arguments",
     [("show",), ("show", "frontends", "-o", "json"), ("config", "reference"), ("config", "show"), ("--help",)],
     ids=" ".join,
@@ -69,10 +98,10 @@ def test_every_row_says_the_family(programmed: Node) -> None:
     [
         pytest.param("> /dev/full", FULL, id="full"),
         pytest.param(">&-", "nodeagent: standard output: is closed\n", id="closed"),
-        pytest.param("> >(exec true)", "nodeagent: standard output: Broken pipe\n", id="reader gone"),
+        pytest.param("> >(exec true)", "", id="reader gone"),
     ],
 )
-def test_an_output_that_fails_is_one_line(
+def test_an_output_that_fails_is_one_line_and_a_reader_that_has_enough_is_told_nothing(
     programmed: Node, arguments: tuple[str, ...], redirection: str, line: str
 ) -> None:
     wait = "sleep 0.5; " if ">(" in redirection else ""

@@ -1,11 +1,12 @@
 """What a person types first, or mistypes, is told in one line that says what to do."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.netns.commands.conftest import Node
+from tests.netns.commands.conftest import NODEAGENT, Node
 
 
 @pytest.mark.parametrize(
@@ -38,12 +39,71 @@ def test_it_is_a_line_and_code_2(node: Node, arguments: tuple[str, ...], words: 
     assert node.shell("nft list tables") == ""
 
 
+def test_an_interface_that_there_is_not_is_named(node: Node) -> None:
+    done = node.nodeagent("trace", "10.244.1.5", "10.96.0.10:80", "--from", "eth9")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "nodeagent: there is no interface eth9 here: see ip link\n"
+
+
+def test_a_directory_that_there_is_not_is_told_before_an_agent_is_missed(node: Node, tmp_path: Path) -> None:
+    done = node.nodeagent("plan", "--manifests", str(tmp_path / "tpyo"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"nodeagent: manifest directory {tmp_path / 'tpyo'}: No such file or directory\n"
+
+
+def test_a_name_of_nothing_is_seen_as_one(node: Node) -> None:
+    done = node.nodeagent("dns", "")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "nodeagent: '': a label has 1 to 63 bytes\n"
+
+
+WITHOUT_OVERRIDE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", *NODEAGENT)
+"""What a directory of mode 0 is closed to."""
+
+
+@pytest.mark.parametrize("command", ["explain", "log-level"])
+def test_a_socket_that_is_not_open_to_one_is_told_from_an_agent_that_is_not_there(
+    node: Node, tmp_path: Path, command: str
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(0)
+    place = closed / "agent.sock"
+    done = node.run(*WITHOUT_OVERRIDE, command, "--socket", str(place))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(
+        f"nodeagent: the agent's socket {place} is not open to you: ask as root, or as a member"
+    )
+    assert len(done.stderr.splitlines()) == 1
+    assert "start it" not in done.stderr
+
+
+def test_a_data_directory_of_somebody_else_is_named(node: Node, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(0)
+    done = node.run(*WITHOUT_OVERRIDE, "apiserver", "--listen=127.0.0.1:0", f"--data-dir={closed}/data")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines()[-1].startswith(f"nodeagent: {closed}/data")
+    assert "Permission denied: run it as whom that belongs to, or name another --data-dir" in done.stderr
+    assert "Errno" not in done.stderr
+
+
 def test_kubeconfig_out_makes_no_directories(node: Node, tmp_path: Path) -> None:
     place = tmp_path / "tpyo" / "kubeconfig"
     done = node.nodeagent("apiserver", "--listen=127.0.0.1:0", f"--kubeconfig-out={place}")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"nodeagent: --kubeconfig-out {place}: there is no directory {place.parent}\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_is_taken_is_named(node: Node, tmp_path: Path) -> None:
+    script = (
+        "import socket, subprocess, sys; taken = socket.create_server(('127.0.0.1', 0)); "
+        "place = '127.0.0.1:%d' % taken.getsockname()[1]; print(place, flush=True); "
+        "sys.exit(subprocess.run([*sys.argv[1:], place]).returncode)"
+    )
+    done = node.run(sys.executable, "-c", script, *NODEAGENT, "apiserver", f"--data-dir={tmp_path}/data", "--listen")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"nodeagent: --listen {done.stdout.strip()}: Address already in use"
 
 
 def test_a_corrupt_authority_is_named(node: Node, tmp_path: Path) -> None:

@@ -30,11 +30,27 @@ def test_a_node_that_is_right_has_nothing_to_note() -> None:
     assert {finding.result for finding in found({}).values()} == {Result.OK}
 
 
+def test_what_is_meant_and_harms_nobody_is_no_failure() -> None:
+    assert "arp_ignore" not in found({"ipv4/conf/eth1/arp_ignore": 1})
+    assert "neighbour table" not in found({"ipv4/neigh/default/gc_thresh3": 1024}, counters={"ipv4 neighbours": 1023})
+
+
 @pytest.mark.parametrize(
     ("settings", "counters", "check", "result", "says"),
     [
         ({"ipv4/ip_forward": 0}, {}, "IPv4 forwarding", Result.FAILED, "no connection reaches an endpoint"),
         ({"ipv6/conf/all/forwarding": 0}, {}, "IPv6 forwarding", Result.FAILED, "no connection reaches an endpoint"),
+        ({"ipv4/conf/eth1/forwarding": 0}, {}, "IPv4 forwarding", Result.NOTE, "off for eth1"),
+        ({"ipv4/conf/eth1/arp_ignore": 8}, {}, "arp_ignore", Result.FAILED, "8 for eth1"),
+        ({"ipv4/conf/all/arp_ignore": 8}, {}, "arp_ignore", Result.FAILED, "8 for eth0, eth1"),
+        (
+            {"ipv4/neigh/default/gc_thresh3": 1024},
+            {"ipv4 neighbours": 1024},
+            "neighbour table",
+            Result.FAILED,
+            "it is full (1024 of 1024 entries)",
+        ),
+        ({}, {"ipv6 neighbour table full": 3}, "neighbour table", Result.NOTE, "it was full 3 times"),
         ({"ipv4/conf/eth1/rp_filter": 1}, {RP_FILTER_DROPS: 7}, "rp_filter", Result.FAILED, "dropped 7 packets"),
         ({"ipv4/conf/all/rp_filter": 1}, {RP_FILTER_DROPS: 7}, "rp_filter", Result.FAILED, "eth0, eth1"),
         ({"ipv4/conf/eth1/rp_filter": 1}, {}, "rp_filter", Result.OK, "dropped nothing"),

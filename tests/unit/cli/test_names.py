@@ -11,10 +11,14 @@ from click.testing import CliRunner, Result
 
 from nodeagent.cli import names as command
 from nodeagent.cli.names import dns_command
+from nodeagent.cli.names_objects import Objects
 from nodeagent.dns.feed.messages import Begin, End, Put, Settings
 from nodeagent.dns.server.state import Fed
-from nodeagent.dns.wire.codes import SMALLEST_UDP_LIMIT
+from nodeagent.dns.upstream.server import parse_server
+from nodeagent.dns.wire.codes import SMALLEST_UDP_LIMIT, RecordType
+from nodeagent.dns.wire.names import from_text
 from nodeagent.dns.wire.query import read_query
+from nodeagent.dns.zone.lookup import ZoneSettings
 from nodeagent.dns.zone.service_names import names_of
 from tests.harness.dns.reference import HERE, RecordedObjects
 
@@ -32,7 +36,8 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def nobody_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def nobody_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(command, "DEFAULT_SOCKET", tmp_path / "agent.sock")
     monkeypatch.setattr(command, "listening_places", tuple)
     monkeypatch.delenv("KUBECONFIG", raising=False)
 
@@ -125,6 +130,36 @@ def test_a_name_and_why(manifests: Path, arguments: list[str], code: int, lines:
     assert [line for line in lines if line not in printed] == []
 
 
+@pytest.mark.parametrize(
+    ("pods", "address", "records", "why"),
+    [
+        pytest.param("insecure", "1-2-3-5", 1, "with pods insecure, whether there is one or not", id="insecure"),
+        pytest.param("verified", "1-2-3-4", 1, "with pods verified, and one runs in shop", id="one that runs"),
+        pytest.param("verified", "1-2-3-5", 0, "with pods verified, and none runs in shop", id="one that does not"),
+        pytest.param("disabled", "1-2-3-4", 0, "with pods disabled, pods have no names", id="disabled"),
+    ],
+)
+def test_an_agent_s_pods_are_answered_as_it_is_configured(pods: str, address: str, records: int, why: str) -> None:
+    recorded = RecordedObjects()
+    settings = ZoneSettings(zones=("cluster.local",), pods=pods)
+    objects = Objects(recorded, recorded.namespaces, settings, "an agent", [("1.2.3.4", ("shop",))])
+    name = from_text(f"{address}.shop.pod.cluster.local.")
+    reply = objects.answer(name, RecordType.A)
+    assert reply is not None
+    assert (len(reply.records), reply.source) == (records, "an agent")
+    assert [line.partition("; ")[2] for line in objects.explain(name)] == [why]
+
+
+def test_a_namespace_without_services_exists_where_manifests_say_so(tmp_path: Path) -> None:
+    (tmp_path / "all.yaml").write_text(
+        "{apiVersion: v1, kind: Namespace, metadata: {name: empty}}\n---\n"
+        "{apiVersion: batch/v1, kind: Job, metadata: {name: x, namespace: jobs}}\n"
+    )
+    for namespace, rcode in (("empty", "NOERROR"), ("jobs", "NOERROR"), ("nowhere", "NXDOMAIN")):
+        said = call(f"{namespace}.svc.cluster.local.", "A", "--manifests", tmp_path).stdout
+        assert said.startswith(f"{namespace}.svc.cluster.local. A: {rcode} "), said
+
+
 def test_json_has_the_answers_and_why(manifests: Path) -> None:
     document = json.loads(call("web.shop", "A", "--manifests", manifests, "-o", "json").stdout)
     assert document["name"] == "web.shop.svc.cluster.local."
@@ -178,11 +213,48 @@ def server() -> Iterator[str]:
         thread.join()
 
 
+@pytest.fixture
+def silent_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Takes queries and answers none."""
+    monkeypatch.setattr(command, "PATIENCE_SECONDS", 0.02)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        yield "{}:{}".format(*sock.getsockname())
+
+
+def test_where_the_server_is_silent_the_objects_answer(manifests: Path, silent_server: str) -> None:
+    result = call("web.shop", "--server", silent_server, "--manifests", manifests)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines() == [
+        f"the server is silent: no answer from {silent_server}: timed out; this is what the objects say:",
+        f"web.shop.svc.cluster.local. A: NOERROR ({manifests})",
+        "  web.shop.svc.cluster.local. 30 IN A 10.96.1.1",
+        f"web.shop.svc.cluster.local. AAAA: NOERROR ({manifests})",
+        f"Objects: {manifests}",
+        "Service shop/web: its ClusterIPs 10.96.1.1, whatever its endpoints are",
+    ]
+    document = json.loads(call("web.shop", "--server", silent_server, "--manifests", manifests, "-o", "json").stdout)
+    assert document["silence"].startswith("the server is silent: ")
+
+
+def test_where_the_process_is_silent_it_says_so(
+    manifests: Path, silent_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "listening_places", lambda: (parse_server(silent_server),))
+    result = call("web.shop", "A", "--manifests", manifests)
+    assert result.stdout.startswith(f"the DNS process is silent: no answer from {silent_server}: ")
+    assert "  web.shop.svc.cluster.local. 30 IN A 10.96.1.1" in result.stdout.splitlines()
+    alone = call("web.shop", "A")
+    assert (alone.exit_code, alone.stdout) == (1, "")
+    assert "the DNS process is silent" in alone.stderr
+
+
 def test_a_server_is_asked_and_compared(manifests: Path, server: str) -> None:
     same = call("web.shop", "A", "--server", server, "--manifests", manifests)
     assert same.stdout.splitlines() == [
         f"web.shop.svc.cluster.local. A: NOERROR ({server})",
         "  web.shop.svc.cluster.local. 30 IN A 10.96.1.1",
+        f"Objects: {manifests}",
         "Service shop/web: its ClusterIPs 10.96.1.1, whatever its endpoints are",
     ]
     other = call("db.shop", "A", "--server", server, "--manifests", manifests)

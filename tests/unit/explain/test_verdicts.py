@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from nodeagent.explain.facts import Facts
-from nodeagent.explain.kernel import Answer, InKernel, Probe, TableState
+from nodeagent.explain.kernel import InKernel, Probe, ProbeResult, TableState
 from nodeagent.explain.service import Explanation, explain_missing, explain_service
 from nodeagent.explain.text import lines_of
 from nodeagent.explain.verdict import Severity
@@ -60,6 +60,8 @@ def explained(
     client: str = "",
     port: str = "",
     zone: str | None = None,
+    astray: Sequence[ObjectKey] = (),
+    agent_runs: bool = True,
 ) -> Explanation:
     world = World(*objects)
     context = Context(node_name="node-a", zone=zone)
@@ -77,6 +79,8 @@ def explained(
             kernel=kernel,
             probes=probes,
             client=client,
+            agent_runs=agent_runs,
+            astray=astray,
             port=port,
         )
     )
@@ -117,7 +121,7 @@ LOCAL = ServiceSpec(internal_traffic_policy="Local")
 NAMED = (ServicePort(80, "http", "TCP", target_port="web"),)
 
 FAULTS = {
-    "no slice": ((web(),), "broken", "no endpoints", "its selector matches no pod", "kubectl -n default describe service web"),
+    "no slice": ((web(),), "broken", "no endpoints", "it has no EndpointSlice: it has no selector and nobody wrote", "see that the controllers run"),
     "empty slice": ((web(), slice_of(web())), "broken", "no endpoints", "its EndpointSlices are empty", "get pods"),
     "port name": (
         (web(), slice_of(web(), HERE, port_name="www")),
@@ -223,6 +227,40 @@ def test_of_two_services_on_one_address_the_one_without_it_is_told() -> None:
     assert explained(*both, *slices, name="other").healthy
 
 
+@pytest.mark.parametrize(
+    ("reason", "cure"),
+    [
+        ("ServerUnreachable", "see that the API server can be reached from this node"),
+        ("Unauthorized", "give the agent a credential that the server takes"),
+        ("Forbidden", "allow its account to list and watch that"),
+        ("MalformedAnswer", "see what answers at that address: it is no API server"),
+    ],
+)
+def test_what_to_do_follows_from_what_the_api_server_says(reason: str, cure: str) -> None:
+    said = Problem("API resource services", reason, "not followed: said so")
+    found = explained(web(), slice_of(web(), HERE), problems=[said])
+    assert found.verdict.startswith(
+        "impaired: what this node knows of it may be outdated, because API resource services"
+    )
+    assert f"said so, do: {cure}" in found.verdict
+
+
+def test_a_health_check_port_that_another_has() -> None:
+    taken = Problem("Service default/web", "FailedToStartServiceHealthcheck", "cannot listen on port 32000")
+    found = explained(web(), slice_of(web(), HERE), problems=[taken])
+    assert "cannot listen on port 32000, do: see who has that port (ss -ltnp)" in found.verdict
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_without_an_agent_nobody_puts_the_kernel_right(runs: bool) -> None:
+    for kernel in (
+        InKernel("IPv4", TableState.MISSING),
+        InKernel("IPv4", TableState.RIGHT, deviations=("one is missing",)),
+    ):
+        found = explained(web(), slice_of(web(), HERE), kernel=[kernel], agent_runs=runs)
+        assert ("and no agent runs here that would put it right, do: start it" in found.verdict) is not runs
+
+
 def test_an_api_server_that_is_silent_makes_it_outdated() -> None:
     stale = Problem("API resource endpointslices", "ServerUnreachable", "not followed: no answer")
     found = explained(web(), slice_of(web(), HERE), problems=[stale])
@@ -258,20 +296,25 @@ def test_a_missing_element_is_told() -> None:
 @pytest.mark.parametrize(
     ("answers", "severity"),
     [
-        ((Answer.REFUSED, Answer.REFUSED), Severity.BROKEN),
-        ((Answer.REFUSED, Answer.ACCEPTED), Severity.IMPAIRED),
-        ((Answer.UNREACHABLE, Answer.ACCEPTED), Severity.IMPAIRED),
-        ((Answer.ACCEPTED, Answer.ACCEPTED), Severity.NOTE),
-        ((Answer.SILENT, Answer.SILENT), Severity.NOTE),
+        ((ProbeResult.REFUSED, ProbeResult.REFUSED), Severity.BROKEN),
+        ((ProbeResult.REFUSED, ProbeResult.ACCEPTED), Severity.IMPAIRED),
+        ((ProbeResult.UNREACHABLE, ProbeResult.ACCEPTED), Severity.IMPAIRED),
+        ((ProbeResult.ACCEPTED, ProbeResult.ACCEPTED), Severity.NOTE),
+        ((ProbeResult.SILENT, ProbeResult.SILENT), Severity.IMPAIRED),
+        ((ProbeResult.SILENT, ProbeResult.ACCEPTED), Severity.IMPAIRED),
     ],
 )
-def test_what_connections_to_endpoints_showed(answers: tuple[Answer, ...], severity: Severity) -> None:
+def test_what_connections_to_endpoints_showed(answers: tuple[ProbeResult, ...], severity: Severity) -> None:
     probes = [Probe(f"10.244.1.1{n}:8080", answer, "why") for n, answer in enumerate(answers)]
     found = explained(web(), slice_of(web(), HERE, THERE), probes=probes)
     assert found.rank is severity
-    if Answer.REFUSED in answers:
+    if ProbeResult.REFUSED in answers:
         assert "refuse connections, because nobody listens there: 10.244.1.10:8080" in found.verdict
         assert "(why), do: compare targetPort" in found.verdict
+    elif ProbeResult.SILENT in answers:
+        assert found.verdict.startswith(
+            f"impaired: {answers.count(ProbeResult.SILENT)} of 2 endpoints do not answer this node, because nothing"
+        )
 
 
 def test_one_port_is_judged_by_itself() -> None:
@@ -281,7 +324,7 @@ def test_one_port_is_judged_by_itself() -> None:
     assert explained(*objects, port="80").healthy
     assert "port https has no endpoints" in explained(*objects).verdict
     assert "port https has no endpoints" in explained(*objects, port="443").verdict
-    assert "has no port htps; did you mean https?" in explained(*objects, port="htps").verdict
+    assert "has no port htps (did you mean https?), because" in explained(*objects, port="htps").verdict
 
 
 def test_zones_and_duplicates_are_told() -> None:
@@ -298,12 +341,24 @@ def test_zones_and_duplicates_are_told() -> None:
 def test_a_service_that_there_is_not_has_neighbours() -> None:
     known = [ObjectKey("default", "web"), ObjectKey("shop", "api")]
     assert (
-        "no Service default/wbe; did you mean default/web?"
+        "no Service default/wbe (did you mean default/web?), because"
         in explain_missing(ObjectKey("default", "wbe"), known, ()).verdict
     )
     assert (
-        "no Service default/api; there is shop/api" in explain_missing(ObjectKey("default", "api"), known, ()).verdict
+        "no Service default/api (there is shop/api)" in explain_missing(ObjectKey("default", "api"), known, ()).verdict
     )
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b", "Web", "web_1", "-web", "we$b", "w" * 254],
+    ids=["space", "capital", "underscore", "dash", "sign", "long"],
+)
+def test_a_name_that_no_service_can_have_is_told_as_such(name: str) -> None:
+    told = explain_missing(ObjectKey("default", name), [ObjectKey("default", "web")], ()).verdict
+    assert "because no Service can have that name: small letters, digits, dashes and dots" in told
+    assert "do: write the name as kubectl get services --all-namespaces shows it" in told
+    assert "can have that name" not in explain_missing(ObjectKey("default", "web-1.x"), [], ()).verdict
 
 
 def test_what_is_not_proxied_is_healthy() -> None:
@@ -322,3 +377,21 @@ def test_both_families_are_counted_by_address() -> None:
     service = web(None, *DUAL)
     six = make_slice(service, [make_endpoint("fd00:10:244:1::a", "node-a")], Family.IPV6)
     assert explained(service, slice_of(service, HERE), six).verdict == "healthy: 2 of 2 endpoints used"
+
+
+@pytest.mark.parametrize(
+    ("astray", "said"),
+    [
+        (ObjectKey("shop", "web"), True),
+        (ObjectKey("default", "weeb"), True),
+        (ObjectKey("default", "webb"), True),
+        (ObjectKey("default", "database"), False),
+        (ObjectKey("shop", "webb"), False),
+    ],
+)
+def test_slices_that_are_meant_for_it_and_are_not_its_own_are_named(astray: ObjectKey, said: bool) -> None:
+    found = explained(web(), astray=[ObjectKey("a", "other"), astray])
+    assert found.verdict.startswith("broken: it has no endpoints")
+    assert (f"there is one for a Service {astray} that does not exist" in found.verdict) is said
+    assert ("kubernetes.io/service-name: web" in found.verdict) is said
+    assert explained(web(), slice_of(web(), HERE), astray=[astray]).healthy

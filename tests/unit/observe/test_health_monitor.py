@@ -26,9 +26,9 @@ class Node:
             clock=lambda: self.now,
         )
 
-    def finish_pass(self) -> None:
-        """A pass that was begun with `queue.take()` succeeds now."""
-        result = {Family.IPV4: TableReport()}
+    def finish_pass(self, *, ok: bool = True) -> None:
+        """A pass that was begun with `queue.take()` ends now."""
+        result = {Family.IPV4: TableReport(error=None if ok else "refused")}
         self.monitor.passed(PassReport(self.now, self.now, result))
 
 
@@ -78,3 +78,27 @@ def test_what_comes_during_a_pass_waits_from_then_on(node: Node) -> None:
     assert node.monitor.is_healthy()
     node.now = 90
     assert not node.monitor.is_healthy()
+
+
+def test_a_change_is_waited_for_until_it_is_programmed(node: Node) -> None:
+    seen = [node.monitor.oldest_change]
+    node.now = 5
+    node.monitor.service_changed(WEB)
+    seen.append(node.monitor.oldest_change)
+    node.now = 6
+    node.queue.take()
+    seen.append(node.monitor.oldest_change)  # the pass runs
+    node.finish_pass(ok=False)
+    seen.append(node.monitor.oldest_change)  # it failed
+    node.now = 7
+    node.finish_pass()
+    seen.append(node.monitor.oldest_change)
+    assert seen == [None, 5, 5, 5, None]
+
+
+def test_a_change_before_the_first_pass_is_waited_for_too() -> None:
+    node = Node()
+    node.now = 3
+    node.monitor.service_changed(WEB)
+    node.now = 4
+    assert node.monitor.oldest_change == 3

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.observe.systemd import PATIENCE_SECONDS, SystemdNotifier
+from tests.harness.stopwatch import once_within
 
 
 @dataclass
@@ -128,7 +129,11 @@ def test_a_systemd_that_does_not_read_holds_nobody_up_for_long(systemd: Systemd)
     fits = int(Path("/proc/sys/net/unix/max_dgram_qlen").read_text()) + 1
     for number in range(fits):
         notifier.status(f"{number} services")
-    started = time.monotonic()
-    notifier.status("lost")
-    assert time.monotonic() - started < 10 * PATIENCE_SECONDS
+
+    def lose() -> float:
+        started = time.monotonic()
+        notifier.status("lost")
+        return time.monotonic() - started
+
+    once_within(10 * PATIENCE_SECONDS, lose, "seconds for what nobody reads")
     assert len(systemd.heard()) == fits

@@ -11,7 +11,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.observe.waiting import StartWait
 
 REFUSED = Problem("API resource services", "ServerUnreachable", "not followed: https://192.0.2.1: Connection refused")
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 @dataclass

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.observe.metrics.exposition import Exposition
-from nodeagent.observe.metrics.instruments import Instrument
+from nodeagent.figures.exposition import Exposition
+from nodeagent.figures.instruments import Instrument
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 

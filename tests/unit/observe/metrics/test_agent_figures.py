@@ -79,6 +79,23 @@ def test_foreign_changes_are_found_and_repaired_or_only_found(reader: Reader) ->
     ]
 
 
+def test_a_change_that_could_not_be_repaired_at_once_is_repaired_when_it_is(reader: Reader) -> None:
+    world = World()
+
+    def repaired() -> list[float]:
+        found = world.scrape(reader)
+        return [found[reader.key("nodeagent_repairs_total", object=what)] for what in ("IPv4", "interface")]
+
+    refused, fine = {Family.IPV4: TableReport(error="refused")}, {Family.IPV4: TableReport()}
+    both = frozenset({"IPv4", "interface"})
+    world.figures.passed(PassReport(1.0, 2.0, refused, disturbed=both, interface_right=False))
+    world.figures.passed(PassReport(2.0, 3.0, fine, disturbed=frozenset({"interface"}), interface_right=False))
+    assert repaired() == [1, 0]
+    world.figures.passed(PassReport(3.0, 4.0, fine))
+    world.figures.passed(PassReport(4.0, 5.0, fine))
+    assert repaired() == [1, 2]
+
+
 def test_problems_by_reason(reader: Reader) -> None:
     world = World()
     world.problems = (Problem("a", "Conflict", "x"), Problem("b", "Conflict", "y"), Problem("c", "Broken", "z"))

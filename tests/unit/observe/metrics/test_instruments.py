@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.observe.metrics.instruments import Histogram, counter, exponential, linear
+from nodeagent.figures.instruments import Histogram, counter, exponential, linear
 from tests.unit.observe.metrics.conftest import Reader
 
 

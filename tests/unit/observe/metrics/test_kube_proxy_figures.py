@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from nodeagent.figures.exposition import Exposition
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, Scope, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, EndpointSlice, ObjectMeta, Service
 from nodeagent.model.reports import CleaningReport, PassReport, TableReport
-from nodeagent.observe.metrics.exposition import Exposition
 from nodeagent.observe.metrics.kube_proxy_figures import PROGRAMMING_SECONDS, SYNC_SECONDS, KubeProxyFigures, ProxyViews
 from tests.unit.observe.metrics.conftest import Reader
 

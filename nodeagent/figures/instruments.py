@@ -2,12 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 
 
-class Kind(Enum):
+class MetricType(Enum):
     """What Prometheus may assume of a value: a counter only grows."""
 
     COUNTER = "counter"
@@ -18,7 +18,7 @@ class Kind(Enum):
 class Figure:
     """A counter or gauge. name: as it is exposed, with the unit. labels: names, in the order of the keys of `values`."""
 
-    kind: Kind
+    kind: MetricType
     name: str
     help: str
     labels: tuple[str, ...] = ()
@@ -53,11 +53,16 @@ class Histogram:
 
     def observe(self, value: float, *labels: str) -> None:
         """Take a value in."""
-        seen = self.values.get(labels)
-        if seen is None:
-            seen = self.values[labels] = Observations([0] * (len(self.bounds) + 1))
+        self.begin(*labels)
+        seen = self.values[labels]
         seen.counts[bisect_left(self.bounds, value)] += 1
         seen.total += value
+
+    def begin(self, *labels: str) -> None:
+        """Show these labels from now on, without a value yet: a rate over a series that begins with its first value
+        does not have that value."""
+        if labels not in self.values:
+            self.values[labels] = Observations([0] * (len(self.bounds) + 1))
 
     def cumulative(self, seen: Observations) -> list[tuple[float, int]]:
         """(bound, how many values were not above it), the last one for all of them."""
@@ -71,14 +76,23 @@ class Histogram:
 Instrument = Figure | Histogram
 
 
+def copy_of(instrument: Instrument) -> Instrument:
+    """One with the values of this moment, for who reads them while others count."""
+    if isinstance(instrument, Figure):
+        return replace(instrument, values=dict(instrument.values))
+    copied = Histogram(instrument.name, instrument.help, instrument.bounds, instrument.labels)
+    copied.values = {labels: Observations(list(seen.counts), seen.total) for labels, seen in instrument.values.items()}
+    return copied
+
+
 def counter(name: str, help_text: str, *labels: str) -> Figure:
     """One that begins without values."""
-    return Figure(Kind.COUNTER, name, help_text, labels)
+    return Figure(MetricType.COUNTER, name, help_text, labels)
 
 
 def gauge(name: str, help_text: str, *labels: str, values: Mapping[tuple[str, ...], float] | None = None) -> Figure:
     """One with the values it has now."""
-    return Figure(Kind.GAUGE, name, help_text, labels, dict(values or {}))
+    return Figure(MetricType.GAUGE, name, help_text, labels, dict(values or {}))
 
 
 def exponential(first: float, factor: float, count: int) -> tuple[float, ...]:

@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
+from nodeagent.logs.setup import JsonFormatter, TextFormatter
 from nodeagent.model.problem import Problem
-from nodeagent.observe.logging_setup import JsonFormatter, TextFormatter
 
 HOSTILE = Problem("Service a/b\n<3>forged: line", "InvalidPort", "\x1b[2Jgone \u202eevil")
 SHOWN = r"problem: Service a/b\n<3>forged: line: InvalidPort: \x1b[2Jgone \u202eevil"

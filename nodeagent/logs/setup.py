@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 
+from nodeagent.logs.repeats import Repeats
 from nodeagent.model.text import printable
 
 # journald reads `<N>` at the start of a line of standard error as its priority (sd-daemon(3)).
@@ -59,6 +60,7 @@ def set_up_logging(level: int, *, as_json: bool, journald: bool) -> None:
     """Everything to standard error; called once, by the command line."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter(journald=journald))
+    handler.addFilter(Repeats())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

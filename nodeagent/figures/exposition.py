@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from nodeagent.observe.metrics.instruments import Figure, Instrument, Kind
+from nodeagent.figures.instruments import Figure, Instrument, MetricType
 
 
 class _Once(Collector):
@@ -38,7 +38,7 @@ class Exposition:
 
 def _family(instrument: Instrument) -> Metric:
     if isinstance(instrument, Figure):
-        family = (CounterMetricFamily if instrument.kind is Kind.COUNTER else GaugeMetricFamily)(
+        family = (CounterMetricFamily if instrument.kind is MetricType.COUNTER else GaugeMetricFamily)(
             instrument.name, instrument.help, labels=instrument.labels
         )
         for labels, value in instrument.values.items():

@@ -1,0 +1,39 @@
+"""What it means that connections to Services do not get through (pure)."""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from nodeagent.checks.finding import Finding, Result
+
+
+class WayFact(Struct, frozen=True):
+    """Connections of one kind of client to Services with endpoints: how many were looked at, how many are stopped.
+
+    first: the first that is, as `SRC -> DST:PORT/PROTOCOL`. why, cure: of it. by_route: of some the routing is the cause.
+    """
+
+    family: str
+    client: str
+    asked: int
+    stopped: int = 0
+    first: str = ""
+    why: str = ""
+    cure: str = ""
+    by_route: bool = False
+
+
+def way_findings(facts: tuple[WayFact, ...]) -> Iterator[Finding]:
+    """A failure where nothing gets through or the routing stops something; what a rule stops may be meant to be stopped."""
+    for one in facts:
+        check = f"{one.family} connections"
+        if not one.stopped:
+            yield Finding(check, Result.OK, f"from {one.client}: {one.asked} of {one.asked} Services are reached")
+            continue
+        failed = one.by_route or one.stopped == one.asked
+        yield Finding(
+            check,
+            Result.FAILED if failed else Result.NOTE,
+            f"from {one.client}: {one.stopped} of {one.asked} Services are not reached ({one.first}): {one.why}",
+            one.cure,
+        )

@@ -1,0 +1,62 @@
+"""Whether an agent runs that keeps what is programmed as it should be."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from nodeagent.checks.finding import Finding, Result
+from nodeagent.config.options import DEFAULT_SOCKET
+from nodeagent.observe.admin.client import Hangs, NoAgent, find_agent
+from nodeagent.observe.admin.place import beside, is_answered, network_namespace
+
+_FIRST_PROCESS = Path("/proc/1/ns/net")
+
+
+def agent_finding(place: Path | None) -> Finding:
+    """A failure where one hangs, or died and left its socket; a note where none runs. place: its socket; None: the usual one."""
+    try:
+        _, status = find_agent(place, DEFAULT_SOCKET)
+        return Finding("agent", Result.OK, f"it runs: node {status.node}, process {status.pid}")
+    except Hangs as error:
+        return Finding(
+            "agent",
+            Result.FAILED,
+            f"{error}, and what is programmed stays as it was then, whatever becomes of endpoints",
+            "restart it: systemctl restart nodeagent; what it did last: journalctl -u nodeagent",
+        )
+    except NoAgent as error:
+        why = str(error)
+    left = next((path for path in _places(place) if _is_left(path)), None)
+    if left is None:
+        detail = f"no agent runs: what is programmed, if anything, stays as it is ({why})"
+        return Finding("agent", Result.NOTE, detail, "start it, or nothing after run --once")
+    return Finding(
+        "agent",
+        Result.FAILED,
+        f"no agent runs, one that died left {left}: what is programmed stays as it was then, whatever becomes of endpoints",
+        "start it: systemctl start nodeagent; why it ended: journalctl -u nodeagent",
+    )
+
+
+def _places(place: Path | None) -> Iterator[Path]:
+    """Where the socket of an agent of this network namespace may be."""
+    if place is not None:
+        yield place
+        return
+    yield beside(DEFAULT_SOCKET)
+    if _is_first_namespace():
+        yield DEFAULT_SOCKET
+
+
+def _is_first_namespace() -> bool:
+    """Whether this network namespace is the machine's own: in others the usual socket is another agent's."""
+    try:
+        return _FIRST_PROCESS.stat().st_ino == network_namespace()
+    except OSError:
+        return False
+
+
+def _is_left(path: Path) -> bool:
+    try:
+        return path.is_socket() and not is_answered(path)
+    except OSError:
+        return False

@@ -1,0 +1,21 @@
+"""What this process lacks, out of an error that nothing else explains: one line instead of a traceback."""
+
+import errno
+
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
+
+_SHORT = {
+    errno.EMFILE: "too many open files: look at `ulimit -n` and LimitNOFILE= of the unit",
+    errno.ENFILE: "too many open files on this machine: look at sysctl fs.file-max",
+    errno.ENOMEM: "out of memory: look at MemoryMax= of the unit and memory.max of the cgroup",
+}
+
+
+def lacking(error: BaseException) -> Failure | None:
+    """How to say it to a person; None where it is something else."""
+    if not isinstance(error, OSError):
+        return None
+    if isinstance(error, FileNotFoundError) and str(error.filename).startswith("/proc/self/"):
+        return Failure(f"{error.filename} is not there: mount proc at /proc", CANNOT_PROGRAM)
+    reason = _SHORT.get(error.errno or 0)
+    return None if reason is None else Failure(reason, FAILED)

@@ -1,0 +1,1 @@
+"""Log lines of all processes: their form, and how often one is said."""

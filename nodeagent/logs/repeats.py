@@ -1,0 +1,71 @@
+"""Log lines that are said again and again: so many a minute, then one a minute with how often it was."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Lock
+
+LINES = 60
+"""Of one kind, in a row and then for each period."""
+PERIOD_SECONDS = 60.0
+_KINDS = 1000
+
+
+@dataclass(slots=True)
+class _Said:
+    """since: when the period began. lines: in it. left_out: since the last line."""
+
+    since: float
+    lines: int = 0
+    left_out: int = 0
+
+
+class Repeats(logging.Filter):
+    """Lets the first lines of a kind through in each period; the next one that comes says how many were left out.
+
+    Warnings and errors alone: some of them others can cause at any rate, by the queries they send or by what they change
+    of ours. Of one kind are lines of the same logger and form about the same object; numbers may differ.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._said: dict[tuple[object, ...], _Said] = {}
+        self._lock = Lock()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        with self._lock:
+            return self._passes(record, self._clock())
+
+    def _passes(self, record: logging.LogRecord, now: float) -> bool:
+        said = self._about(_kind(record), now)
+        if now - said.since >= PERIOD_SECONDS:
+            said.since, said.lines = now, 0
+        if said.lines >= LINES:
+            said.left_out += 1
+            return False
+        said.lines += 1
+        if said.left_out:
+            record.msg = f"{record.getMessage()} (left out before: {said.left_out} such lines)"
+            record.args = None
+            said.left_out = 0
+        return True
+
+    def _about(self, kind: tuple[object, ...], now: float) -> _Said:
+        """What was said of it; the oldest kinds are forgotten where there are many."""
+        if kind not in self._said:
+            while len(self._said) >= _KINDS:
+                del self._said[next(iter(self._said))]
+            self._said[kind] = _Said(now)
+        return self._said[kind]
+
+
+def _kind(record: logging.LogRecord) -> tuple[object, ...]:
+    """Of exceptions the form alone: what they are about may be whatever others send."""
+    form = (record.name, record.levelno, str(record.msg))
+    if record.exc_info or not isinstance(record.args, tuple):
+        return form
+    return (*form, *(str(one) for one in record.args if not isinstance(one, int | float)))
