@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.migration import Moved, move
@@ -28,7 +29,7 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorageChoice:
     """What the options say. `etcd` None: in the data directory, or in memory without one."""
 
     data_dir: Path | None
@@ -56,13 +57,13 @@ def storage_options(command: _Command) -> _Command:
     return command
 
 
-def read_place(
+def read_storage(
     data_dir: Path | None,
     storage: str | None,
     servers: str,
     files: tuple[Path | None, Path | None, Path | None],
     prefix: str,
-) -> Place:
+) -> StorageChoice:
     """`files`: authorities, certificate, key. Raises Failure where options contradict each other."""
     cafile, certfile, keyfile = files
     if storage == "sqlite" and data_dir is None:
@@ -72,10 +73,10 @@ def read_place(
             raise Failure("--etcd-servers is for --storage etcd", UNUSABLE)
         settings = EtcdSettings(servers=(), cafile=cafile, certfile=certfile, keyfile=keyfile, prefix=prefix)
         # Kept for `migrate`, which names the servers itself.
-        return Place(data_dir, settings if cafile or certfile else None, in_memory=storage == "memory")
+        return StorageChoice(data_dir, settings if cafile or certfile else None, in_memory=storage == "memory")
     if not servers:
         raise Failure("--storage etcd needs --etcd-servers", UNUSABLE)
-    return Place(data_dir, read_etcd(servers, cafile, certfile, keyfile, prefix))
+    return StorageChoice(data_dir, read_etcd(servers, cafile, certfile, keyfile, prefix))
 
 
 def read_etcd(
@@ -99,6 +100,8 @@ def read_etcd(
         raise Failure("etcd's certificates are for https://", UNUSABLE)
     if not prefix.strip("/"):
         raise Failure("--etcd-prefix: all keys of etcd are no place; /registry is kube-apiserver's", UNUSABLE)
+    if not prefix.isprintable() or {".", ".."} & set(prefix.split("/")):
+        raise Failure(f"--etcd-prefix {prefix!r}: names such as /registry, without . and ..", UNUSABLE)
     settings = EtcdSettings(
         servers=found, secure=secure, cafile=cafile, certfile=certfile, keyfile=keyfile, prefix=prefix
     )
@@ -125,11 +128,16 @@ def restore_etcd(settings: EtcdSettings, snapshot: Path) -> None:
     _report(_run(_move(_sqlite(snapshot), _etcd(settings)), f"{snapshot} cannot be restored"))
 
 
-@click.command("migrate")
+@click.command(
+    "migrate",
+    epilog=examples(
+        "nodeagent apiserver migrate --from sqlite:DIR --to etcd:http://127.0.0.1:2379",
+    ),
+)
 @click.option("--from", "source", required=True, help="sqlite:DIR, the data directory of a server that is not running.")
 @click.option("--to", "target", required=True, help="etcd:URL,URL,…")
 @click.pass_obj
-def migrate_command(place: Place, *, source: str, target: str) -> None:
+def migrate_command(choice: StorageChoice, *, source: str, target: str) -> None:
     """Copy all objects to an etcd, and compare them there; nothing is overwritten. Interrupted, begin it again."""
     kind, _, where = source.partition(":")
     store = Path(where) / STORE_FILE
@@ -138,7 +146,7 @@ def migrate_command(place: Place, *, source: str, target: str) -> None:
     kind, _, where = target.partition(":")
     if kind != "etcd":
         raise Failure(f"--to {target}: etcd:URL,URL,… is what there is", UNUSABLE)
-    given = place.etcd or EtcdSettings(servers=())
+    given = choice.etcd or EtcdSettings(servers=())
     settings = read_etcd(where, given.cafile, given.certfile, given.keyfile, given.prefix)
     _report(_run(_move(_sqlite(store), _etcd(settings)), "migration failed"))
 

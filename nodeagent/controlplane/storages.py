@@ -9,11 +9,13 @@ from typing import Final
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema.decoding import normalise
+from nodeagent.controlplane.storage.disk_reserve import DiskReserve
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.port import Storage
 
 STORE_FILE: Final = "store.db"
 """Of a SQLite store, in the data directory."""
+_MEMORY_FILE: Final = "etcd.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,34 +34,46 @@ class EtcdSettings:
         """None without TLS. Raises OSError, also where a file is not what it should be (ssl.SSLError)."""
         if not self.secure:
             return None
-        context = ssl.create_default_context(cafile=str(self.cafile) if self.cafile else None)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["h2"])
-        if self.certfile is not None:
-            context.load_cert_chain(self.certfile, self.keyfile)
-        return context
+        # Whoever needs no etcd does not load what speaks to it.
+        from nodeagent.controlplane.storage.etcd.certificates import RenewedContext  # noqa: PLC0415
+
+        return RenewedContext.of(self.cafile, self.certfile, self.keyfile)
 
 
 def local_storage(directory: Path | None, limit_bytes: int | None = None) -> Storage:
     """SQLite in a directory, or in memory."""
-    return Log(":memory:" if directory is None else str(directory / STORE_FILE), limit_bytes=limit_bytes)
+    if directory is None:
+        return Log(":memory:", limit_bytes=limit_bytes)
+    path = str(directory / STORE_FILE)
+    return Log(path, limit_bytes=limit_bytes, reserve=DiskReserve(path + "-reserve"))
 
 
-def etcd_storage(settings: EtcdSettings, catalog: Catalog, clock: Callable[[], float]) -> Storage:
-    """To be opened in the event loop it was made in. Raises OSError."""
+def etcd_storage(
+    settings: EtcdSettings,
+    catalog: Catalog,
+    clock: Callable[[], float],
+    on_call: Callable[[str, str, float, bool], None] | None = None,
+    memory: Path | None = None,
+) -> Storage:
+    """To be opened in the event loop it was made in; on_call: as that of its Client. In the directory `memory` it keeps what it
+    saw of etcd. Raises OSError."""
     # Whoever needs no etcd does not load what speaks to it.
     from nodeagent.controlplane.storage.etcd.client import Client  # noqa: PLC0415
-    from nodeagent.controlplane.storage.etcd.layout import Layout, Place  # noqa: PLC0415
+    from nodeagent.controlplane.storage.etcd.layout import Layout, StoredCollection  # noqa: PLC0415
+    from nodeagent.controlplane.storage.etcd.numbering import Memory  # noqa: PLC0415
     from nodeagent.controlplane.storage.etcd.rpc import Endpoint  # noqa: PLC0415
     from nodeagent.controlplane.storage.etcd.storage import EtcdStorage  # noqa: PLC0415
 
     places = {
-        row.stored_in: Place(row.place or row.plural, row.kind, row.group_version, row.namespaced, _canonical(row))
+        row.stored_in: StoredCollection(
+            row.place or row.plural, row.kind, row.group_version, row.namespaced, _canonical(row)
+        )
         for row in catalog.rows
         if not row.converts
     }
-    client = Client([Endpoint(*server) for server in settings.servers], settings.context())
-    return EtcdStorage(client, Layout(settings.prefix, places), clock=clock)
+    client = Client([Endpoint(*server) for server in settings.servers], settings.context(), on_call)
+    remembers = Memory(memory / _MEMORY_FILE) if memory is not None else None
+    return EtcdStorage(client, Layout(settings.prefix, places), clock=clock, memory=remembers)
 
 
 def _canonical(row: Resource) -> Callable[[Document], Document]:

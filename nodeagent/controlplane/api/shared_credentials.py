@@ -33,11 +33,14 @@ class SharedCredentials:
         self._directory = directory
         self._users: frozenset[str] = frozenset()
         """Lines of the file of users as store and file last agreed on."""
+        self._is_new = False
+        """Nothing was signed by the authority in the directory before this start."""
 
     async def fetch(self) -> bool:
         """Puts what the store has into the directory, before anything is made there; False when it has nothing."""
         record = self._store.get(COLLECTION, _AUTHORITY)
         if record is None:
+            self._is_new = not await asyncio.to_thread((self._directory / _FIXED[0]).exists)
             return False
         await asyncio.to_thread(self._write, record.document()["files"])
         return True
@@ -86,7 +89,10 @@ class SharedCredentials:
         users = self._directory / _USERS
         authority = self._directory / _FIXED[0]
         if authority.exists() and authority.read_text() != files[_FIXED[0]]:
-            logger.warning("the store has another certificate authority: its own counts directory=%s", self._directory)
+            if not self._is_new:
+                logger.warning(
+                    "the store has another certificate authority: its own counts directory=%s", self._directory
+                )
             for stated in self._directory.glob(_MADE_BY_AUTHORITY):
                 stated.unlink()
         for name in _FIXED:

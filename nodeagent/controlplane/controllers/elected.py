@@ -87,6 +87,7 @@ class ElectedControllers:
                 ranges.reconcile,
                 workers=1,
             ),
+            Controller("addresses", store, {ADDRESSES: self._repair.concerns}, self._repair.reconcile, workers=1),
             Controller("pods", store, {"pods": pods.concerns}, pods.reconcile),
             Controller("events", store, {"events": own_path}, EventExpiry(store, self._clock).reconcile),
             Controller("nodes", store, {"nodes": own_path, "leases": nodes.concerns_lease}, nodes.reconcile),

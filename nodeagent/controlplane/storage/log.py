@@ -2,7 +2,8 @@
 
 A transaction is acknowledged after the commit that contains it returned, so a process killed at any moment loses
 nothing acknowledged; with `synchronous=FULL` neither does a machine losing power. Several processes may share one file:
-each write first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence.
+each write first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence. Whoever reads
+looks first whether anybody else has written (`Progress`), so that all show what one has acknowledged.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Final, TypeVar
 
-from nodeagent.controlplane.documents import encode
+from nodeagent.controlplane.storage.disk_reserve import DiskReserve
 from nodeagent.controlplane.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.controlplane.storage.records import (
     Change,
@@ -28,18 +29,18 @@ from nodeagent.controlplane.storage.records import (
 )
 from nodeagent.controlplane.storage.sqlite_file import (
     PAGE_BYTES,
+    Progress,
     check_structure,
     connect,
     copy_to,
     examine_log,
     read_revisions,
-    row_values,
 )
+from nodeagent.controlplane.storage.sqlite_writes import compact, insert, keep_leases, roll_back, without_body
 from nodeagent.controlplane.storage.write_ahead import Ending
 
 logger = logging.getLogger(__name__)
 
-_COLUMNS: Final = 7
 _BATCH: Final = 256
 _LARGEST_RESERVE_BYTES: Final = 8 * 1024 * 1024
 
@@ -55,9 +56,11 @@ class _Call:
 class Log:
     """A Storage: one SQLite file (or `:memory:`) and the thread that owns its connection."""
 
-    def __init__(self, path: str, *, limit_bytes: int | None = None) -> None:
+    def __init__(self, path: str, *, limit_bytes: int | None = None, reserve: DiskReserve | None = None) -> None:
+        """reserve: the room on the disk that is kept for deletions; None: none is."""
         self._path = path
         self._limit_bytes = limit_bytes
+        self._reserve = reserve
         self._deliver: Deliver = _deliver_to_nobody
         self._queue: SimpleQueue[Sequence[Write] | _Call | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name="store", daemon=True)
@@ -65,6 +68,8 @@ class Log:
         self._versions: dict[tuple[str, str], int] = {}
         self._leased: set[tuple[str, str]] = set()
         self._counter = 0
+        self._progress: Progress | None = None
+        self._delivered = 0
         self.short = False
         """There is room only for what leads to less."""
 
@@ -75,7 +80,7 @@ class Log:
 
     @property
     def remote(self) -> bool:
-        """What others wrote is read by `catch_up`."""
+        """What others wrote is read when somebody asks, by `latest` and `catch_up`."""
         return False
 
     @property
@@ -83,25 +88,48 @@ class Log:
         """It is here."""
         return True
 
+    @property
+    def trouble(self) -> str:
+        """None."""
+        return ""
+
     async def open(self, deliver: Deliver) -> Loaded:
         """Starts the thread and reads the log. Raises StorageFailed when the file is not a store."""
         loop = asyncio.get_running_loop()
-        self._deliver = lambda rows, settled: _hand_over(loop, deliver, rows, settled)
+
+        def taken(rows: Sequence[Revision], settled: Sequence[tuple[object, Settled]]) -> None:
+            if rows:
+                self._delivered = rows[-1].number
+            deliver(rows, settled)
+
+        self._deliver = lambda rows, settled: _hand_over(loop, taken, rows, settled)
         self._thread.start()
-        return await asyncio.to_thread(self._opened.result)
+        loaded = await asyncio.to_thread(self._opened.result)
+        self._delivered = max(self._delivered, loaded.counter)
+        return loaded
 
     async def close(self) -> None:
         """Finishes what was asked for and closes the file."""
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
+        if self._progress is not None:
+            self._progress.close()
 
     def write(self, writes: Sequence[Write]) -> None:
         """Each transaction is carried out whole or not at all."""
         self._queue.put(writes)
 
     async def latest(self) -> int:
-        """As of the last look; reading anew for each reader would cost more than it gives."""
-        return self._counter
+        """A look at the file, and only where there is more than was delivered here, a turn of the thread."""
+        if self._progress is None:
+            return self._delivered
+        try:
+            written: int | None = self._progress.revision()
+        except sqlite3.Error:
+            written = None  # held up, or damaged: the thread waits, or finds out
+        if written is None or written > self._delivered:
+            await self._call(lambda connection: self._read_up_to(connection, written))
+        return self._delivered
 
     async def catch_up(self, now: int) -> int:
         """Removes objects whose time is up; reads what other processes wrote to the file since the last look."""
@@ -125,7 +153,8 @@ class Log:
             ending = examine_log(self._path)
             connection = connect(self._path, self._limit_bytes)
             loaded = self._load(connection)
-            self.short = self._is_short(connection)
+            self.short = self._is_short_again(connection)
+            self._progress = Progress(self._path) if self.shared else None
         except StorageFailed as error:
             self._opened.set_exception(error)
             return
@@ -167,7 +196,7 @@ class Log:
             facts = dict(connection.execute("SELECT name, value FROM fact"))
             self._leased = set(connection.execute("SELECT collection, path FROM lease"))
         finally:
-            _roll_back(connection)
+            roll_back(connection)
         self._note(rows)
         self._counter = max(self._counter, facts["counter"])
         return Loaded(rows, facts["floor"], self._counter)
@@ -179,6 +208,11 @@ class Log:
             else:
                 self._versions[(row.collection, row.path)] = row.number
             self._counter = row.number
+
+    def _read_up_to(self, connection: sqlite3.Connection, written: int | None) -> None:
+        """Delivers what others wrote up to this revision, all of it for None; what was noted has been delivered."""
+        if written is None or written > self._counter:
+            self._read_foreign(connection)
 
     def _read_foreign(self, connection: sqlite3.Connection) -> None:
         found = read_revisions(connection, self._counter)
@@ -196,7 +230,7 @@ class Log:
     def _look_around(self, connection: sqlite3.Connection, now: int) -> int:
         """The latest revision, delivered. Rereading is cheap; only where a time is up is there anything to write."""
         self._read_foreign(connection)
-        self.short = self._is_short(connection)
+        self.short = self._is_short_again(connection)
         over = "SELECT collection, path FROM lease WHERE until <= ?"
         if self._leased and connection.execute(over, (now,)).fetchone():
             try:
@@ -211,10 +245,10 @@ class Log:
                     for number, (collection, path) in enumerate(present, self._counter + 1)
                 ]
                 connection.executemany("DELETE FROM lease WHERE collection = ? AND path = ?", ended)
-                _insert(connection, rows, self._counter + len(rows))
+                insert(connection, rows, self._counter + len(rows))
                 connection.execute("COMMIT")
             except sqlite3.Error:
-                _roll_back(connection)
+                roll_back(connection)
                 raise
             self._leased -= set(ended)
             self._note(rows)
@@ -230,11 +264,13 @@ class Log:
         try:
             settled, rows = self._carry_out(connection, writes)
         except Exception as error:  # noqa: BLE001 - whatever it is must not end the thread: nobody would be answered any more
-            _roll_back(connection)
+            roll_back(connection)
             failure = _failure(error)
             if isinstance(failure, StorageFull) and not self.short:
                 # What leads to less may still fit by itself.
                 self.short = True
+                if self._reserve is not None:
+                    self._reserve.release()
                 self._commit(connection, writes)
                 return
             self._deliver((), [(write.token, failure) for write in writes])
@@ -250,6 +286,7 @@ class Log:
         rows: list[Revision] = []
         connection.execute("BEGIN IMMEDIATE")
         self._read_foreign(connection)
+        self.short = self.short or (self._reserve is not None and not self._reserve.held)
         staged: dict[tuple[str, str], int] = {}
         leases: dict[tuple[str, str], float | None] = {}
         counter = self._counter
@@ -268,8 +305,8 @@ class Log:
             staged |= {(row.collection, row.path): 0 if row.deleted else row.number for row in written}
             rows += written
             settled.append((write.token, written))
-        _insert(connection, [_without_body(row) for row in rows] if self.short else rows, counter)
-        _keep_leases(connection, leases)
+        insert(connection, [without_body(row) for row in rows] if self.short else rows, counter)
+        keep_leases(connection, leases)
         short = self._is_short(connection)
         connection.execute("COMMIT")
         self.short = short
@@ -279,11 +316,18 @@ class Log:
         return settled, rows
 
     def _forget(self, connection: sqlite3.Connection, floor: int) -> None:
-        _compact(connection, floor)
-        self.short = self._is_short(connection)
+        compact(connection, floor)
+        self.short = self._is_short_again(connection)
 
     def _is_short(self, connection: sqlite3.Connection) -> bool:
-        """What is left is the reserve."""
+        """What is left, of the limit or of the disk, is the reserve."""
+        return (self._reserve is not None and not self._reserve.held) or self._near_limit(connection)
+
+    def _is_short_again(self, connection: sqlite3.Connection) -> bool:
+        """The same, after the disk's reserve was taken back where it has the room."""
+        return (self._reserve is not None and not self._reserve.hold()) or self._near_limit(connection)
+
+    def _near_limit(self, connection: sqlite3.Connection) -> bool:
         if self._limit_bytes is None:
             return False
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -360,52 +404,6 @@ def _revision(change: Change, number: int, at: int) -> Revision:
     )
 
 
-def _insert(connection: sqlite3.Connection, rows: Sequence[Revision], counter: int) -> None:
-    """One statement for all rows: each statement hands the interpreter lock over, and taking it back may cost 5 ms."""
-    if not rows:
-        return
-    most = 32_000 // _COLUMNS
-    for start in range(0, len(rows), most):
-        part = rows[start : start + most]
-        values = ",".join(["(?,?,?,?,?,?,?)"] * len(part))
-        arguments = [value for row in part for value in row_values(row)]
-        connection.execute(f"INSERT INTO revision VALUES {values}", arguments)  # noqa: S608 - only placeholders
-    connection.execute("UPDATE fact SET value = ? WHERE name = 'counter'", (counter,))
-
-
-def _keep_leases(connection: sqlite3.Connection, leases: Mapping[tuple[str, str], float | None]) -> None:
-    for (collection, path), until in leases.items():
-        if until is None:
-            connection.execute("DELETE FROM lease WHERE collection = ? AND path = ?", (collection, path))
-        else:
-            connection.execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?)", (collection, path, until))
-
-
-def _compact(connection: sqlite3.Connection, floor: int) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        connection.execute(
-            "DELETE FROM revision WHERE number <= ?1 AND (deleted = 1 OR EXISTS ("
-            " SELECT 1 FROM revision AS later WHERE later.collection = revision.collection"
-            " AND later.path = revision.path AND later.number > revision.number AND later.number <= ?1))",
-            (floor,),
-        )
-        connection.execute("UPDATE fact SET value = max(value, ?) WHERE name = 'floor'", (floor,))
-        connection.execute("COMMIT")
-    except sqlite3.Error:
-        _roll_back(connection)
-        raise
-
-
-def _without_body(row: Revision) -> Revision:
-    """A deletion as it is kept where there is little room: who it was, not what it said."""
-    if not row.deleted or not row.body:
-        return row
-    namespace, _, name = row.path.rpartition("/")
-    meta = {"name": name, **({"namespace": namespace} if namespace else {}), "resourceVersion": str(row.number)}
-    return Revision(row.number, row.collection, row.path, encode({"metadata": meta}), deleted=True, at=row.at)
-
-
 def _settle_call(
     done: "Future[_Result]", function: Callable[[sqlite3.Connection], _Result], connection: sqlite3.Connection
 ) -> None:
@@ -415,11 +413,6 @@ def _settle_call(
         done.set_result(function(connection))
     except Exception as error:  # noqa: BLE001 - it is whoever asked who is told; the thread goes on
         done.set_exception(_failure(error))
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
 
 
 def _failure(error: Exception) -> Exception:

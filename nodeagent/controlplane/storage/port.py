@@ -50,12 +50,17 @@ class Storage(Protocol):
 
     @property
     def remote(self) -> bool:
-        """It is elsewhere: what others wrote is delivered by itself, and what is latest has to be asked for (`latest`)."""
+        """It is elsewhere: what others wrote is delivered by itself, and whoever asks may get no answer."""
         ...
 
     @property
     def reachable(self) -> bool:
         """Whoever keeps the data answers."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why not, for whoever runs the server; empty where nothing is known."""
         ...
 
     @property
@@ -78,7 +83,7 @@ class Storage(Protocol):
     async def latest(self) -> int:
         """A revision no older than any that anybody was told of before this was called; all up to it has been delivered.
 
-        That is promised by a storage that is `remote`; else it is the latest that was delivered. Raises StorageUnreachable.
+        Raises StorageUnreachable where it is remote, and LeftBehind as `catch_up` does.
         """
         ...
 

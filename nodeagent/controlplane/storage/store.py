@@ -1,8 +1,8 @@
 """The latest state and the recent past, in the event loop; every change goes through `commit`.
 
-Reads never wait: they see every change that has been acknowledged to anybody. Watchers hold a position in a
-collection's history and are woken when it grows, so a slow one costs nothing but its own lateness: when the window has
-moved past its position it is told so (`Compacted`) and must list again.
+Reads never wait: they see every change that this server has acknowledged, and after `latest` what others have. Watchers hold
+a position in a collection's history and are woken when it grows, so a slow one costs nothing but its own lateness: when the
+window has moved past its position it is told so (`Compacted`) and must list again.
 """
 
 import asyncio
@@ -141,6 +141,11 @@ class Store:
         return self._storage.reachable
 
     @property
+    def trouble(self) -> str:
+        """Why not; empty where nothing is known."""
+        return self._storage.trouble
+
+    @property
     def short(self) -> bool:
         """There is room only for what leads to less."""
         return self._storage.short
@@ -194,8 +199,8 @@ class Store:
         await self._storage.catch_up(int(self._clock()))
 
     async def latest(self) -> None:
-        """What is read from here on is no older than this call, where storage is remote. Raises StorageFailed."""
-        if self._storage.remote:
+        """What is read from here on is no older than this call, whoever wrote it. Raises StorageFailed."""
+        if self._storage.shared:
             latest = await self._storage.latest()
             self.revision = max(self.revision, latest)
 

@@ -182,7 +182,7 @@ def test_users_and_accounts_of_one_are_those_of_all(servers: list[Api]) -> None:
     assert one.call("POST", "/api/v1/namespaces/default/serviceaccounts", account).status == 201
     path = "/api/v1/namespaces/default/serviceaccounts/robot/token"
     token = one.call("POST", path, {"spec": {}}).json["status"]["token"]
-    assert two.call("GET", SERVICES, token=token).status == 200
+    until(lambda: two.call("GET", SERVICES, token=token).status == 200, "the account is not known")
     users = one.server.credentials.directory / "tokens.csv"
     before = users.read_text()
     users.write_text(f'{before}secret-of-guest,guest,guest,"nodeagent:readers"\n')
@@ -331,5 +331,11 @@ def test_a_full_etcd_is_told_freed_and_used_again(tmp_path: Path) -> None:
 
             until(has_room, "there is no room again")
             until(lambda: api.call("GET", "/readyz").status == 200, "not ready again")
+
+            def is_said() -> bool:
+                events = api.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=kubernetes")
+                return [event["reason"] for event in events["items"]] == ["StoreFull"]
+
+            until(is_said, "it is said nowhere")
         finally:
             api.stop()

@@ -167,6 +167,8 @@ def test_a_snapshot_of_etcd_is_a_store_and_comes_back_to_etcd(etcd: EtcdCluster,
         (["--storage", "etcd", "--etcd-servers", "http://a", "--etcd-cafile", "x"], "are for https"),
         (["--storage", "etcd", "--etcd-servers", "https://a", "--etcd-cafile", "/nowhere"], "/nowhere"),
         (["--storage", "etcd", "--etcd-servers", "http://a", "--etcd-prefix", "/"], "--etcd-prefix"),
+        (["--storage", "etcd", "--etcd-servers", "http://a", "--etcd-prefix", "/a/../b"], "without . and .."),
+        (["--storage", "etcd", "--etcd-servers", "http://a", "--etcd-prefix", "/a\n"], "without . and .."),
         (["migrate", "--from", "etcd:x", "--to", "etcd:http://a"], "sqlite:DIR"),
     ],
 )
@@ -181,3 +183,20 @@ def test_who_needs_no_etcd_does_not_load_what_speaks_to_it() -> None:
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in json.loads(shown.stdout)}
     assert not loaded & {"grpclib", "h2", "hpack"}
+
+
+@needs_etcd
+def test_calls_to_etcd_are_counted_by_what_they_were_for(etcd: EtcdCluster, files: Files, tmp_path: Path) -> None:
+    running_server = ServerThread(tmp_path, etcd=settings(etcd, files, "/counted"))
+    try:
+        api = Api(running_server)
+        assert api.call("POST", CONFIGMAPS, {"metadata": {"name": "a"}}).status == 201
+        assert api.call("DELETE", f"{CONFIGMAPS}/a").status == 200
+        found = api.call("GET", "/metrics").body.decode()
+    finally:
+        running_server.stop()
+    for operation in ("create", "delete"):
+        labels = f'{{group="",operation="{operation}",resource="configmaps"}}'
+        assert f"etcd_requests_total{labels} 1.0" in found
+        assert f"etcd_request_duration_seconds_count{labels} 1.0" in found
+    assert 'etcd_requests_total{group="",operation="list",resource=""}' in found

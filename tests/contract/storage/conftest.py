@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nodeagent.controlplane.storage.etcd import client, storage
 from nodeagent.controlplane.storage.etcd.client import Client
 from nodeagent.controlplane.storage.etcd.layout import Layout
 from nodeagent.controlplane.storage.etcd.rpc import Endpoint
@@ -16,9 +17,12 @@ from nodeagent.controlplane.storage.etcd.storage import EtcdStorage
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.port import Storage
 from nodeagent.controlplane.storage.store import Store, Window
+from tests.harness.effort import MEMBERS
 from tests.harness.etcd import EtcdCluster, needs_etcd
 
 WINDOW = Window()
+PATIENCE_SECONDS = 60.0
+"""Until etcd is given up."""
 
 
 class Clock:
@@ -81,7 +85,7 @@ def sqlite(places: Places) -> Bench:
 
 
 def etcd(places: Places) -> Bench:
-    """All on one cluster, each below a prefix of its own."""
+    """All on one cluster, of MEMBERS members, each below a prefix of its own."""
     clock = Clock()
     cluster = places.etcd()
     layout = Layout(f"/registry-{next(places.numbers)}", {})
@@ -110,10 +114,15 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
 
     def start() -> EtcdCluster:
         if not started:
-            started.append(EtcdCluster(tmp_path_factory.mktemp("etcd")))
+            started.append(EtcdCluster(tmp_path_factory.mktemp("etcd"), MEMBERS))
         return started[0]
 
-    yield Places(lambda: tmp_path_factory.mktemp(f"place{next(numbers)}"), start)
+    # What is given up in time is test_unreachable's; here a busy machine only makes etcd slow.
+    with pytest.MonkeyPatch.context() as patient:
+        patient.setattr(storage, "_WRITE_SECONDS", PATIENCE_SECONDS)
+        patient.setattr(storage, "CALL_SECONDS", PATIENCE_SECONDS / 2)
+        patient.setattr(client, "READ_SECONDS", PATIENCE_SECONDS)
+        yield Places(lambda: tmp_path_factory.mktemp(f"place{next(numbers)}"), start)
     for cluster in started:
         cluster.close()
 

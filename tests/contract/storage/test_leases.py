@@ -76,8 +76,8 @@ def test_said_once_more_it_is_no_new_revision(new_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_bench()
         async with bench.store() as store:
-            (first,) = await store.commit([said("a", bench.span)])
-            (second,) = await store.commit([said("a", bench.span)])
+            (first,) = await store.commit([said("a", 60 * bench.span)])
+            (second,) = await store.commit([said("a", 60 * bench.span)])
             assert second.revision == first.revision == store.revision
 
     asyncio.run(scenario())
@@ -100,7 +100,7 @@ def test_deleted_in_time_it_is_deleted_once(new_bench: NewBench) -> None:
     async def scenario() -> None:
         bench = new_bench()
         async with bench.store() as store:
-            await store.commit([said("a", bench.span)])
+            await store.commit([said("a", 60 * bench.span)])
             await store.commit([Change(LIVING, "a", None, None)])
             await store.commit([said("a", None)])
             await store.commit([said("later", bench.span)])

@@ -182,3 +182,22 @@ def test_two_servers_see_each_other_and_write_one_sequence(new_durable_bench: Ne
             assert len({revision for revision, _ in histories[0]}) == 42
 
     asyncio.run(scenario())
+
+
+def test_what_one_server_has_acknowledged_another_shows_that_asked_for_what_is_latest(
+    new_durable_bench: NewBench,
+) -> None:
+    async def scenario() -> None:
+        bench = new_durable_bench()
+        async with bench.store() as one, bench.store() as two:
+            for number in range(20):
+                writer, reader = (one, two) if number % 2 else (two, one)
+                (written,) = await writer.commit([put("a", value=number)])
+                await reader.latest()
+                assert reader.get(THINGS, "a").revision == written.revision
+                assert reader.revision >= written.revision
+            await one.commit([gone("a")])
+            await two.latest()
+            assert two.get(THINGS, "a") is None
+
+    asyncio.run(scenario())

@@ -6,7 +6,8 @@ Every write returns the revision at which the storage put it, so the order is kn
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 
 from tests.harness.history.records import ABSENT, PRECONDITIONS, Fact, History, Read, Seen, Stream, Value, Write
 
@@ -59,13 +60,13 @@ class Truth:
         return self.facts[start:end]
 
 
-def violations(history: History, *, one_view: bool = True, enough: int = 0, longest_seconds: float = 1e9) -> list[str]:
-    """All of them, each a line. one_view: a consistent read shows what any server acknowledged, not only its own. enough:
-    writes that must succeed before, during and after each fault. longest_seconds: that a write may take to be answered."""
+def violations(history: History, *, enough: int = 0, longest_seconds: float = 1e9) -> list[str]:
+    """All of them, each a line. enough: writes that must succeed before, during and after each fault. longest_seconds: that
+    a write may take to be answered."""
     truth = Truth(history.facts)
     return [
         *_writes(history.writes, truth),
-        *_order(history, truth, one_view=one_view),
+        *_order(history, truth),
         *_lists(history.reads, truth),
         *_objects(truth),
         *(line for stream in history.streams for line in _stream(stream, truth)),
@@ -137,22 +138,20 @@ def _deletions(writes: Sequence[Write], truth: Truth) -> Iterator[str]:
             yield f"{key} was deleted at {fact.revision}, and nobody asked for it"
 
 
-def _order(history: History, truth: Truth, *, one_view: bool) -> Iterator[str]:
-    """What ended before another began came before it."""
-    told: dict[str, list[tuple[float, int]]] = defaultdict(list)
-    known = [(write.ended, write.revision, write.server) for write in history.writes if write.done and write.revision]
-    known += [(read.ended, read.revision, read.server) for read in history.reads if read.consistent and read.revision]
-    for ended, revision, server in sorted(known):
-        for view in ("", server.partition("#")[0]):
-            told[view].append((ended, max(revision, told[view][-1][1] if told[view] else 0)))
+def _order(history: History, truth: Truth) -> Iterator[str]:
+    """What ended before another began came before it, at whichever servers."""
+    known = [(write.ended, write.revision) for write in history.writes if write.done and write.revision]
+    known += [(read.ended, read.revision) for read in history.reads if read.consistent and read.revision]
+    told: list[tuple[float, int]] = []
+    for ended, revision in sorted(known):
+        told.append((ended, max(revision, told[-1][1] if told else 0)))
     for write in history.writes:
-        floor = _told_before(told[""], write.began)
+        floor = _told_before(told, write.began)
         if write.done and write.revision and write.revision <= floor and write.verb != "delete":
             yield f"{write.verb} {write.text} of {write.key} got {write.revision} after {floor} had been acknowledged"
     for read in history.reads:
         if read.consistent:
-            floor = _told_before(told["" if one_view else read.server.partition("#")[0]], read.began)
-            yield from _fresh(read, floor, truth)
+            yield from _fresh(read, _told_before(told, read.began), truth)
 
 
 def _told_before(told: Sequence[tuple[float, int]], began: float) -> int:
@@ -276,6 +275,30 @@ def _claims(truth: Truth) -> Iterator[str]:
             if other != fact.key:
                 yield f"{claim} is held by {other} and, at {fact.revision}, by {fact.key}"
         held[fact.key] = fact.claims
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """From a revision on a Service (`key`) has these addresses and ports, or they are what a record of them says is taken."""
+
+    revision: int
+    key: str
+    held: frozenset[str]
+    recorded: bool
+
+
+def disagreements(holdings: Sequence[Holding]) -> Iterator[str]:
+    """At each revision what services have is recorded, each once, and nothing else is."""
+    now: dict[bool, dict[str, frozenset[str]]] = {True: {}, False: {}}
+    for revision, changes in groupby(holdings, lambda one: one.revision):
+        for change in changes:
+            now[change.recorded][change.key] = change.held
+        had = [claim for held in now[False].values() for claim in held]
+        recorded = {claim for held in now[True].values() for claim in held}
+        for claim in sorted({claim for claim in had if had.count(claim) > 1}):
+            yield f"at {revision} {claim} is had by two Services"
+        for claim in sorted(recorded.symmetric_difference(had)):
+            yield f"at {revision} {claim} is {'recorded, and nobody has it' if claim in recorded else 'had, and not recorded'}"
 
 
 def _endings(history: History, truth: Truth) -> Iterator[str]:

@@ -286,14 +286,18 @@ def _body(collection: str, key: str, verb: str, text: str, held: Known | None) -
 async def _request(
     run: Run, method: str, url: str, body: dict[str, Any] | None = None, content: str = "application/json"
 ) -> tuple[int | None, dict[str, Any] | None]:
-    """The status and what it came with; 0 where the request never left, None where nobody knows what became of it."""
+    """The status and what it came with; 0 where the request never left, None where nobody knows what became of it.
+
+    What may be repeated aiohttp asks once more by itself where a kept connection broke: that the second one found nobody
+    says nothing of the first.
+    """
     data = json.dumps(body).encode() if body is not None else None
     try:
         async with asyncio.timeout(REQUEST_SECONDS):
             async with run.session.request(method, url, data=data, headers={"Content-Type": content}) as response:
                 return response.status, json.loads(await response.read())
     except aiohttp.ClientConnectorError:
-        return 0, None
+        return (0 if method in ("POST", "PATCH") else None), None
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
         return None, None
 

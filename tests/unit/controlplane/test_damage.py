@@ -228,7 +228,7 @@ def test_what_cannot_be_stored_is_refused_and_the_store_goes_on(tmp_path: Path) 
         async with store_at(tmp_path / "s.db") as store:
             with pytest.raises(Exception, match="not found"):
                 await store.commit([Change(THINGS, "odd", None, b"{}")])
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await store.commit([put("a")])
                 await store.compact()
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.storage.etcd.layout import Layout, Place, Unreadable
+from nodeagent.controlplane.storage.etcd.layout import Layout, StoredCollection, Unreadable
 from nodeagent.controlplane.storage.records import draft
 
 PLACES = {
-    "services": Place("services/specs", "Service", "v1", True, lambda document: {"metadata": document["metadata"]}),
-    "nodes": Place("minions", "Node", "v1", False, lambda document: {"metadata": document["metadata"]}),
+    "services": StoredCollection(
+        "services/specs", "Service", "v1", True, lambda document: {"metadata": document["metadata"]}
+    ),
+    "nodes": StoredCollection("minions", "Node", "v1", False, lambda document: {"metadata": document["metadata"]}),
 }
 LAYOUT = Layout("/registry", PLACES)
 META = {"name": "web", "namespace": "default", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -50,11 +52,11 @@ def test_what_is_not_served_is_nowhere(key: bytes) -> None:
     assert LAYOUT.locate(key) is None
 
 
-@pytest.mark.parametrize("prefix", ["/registry", "registry", "/registry/", "/a/b"])
+@pytest.mark.parametrize("prefix", ["/registry", "registry", "/registry/", "//registry//", "/a/b", "a//b/"])
 def test_the_prefix_may_be_written_as_one_likes(prefix: str) -> None:
     layout = Layout(prefix, PLACES)
     key = layout.key("nodes", "a")
-    assert key == f"/{prefix.strip('/')}/minions/a".encode()
+    assert key == (b"/registry/minions/a" if "registry" in prefix else b"/a/b/minions/a")
     assert layout.locate(key) == ("nodes", "a")
 
 
@@ -73,6 +75,15 @@ def test_a_value_has_kind_and_version_and_no_revision_which_comes_back_on_readin
     assert json.loads(written) == {"kind": "Service", "apiVersion": "v1", "metadata": plain, "spec": {"a": 1}}
     body = LAYOUT.body("services", "default/web", written, 7)
     assert json.loads(body) == {"metadata": {**plain, "resourceVersion": "7"}, "spec": {"a": 1}}
+
+
+def test_the_revision_is_where_kube_apiserver_shows_it() -> None:
+    metadata = {"name": "web", "namespace": "default", "uid": "u", "resourceVersion": "0", "creationTimestamp": "x"}
+    written = LAYOUT.value("services", draft({"metadata": metadata, "spec": {"uid": "u"}}))
+    for kept in (written, value(metadata={**metadata, "annotations": {"a": '"uid":"u",'}})):
+        found = json.loads(LAYOUT.body("services", "default/web", kept, 7))["metadata"]
+        assert list(found)[:5] == ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
+        assert found["resourceVersion"] == "7"
 
 
 def test_a_value_of_others_is_made_canonical_and_a_revision_in_it_does_not_count() -> None:
@@ -99,6 +110,7 @@ def test_a_value_of_our_own_that_somebody_copied_elsewhere_does_not_count_as_the
         (value(apiVersion="v2"), "it is v2 Service"),
         (value(metadata={**META, "uid": ""}), "no uid"),
         (value(metadata={**META, "creationTimestamp": None}), "no creationTimestamp"),
+        (value(metadata={**META, "uid": 'a"b'}), "its uid is not plain"),
         (value(metadata=None), "not JSON of an object"),
     ],
 )
@@ -111,7 +123,7 @@ def test_what_a_kind_makes_of_a_value_stops_nothing_else() -> None:
     def broken(_: Any) -> Any:
         raise KeyError("spec")
 
-    layout = Layout("/registry", {"nodes": Place("minions", "Node", "v1", False, broken)})
+    layout = Layout("/registry", {"nodes": StoredCollection("minions", "Node", "v1", False, broken)})
     meta = {**META, "name": "a", "namespace": ""}
     with pytest.raises(Unreadable, match="not a Node: 'spec'"):
         layout.body("nodes", "a", value(kind="Node", metadata=meta), 7)

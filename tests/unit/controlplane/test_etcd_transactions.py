@@ -31,6 +31,14 @@ def after(*events: WatchEvent, of: list[Change]) -> int:
     return wanted.done_at()
 
 
+def test_two_writes_of_the_same_are_told_apart() -> None:
+    """Of those under way one ends first, and what comes then has to reach the other."""
+    first, second = (transaction(LAYOUT, [put("a", 5, 1)]) for _ in range(2))
+    under_way = [first, second]
+    under_way.remove(second)
+    assert under_way == [first]
+
+
 def test_nothing_seen_is_nothing_done() -> None:
     assert after(of=[put("a", 5)]) == 0
 
@@ -45,6 +53,13 @@ def test_it_stays_its_own_although_somebody_changed_it_since() -> None:
 
 def test_another_value_was_faster_even_where_its_own_came_later() -> None:
     assert after(seen(put("a", 5, 2), 8), seen(put("a", 8, 1), 9), of=[put("a", 5, 1)]) == 0
+
+
+def test_a_key_that_others_made_and_removed_meanwhile_may_still_be_its_own() -> None:
+    others = seen(put("a", 0, 2), 8), seen(gone("a", 8), 9)
+    assert after(*others, of=[put("a", 0, 1)]) == 0
+    assert after(*others, seen(put("a", 0, 1), 10), of=[put("a", 0, 1)]) == 10
+    assert after(others[0], seen(put("a", 8, 1), 9), of=[put("a", 0, 1)]) == 0, "it was there when its value came"
 
 
 def test_what_came_before_does_not_count() -> None:

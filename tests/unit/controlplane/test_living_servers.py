@@ -33,7 +33,7 @@ class Servers:
         self._tasks: dict[str, list[asyncio.Task[Any]]] = {}
         self.store = Store(self.memory.member(), clock=Clock().time)
 
-    async def start(self, address: str, port: int = 6443) -> None:
+    async def start(self, address: str, port: int = 6443, **options: str) -> None:
         clock = Clock()
         member = self._members[address] = self.memory.member()
         store = await self._stack.enter_async_context(Store(member, clock=clock.time))
@@ -45,8 +45,9 @@ class Servers:
         life = {row.stored_in: row.life(allocator) for row in kinds.rows}
         registry = Registry(store, kinds, life, chance=chance, clock=clock.time, worker=Worker())
         await bootstrap(store, registry, kinds, RANGES, clock.time)
+        advertised = Advertised(address, port)
         service = KubernetesService(
-            store, registry, kinds, address=RANGES[0].first, advertised=Advertised(address, port)
+            store, registry, kinds, address=RANGES[0].first, advertised=advertised, options=options
         )
         self._tasks[address] = [
             asyncio.create_task(service.beat()),
@@ -246,5 +247,27 @@ def test_a_server_that_was_written_down_without_an_end_gets_one() -> None:
         await servers.start(B)
         await servers.until(1, ALL[0], ALL[1])
         await servers.until(13, ALL[1])
+
+    scene(play)
+
+
+def test_servers_that_were_started_with_other_options_say_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    def said() -> list[str]:
+        return [line.partition("server=")[2] for line in caplog.text.splitlines() if "another option" in line]
+
+    async def play(servers: Servers) -> None:
+        await servers.start("192.0.2.1", ports="1-2", balancers="")
+        await servers.start("192.0.2.2", ports="1-2", balancers="")
+        await servers.until(10, *ALL[:2])
+        assert said() == []
+        await servers.start("192.0.2.3", ports="1-3", balancers="")
+        await servers.until(10, *ALL)
+        await asyncio.sleep(20)
+        assert sorted(said()) == [
+            "192.0.2.1 option=ports there=1-2 here=1-3",
+            "192.0.2.2 option=ports there=1-2 here=1-3",
+            "192.0.2.3 option=ports there=1-3 here=1-2",
+            "192.0.2.3 option=ports there=1-3 here=1-2",
+        ]
 
     scene(play)

@@ -24,6 +24,7 @@ from nodeagent.controlplane.storage.records import (
 )
 from nodeagent.controlplane.storage.sqlite_file import check, connect, copy_to, read_revisions
 from nodeagent.controlplane.storage.store import Store
+from tests.harness.effort import examples
 
 THINGS = "things"
 
@@ -208,6 +209,8 @@ WRITERS = textwrap.dedent(
 """For each path it reads, starts a process that writes there without end: its process id, what is acknowledged, and once
 it was killed an empty line. That what they need is imported only once makes two hundred a matter of seconds."""
 
+KILLS = examples(20)
+
 
 @pytest.fixture
 def writers() -> Iterator["subprocess.Popen[str]"]:
@@ -238,19 +241,10 @@ def names_in(path: Path) -> set[str]:
     return asyncio.run(read())
 
 
-def test_what_was_acknowledged_survives_a_kill(writers: "subprocess.Popen[str]", tmp_path: Path) -> None:
-    random = Random(7)
-    acknowledged: set[str] = set()
-    for _ in range(8):
-        acknowledged |= set(crash(writers, tmp_path / "s.db", random))
-        assert acknowledged <= names_in(tmp_path / "s.db")
-
-
-@pytest.mark.slow
-def test_what_was_acknowledged_survives_two_hundred_kills(writers: "subprocess.Popen[str]", tmp_path: Path) -> None:
+def test_what_was_acknowledged_survives_kills(writers: "subprocess.Popen[str]", tmp_path: Path) -> None:
     random = Random(11)
     acknowledged: set[str] = set()
-    for round_number in range(200):
+    for number in range(KILLS):
         acknowledged |= set(crash(writers, tmp_path / "s.db", random))
-        if round_number % 20 == 19:
+        if number % 20 == 19 or number < 8:
             assert acknowledged <= names_in(tmp_path / "s.db")

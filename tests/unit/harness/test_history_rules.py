@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.harness.history.records import Fact, Fault, History, Read, Seen, Stream, Value, Write
-from tests.harness.history.rules import Truth, violations
+from tests.harness.history.rules import Holding, Truth, disagreements, violations
 
 
 def made(seed: int = 1, steps: int = 400) -> History:
@@ -302,8 +302,7 @@ def test_what_is_planted_is_found(plant: Callable[[History], None], said: str) -
     assert any(said in line for line in found), found
 
 
-def test_servers_with_views_of_their_own_are_held_to_what_they_said_themselves() -> None:
-    """On a store that servers share without asking each other, what another has acknowledged comes a moment later."""
+def test_what_one_server_acknowledged_another_has_to_show() -> None:
     history = History(
         facts=[Fact(1, "a", ("x", ""), "u"), Fact(2, "a", ("y", ""), "u")],
         writes=[
@@ -313,6 +312,40 @@ def test_servers_with_views_of_their_own_are_held_to_what_they_said_themselves()
         reads=[Read("d", "two#0", 4, 5, True, 1, {"a": (1, ("x", ""))})],
     )
     assert [line for line in violations(history) if "stale" in line]
-    assert violations(history, one_view=False) == []
-    history.reads = [replace(history.reads[0], server="one#1")]
-    assert [line for line in violations(history, one_view=False) if "stale" in line]
+    history.reads = [replace(history.reads[0], consistent=False)]
+    assert violations(history) == []
+
+
+def has(revision: int, name: str, *claims: str) -> Holding:
+    return Holding(revision, f"services/{name}", frozenset(claims), recorded=False)
+
+
+def taken(revision: int, claim: str, *, ends: bool = False) -> Holding:
+    return Holding(revision, f"records/{claim}", frozenset(() if ends else {claim}), recorded=True)
+
+
+ALL_RIGHT = [
+    has(5, "a", "10.0.0.1", "30001"),
+    taken(5, "10.0.0.1"),
+    taken(5, "30001"),
+    has(6, "a", "10.0.0.1"),
+    taken(6, "30001", ends=True),
+    has(7, "b", "10.0.0.2"),
+    taken(7, "10.0.0.2"),
+    has(8, "a"),
+    taken(8, "10.0.0.1", ends=True),
+]
+
+
+def test_records_that_come_and_go_with_what_services_have_agree() -> None:
+    assert list(disagreements(ALL_RIGHT)) == []
+
+
+@pytest.mark.parametrize("left_out", range(len(ALL_RIGHT)))
+def test_a_record_or_a_service_that_is_not_written_along_is_found(left_out: int) -> None:
+    changed = ALL_RIGHT[:left_out] + ALL_RIGHT[left_out + 1 :]
+    assert any(f"at {ALL_RIGHT[left_out].revision} " in line for line in disagreements(changed))
+
+
+def test_one_address_of_two_services_is_found() -> None:
+    assert list(disagreements([*ALL_RIGHT, has(9, "c", "10.0.0.2")])) == ["at 9 10.0.0.2 is had by two Services"]

@@ -5,13 +5,23 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TypeAlias, TypeVar
 
 from nodeagent.controlplane.storage.etcd import messages
+from nodeagent.controlplane.storage.etcd.certificates import RenewedContext
+from nodeagent.controlplane.storage.etcd.diagnosis import diagnose
 from nodeagent.controlplane.storage.etcd.messages import Header, RangeReply, StatusReply, TxnReply
 from nodeagent.controlplane.storage.etcd.outcomes import Outcome, outcome_of
 from nodeagent.controlplane.storage.etcd.rpc import CallFailed, Endpoint, Member, apart
+from nodeagent.controlplane.storage.records import (
+    ObjectTooLarge,
+    StorageFailed,
+    StorageFull,
+    StorageUncertain,
+    StorageUnreachable,
+)
 
 logger = logging.getLogger(__name__)
 CALL_SECONDS: Final = 1.5
@@ -21,7 +31,12 @@ READ_SECONDS: Final = 6.0
 _PAUSE_SECONDS: Final = 0.05
 _KV: Final = "/etcdserverpb.KV/"
 _LEASE: Final = "/etcdserverpb.Lease/"
-_MAINTENANCE: Final = "/etcdserverpb.Maintenance/"
+_STATUS: Final = "/etcdserverpb.Maintenance/Status"
+_ALARM: Final = "/etcdserverpb.Maintenance/Alarm"
+_RIGHTS: Final = (
+    "the common name of --etcd-certfile has to be a user of etcd with all rights below --etcd-prefix,"
+    " and to read and write compact_rev_key"
+)
 
 _Reply = TypeVar("_Reply")
 
@@ -33,12 +48,41 @@ class EtcdFailed(Exception):
         super().__init__(text)
         self.outcome = outcome
 
+    def as_storage(self) -> Exception:
+        """What a storage says then."""
+        text = f"etcd: {self}"
+        if self.outcome is Outcome.DENIED:
+            text = f"{text}: {_RIGHTS}"
+        match self.outcome:
+            case Outcome.FULL:
+                return StorageFull(text)
+            case Outcome.TOO_LARGE:
+                return ObjectTooLarge(text)
+            case Outcome.NOT_DONE | Outcome.ANOTHER:
+                return StorageUnreachable(text)
+            case Outcome.UNKNOWN:
+                return StorageUncertain(text)
+        return StorageFailed(text)
+
+
+OnCall: TypeAlias = Callable[[str, str, float, bool], None]
+"""Told of each call to a member: what it did (`get`, `list`, `create`, `update`, `delete`, …), to which collection, the seconds it took,
+and whether it failed."""
+
 
 class Client:
     """A cluster, by the addresses of its members. Every method raises EtcdFailed."""
 
-    def __init__(self, endpoints: Sequence[Endpoint], context: ssl.SSLContext | None = None) -> None:
-        self._members = [Member(endpoint, context) for endpoint in endpoints]
+    def __init__(
+        self, endpoints: Sequence[Endpoint], context: ssl.SSLContext | None = None, on_call: OnCall | None = None
+    ) -> None:
+        self._on_call = on_call
+        self._context = context
+        self._members = [Member(endpoint, context, self._meet) for endpoint in endpoints]
+        self._foreign: set[Member] = set()
+        self._denied: dict[str, str] = {}
+        self.cluster = 0
+        """The number of the cluster; once it is known, whoever belongs to another one is not asked for anything."""
         self._preferred = random.randrange(len(self._members))  # noqa: S311 - so that not all servers ask the same member
         self._on_move: list[Callable[[], None]] = []
         self.answered_at = float("-inf")
@@ -54,6 +98,11 @@ class Client:
         """All that were given."""
         return self._members
 
+    @property
+    def denied(self) -> str:
+        """Which right is lacking, as the latest call of that kind was told; empty: none."""
+        return next(iter(self._denied.values()), "")
+
     def tell_of_moves(self, listener: Callable[[], None]) -> None:
         """`listener` is called whenever another member is asked from now on."""
         self._on_move.append(listener)
@@ -65,27 +114,58 @@ class Client:
             for listener in self._on_move:
                 listener()
 
+    async def _meet(self, member: Member) -> None:
+        if not self.cluster:
+            return
+        found = messages.read_status(await member.introduction(_STATUS, CALL_SECONDS)).header.cluster
+        if found == self.cluster:
+            self._foreign.discard(member)
+            return
+        if member not in self._foreign:
+            logger.warning("left aside, it is a member of another cluster member=%s", member.endpoint)
+        self._foreign.add(member)
+        raise CallFailed(CallFailed.FOREIGN, "it is a member of another cluster")
+
+    async def is_another(self) -> bool:
+        """Members answer, and none of them belongs to the cluster."""
+        answers = await asyncio.gather(*map(self.status, self._members), return_exceptions=True)
+        clusters = {answer.header.cluster for answer in answers if isinstance(answer, StatusReply)}
+        return bool(clusters) and self.cluster not in clusters
+
+    async def diagnose(self, member: Member) -> str:
+        """Why a member does not answer, by another connection to it; empty where that is as it should be."""
+        certificate = self._context.certfile if isinstance(self._context, RenewedContext) else None
+        return await diagnose(member.endpoint, self._context, certificate)
+
     def close(self) -> None:
         """Ends all connections."""
         for member in self._members:
             member.close()
 
-    async def read(self, request: bytes) -> RangeReply:
+    async def read(self, request: bytes, operation: str = "list") -> RangeReply:
         """Keys as they are now (linearizable), or at the revision the request names."""
-        return await self._repeatedly(f"{_KV}Range", request, messages.read_range)
+        with self._rights("read"):
+            return await self._repeatedly(f"{_KV}Range", request, messages.read_range, operation)
 
-    async def txn(self, request: bytes) -> TxnReply:
+    async def look(self, request: bytes) -> RangeReply:
+        """As `read`, of keys for which rights may be lacking without harm."""
+        return await self._repeatedly(f"{_KV}Range", request, messages.read_range, "get")
+
+    async def txn(self, request: bytes, operation: str = "update", collection: str = "") -> TxnReply:
         """Tried once: with Outcome.UNKNOWN it may have been carried out."""
-        return await self._once(f"{_KV}Txn", request, messages.read_txn)
+        with self._rights("write"):
+            return await self._once(f"{_KV}Txn", request, messages.read_txn, operation, collection)
 
     async def compact(self, revision: int) -> Header:
         """Forgets what was superseded at or before a revision; repeated, that does no harm."""
         request = messages.compaction_request(revision)
-        return await self._repeatedly(f"{_KV}Compact", request, messages.read_any_header)
+        return await self._repeatedly(f"{_KV}Compact", request, messages.read_any_header, "compact")
 
     async def grant_lease(self, seconds: int) -> int:
         """The number of a new lease. One that nobody heard of ends by itself."""
-        number, _ = await self._repeatedly(f"{_LEASE}LeaseGrant", messages.lease_grant(seconds), messages.read_lease)
+        number, _ = await self._repeatedly(
+            f"{_LEASE}LeaseGrant", messages.lease_grant(seconds), messages.read_lease, "leaseGrant"
+        )
         return number
 
     async def renew_lease(self, number: int) -> bool:
@@ -98,25 +178,30 @@ class Client:
                 # The stream's answers have the fields of a grant's.
                 return messages.read_lease(await stream.receive())
 
-        _, seconds = await self._with_each(lambda member: apart(renew(member), CALL_SECONDS))
+        _, seconds = await self._with_each(lambda member: apart(renew(member), CALL_SECONDS), "leaseKeepAlive")
         return seconds > 0
 
     async def has_alarm(self) -> bool:
         """A member has run out of space."""
-        found = await self._repeatedly(f"{_MAINTENANCE}Alarm", b"", messages.read_alarms)
+        found = await self._repeatedly(_ALARM, b"", messages.read_alarms, "alarm")
         return 1 in found
 
     async def status(self, member: Member) -> StatusReply:
         """Of one member, itself."""
         try:
-            return messages.read_status(await member.call(f"{_MAINTENANCE}Status", b"", CALL_SECONDS))
+            return messages.read_status(await member.introduction(_STATUS, CALL_SECONDS))
         except CallFailed as failed:
             raise EtcdFailed(outcome_of(failed.code, failed.text), str(failed)) from None
+        except messages.Malformed as error:
+            raise EtcdFailed(Outcome.UNKNOWN, str(error)) from None
 
-    async def _once(self, method: str, request: bytes, read: Callable[[bytes], _Reply]) -> _Reply:
+    async def _once(
+        self, method: str, request: bytes, read: Callable[[bytes], _Reply], operation: str, collection: str
+    ) -> _Reply:
         member = self.member
         try:
-            reply = read(await member.call(method, request, CALL_SECONDS))
+            with self._told(operation, collection):
+                reply = read(await member.call(method, request, CALL_SECONDS))
         except CallFailed as failed:
             outcome = outcome_of(failed.code, failed.text)
             logger.debug(
@@ -124,25 +209,50 @@ class Client:
             )
             if outcome in (Outcome.NOT_DONE, Outcome.UNKNOWN):
                 self.move_on(member)
+                outcome = self._unless_all_are_foreign(outcome)
             raise EtcdFailed(outcome, f"{member.endpoint}: {failed}") from None
         except messages.Malformed as error:
             raise EtcdFailed(Outcome.UNKNOWN, f"{member.endpoint}: {error}") from None
         self.answered_at = time.monotonic()
         return reply
 
-    async def _repeatedly(self, method: str, request: bytes, read: Callable[[bytes], _Reply]) -> _Reply:
+    async def _repeatedly(self, method: str, request: bytes, read: Callable[[bytes], _Reply], operation: str) -> _Reply:
         async def ask(member: Member) -> _Reply:
             return read(await member.call(method, request, CALL_SECONDS))
 
-        return await self._with_each(ask)
+        return await self._with_each(ask, operation)
 
-    async def _with_each(self, ask: Callable[[Member], Awaitable[_Reply]]) -> _Reply:
+    def _unless_all_are_foreign(self, outcome: Outcome) -> Outcome:
+        return Outcome.ANOTHER if len(self._foreign) == len(self._members) else outcome
+
+    @contextmanager
+    def _rights(self, to: str) -> Iterator[None]:
+        try:
+            yield
+        except EtcdFailed as failed:
+            if failed.outcome is Outcome.DENIED:
+                self._denied[to] = f"{failed}: {_RIGHTS}"
+            raise
+        self._denied.pop(to, None)
+
+    @contextmanager
+    def _told(self, operation: str, collection: str = "") -> Iterator[None]:
+        began, failed = time.monotonic(), True
+        try:
+            yield
+            failed = False
+        finally:
+            if self._on_call is not None:
+                self._on_call(operation, collection, time.monotonic() - began, failed)
+
+    async def _with_each(self, ask: Callable[[Member], Awaitable[_Reply]], operation: str) -> _Reply:
         """Asks one member after the other until one answers, or the time for reads is up."""
         ends = time.monotonic() + READ_SECONDS
         while True:
             member = self.member
             try:
-                reply = await ask(member)
+                with self._told(operation):
+                    reply = await ask(member)
             except (CallFailed, messages.Malformed) as error:
                 code = error.code if isinstance(error, CallFailed) else CallFailed.LOST
                 outcome = outcome_of(code, str(error))
@@ -150,8 +260,9 @@ class Client:
                 if outcome not in (Outcome.NOT_DONE, Outcome.UNKNOWN):
                     raise EtcdFailed(outcome, f"{member.endpoint}: {error}") from None
                 self.move_on(member)
-                if time.monotonic() >= ends:
-                    raise EtcdFailed(Outcome.NOT_DONE, f"{member.endpoint}: {str(error) or 'no answer'}") from None
+                final = self._unless_all_are_foreign(Outcome.NOT_DONE)
+                if final is Outcome.ANOTHER or time.monotonic() >= ends:
+                    raise EtcdFailed(final, f"{member.endpoint}: {str(error) or 'no answer'}") from None
             else:
                 self.answered_at = time.monotonic()
                 return reply

@@ -16,7 +16,7 @@ _MARK: Final = b'"resourceVersion":"'
 _OWN: Final = b" "
 _METADATA: Final = b'"metadata":{'
 _INTERNAL: Final = "nodeagent.dev"
-"""The place of what is no object of the API: node ports that are taken, servers that live."""
+"""Above the keys of what is no object of the API: node ports that are taken, servers that live."""
 
 
 class Unreadable(ValueError):
@@ -24,7 +24,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoredCollection:
     """Where the objects of a collection are below the prefix, and what they are."""
 
     path: str
@@ -57,13 +57,27 @@ _head = msgspec.json.Decoder(_Head)
 
 
 class Layout:
-    """Keys below `prefix`. `places` says where the collections of the API are; any other is internal."""
+    """Keys below `prefix`, of which the slashes between names count only once, as for kube-apiserver.
 
-    def __init__(self, prefix: str, places: Mapping[str, Place]) -> None:
-        self._prefix = f"/{prefix.strip('/')}/"
-        self._places = dict(places)
-        self._opening = {collection: place.opening for collection, place in places.items()}
-        self._by_path = {place.path: collection for collection, place in places.items()}
+    `stored` says how the collections of the API are kept; any other is internal.
+    """
+
+    def __init__(self, prefix: str, stored: Mapping[str, StoredCollection]) -> None:
+        self._prefix = "".join(f"/{part}" for part in prefix.split("/") if part) + "/"
+        self._stored = dict(stored)
+        self._opening = {collection: one.opening for collection, one in stored.items()}
+        self._by_path = {one.path: collection for collection, one in stored.items()}
+
+    @property
+    def prefix(self) -> str:
+        """Without a slash at its end."""
+        return self._prefix[:-1]
+
+    @property
+    def numberings_above(self) -> list[bytes]:
+        """The keys of servers whose prefix holds this one."""
+        parts = self.prefix.split("/")
+        return [f"{'/'.join(parts[:count])}/{_INTERNAL}/numbering".encode() for count in range(2, len(parts))]
 
     @property
     def start(self) -> bytes:
@@ -75,14 +89,19 @@ class Layout:
         """The first key beyond."""
         return self._prefix[:-1].encode() + b"0"
 
+    @property
+    def numbering(self) -> bytes:
+        """The key that says what is added to etcd's revisions."""
+        return f"{self._prefix}{_INTERNAL}/numbering".encode()
+
     def key(self, collection: str, path: str) -> bytes:
         """The key of an object."""
-        place = self._places.get(collection)
-        where = place.path if place is not None else f"{_INTERNAL}/{collection}"
+        stored = self._stored.get(collection)
+        where = stored.path if stored is not None else f"{_INTERNAL}/{collection}"
         return f"{self._prefix}{where}/{path}".encode()
 
     def locate(self, key: bytes) -> tuple[str, str] | None:
-        """(collection, path) of a key; None: it is no place of ours."""
+        """(collection, path) of a key; None: it is not below the prefix or in no collection."""
         try:
             text = key.decode()
         except UnicodeDecodeError:
@@ -99,7 +118,7 @@ class Layout:
         collection = self._by_path.get(f"{first}/{second}", "")
         return (collection, rest) if collection and rest else None
 
-    def place_of(self, key: bytes) -> str:
+    def first_part(self, key: bytes) -> str:
         """What is said of a key that is nowhere here: the first part of it."""
         return key.decode(errors="replace").removeprefix(self._prefix).partition("/")[0]
 
@@ -116,41 +135,52 @@ class Layout:
 
     def body(self, collection: str, path: str, value: bytes, revision: int) -> bytes:
         """The object as it is kept in memory. Raises Unreadable."""
-        place = self._places.get(collection)
+        stored = self._stored.get(collection)
         try:
             head = _head.decode(value)
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
             raise Unreadable(_why(value, error)) from None
-        if place is not None:
-            _check(place, path, head)
+        if stored is not None:
+            _check(stored, path, head)
+        metadata = self._metadata(collection, value)
+        if stored is None:
+            return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, metadata)
+        # Clients are told the fields in kube-apiserver's order.
+        uid = f'"uid":"{head.metadata.uid}",'.encode()
+        before, _, after = metadata.partition(uid)
+        if not after:
+            raise Unreadable("its uid is not plain")
+        return b'{"metadata":{%b%b"resourceVersion":"%d",%b' % (before, uid, revision, after)
+
+    def _metadata(self, collection: str, value: bytes) -> bytes:
+        """The canonical object from its first field of metadata on. Raises Unreadable."""
+        stored = self._stored.get(collection)
         opening = self._opening.get(collection, b"{")
         if value.endswith(_OWN) and value.startswith(opening + _METADATA):
-            rest = value[len(opening) + len(_METADATA) : -len(_OWN)]
-        elif place is not None:
-            rest = self._canonical(place, value)
-        else:
+            return value[len(opening) + len(_METADATA) : -len(_OWN)]
+        if stored is None:
             raise Unreadable("it was not written by this program")
-        return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, rest)
+        return self._canonical(stored, value)
 
-    def _canonical(self, place: Place, value: bytes) -> bytes:
+    def _canonical(self, stored: StoredCollection, value: bytes) -> bytes:
         try:
             document = decode(value)
             document["metadata"].pop("resourceVersion", None)
-            found = encode(place.canonical(document))
+            found = encode(stored.canonical(document))
         except Exception as error:  # noqa: BLE001 - whatever is the matter with a value of others, it is theirs
-            raise Unreadable(f"not a {place.kind}: {error}") from None
+            raise Unreadable(f"not a {stored.kind}: {error}") from None
         start = b'{"metadata":{'
         if not found.startswith(start):
             raise Unreadable("it has no metadata")
         return found[len(start) :]
 
 
-def _check(place: Place, path: str, head: _Head) -> None:
+def _check(stored: StoredCollection, path: str, head: _Head) -> None:
     meta = head.metadata
-    own = f"{meta.namespace}/{meta.name}" if place.namespaced else meta.name
-    if (head.kind, head.api_version) != (place.kind, place.api_version):
+    own = f"{meta.namespace}/{meta.name}" if stored.namespaced else meta.name
+    if (head.kind, head.api_version) != (stored.kind, stored.api_version):
         raise Unreadable(
-            f"it is {head.api_version or 'no'} {head.kind or 'kind'}, not {place.api_version} {place.kind}"
+            f"it is {head.api_version or 'no'} {head.kind or 'kind'}, not {stored.api_version} {stored.kind}"
         )
     if own != path:
         raise Unreadable(f"it says it is {own}")

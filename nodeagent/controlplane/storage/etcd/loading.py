@@ -1,5 +1,6 @@
 """What is read when a server starts: the releases of the members, where history begins, and all objects as they were then."""
 
+import asyncio
 import logging
 from collections import Counter
 from dataclasses import dataclass
@@ -8,9 +9,11 @@ from typing import Final
 from nodeagent.controlplane.storage.etcd import messages
 from nodeagent.controlplane.storage.etcd.client import Client, EtcdFailed
 from nodeagent.controlplane.storage.etcd.layout import Layout, Unreadable
-from nodeagent.controlplane.storage.etcd.messages import KeyValue
+from nodeagent.controlplane.storage.etcd.messages import KeyValue, StatusReply
+from nodeagent.controlplane.storage.etcd.numbering import Numbering
 from nodeagent.controlplane.storage.etcd.outcomes import Outcome
-from nodeagent.controlplane.storage.etcd.versions import is_for_use, parse_version, tells_progress_in_step
+from nodeagent.controlplane.storage.etcd.rpc import Member
+from nodeagent.controlplane.storage.etcd.versions import is_for_use, parse_version
 from nodeagent.controlplane.storage.records import Revision, StorageFailed, StorageUnreachable
 
 logger = logging.getLogger(__name__)
@@ -24,7 +27,9 @@ _TOLD: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The objects at a revision, and the version of the compaction's key."""
+    """All objects at one revision. rows: with the revisions that clients are told. base: etcd's revision that they were read
+    at, where history begins. latest: etcd's when loading began. cluster: etcd's number of it. compactions: version of the
+    key that counts compactions. unreadable: key → why its value cannot be served."""
 
     rows: list[Revision]
     base: int
@@ -34,22 +39,32 @@ class Range:
     unreadable: dict[bytes, str]
 
 
-async def examine(client: Client) -> bool:
-    """Logs which releases the members are; True when all can be believed how far a watch has come.
+async def examine(client: Client) -> list[str]:
+    """Log which releases the members are; which of them do not answer, and why. From then on only the cluster they belong to is asked.
 
-    Raises StorageUnreachable when none answers, StorageFailed when one is too old.
+    Raises StorageUnreachable when none answers, StorageFailed when one is too old, or they are of several clusters.
     """
     versions = {}
-    reasons = []
-    for member in client.members:
-        try:
-            status = await client.status(member)
-        except EtcdFailed as failed:
-            reasons.append(f"{member.endpoint}: {failed}")
+    silent = []
+    clusters: dict[int, str] = {}
+    for member, found in zip(
+        client.members, await asyncio.gather(*(_ask(client, member) for member in client.members)), strict=True
+    ):
+        endpoint = str(member.endpoint)
+        if isinstance(found, str):
+            silent.append(f"{endpoint}: {found}")
             continue
-        versions[str(member.endpoint)] = parse_version(status.version)
+        versions[endpoint] = parse_version(found.version)
+        clusters.setdefault(found.header.cluster, endpoint)
     if not versions:
-        raise StorageUnreachable(f"no member of etcd answers: {'; '.join(reasons)}")
+        raise StorageUnreachable(f"no member of etcd answers: {'; '.join(silent)}")
+    if len(clusters) > 1:
+        raise StorageFailed(
+            f"--etcd-servers names members of {len(clusters)} different clusters: {' and '.join(clusters.values())}"
+        )
+    (client.cluster,) = clusters
+    for line in silent:
+        logger.warning("a member of etcd does not answer: %s", line)
     for endpoint, version in versions.items():
         logger.info("etcd member=%s version=%d.%d.%d", endpoint, *version)
         if version < (3, 4, 0):
@@ -63,16 +78,25 @@ async def examine(client: Client) -> bool:
                 endpoint,
                 *version,
             )
-    return all(map(tells_progress_in_step, versions.values())) and len(versions) == len(client.members)
+    return silent
 
 
-async def load(client: Client, layout: Layout, at: int) -> Range:
-    """Raises EtcdFailed."""
+async def _ask(client: Client, member: Member) -> StatusReply | str:
+    """What a member says of itself, or why it does not."""
+    try:
+        return await client.status(member)
+    except EtcdFailed as failed:
+        return await client.diagnose(member) or str(failed)
+
+
+async def load(client: Client, layout: Layout, numbering: Numbering, at: int) -> Range:
+    """Read all objects and as much history as is offered. at: seconds since 1970, the age of what is read. Raises
+    EtcdFailed."""
     while True:
         marked = await client.read(messages.range_request(COMPACT_KEY))
         latest = marked.header.revision
         kept = marked.kvs[0] if marked.kvs else KeyValue()
-        base = max(_number(kept.value), latest - _MOST_HISTORY, 1)
+        base = max(min(_number(kept.value), latest), latest - _MOST_HISTORY, 1)
         try:
             kvs = await _range(client, layout, base)
         except EtcdFailed as failed:
@@ -87,7 +111,7 @@ async def load(client: Client, layout: Layout, at: int) -> Range:
                     raise
                 continue
         unreadable: dict[bytes, str] = {}
-        rows = _rows(layout, kvs, at, unreadable)
+        rows = _rows(layout, kvs, numbering, at, unreadable)
         return Range(rows, base, latest, marked.header.cluster, kept.version, unreadable)
 
 
@@ -102,20 +126,25 @@ async def _range(client: Client, layout: Layout, revision: int) -> list[KeyValue
         start = page.kvs[-1].key + b"\0"
 
 
-def _rows(layout: Layout, kvs: list[KeyValue], at: int, unreadable: dict[bytes, str]) -> list[Revision]:
+def _rows(
+    layout: Layout, kvs: list[KeyValue], numbering: Numbering, at: int, unreadable: dict[bytes, str]
+) -> list[Revision]:
     rows = []
     foreign: Counter[str] = Counter()
     for kv in kvs:
+        if kv.key == layout.numbering:
+            continue
         found = layout.locate(kv.key)
         if found is None:
-            foreign[layout.place_of(kv.key)] += 1
+            foreign[layout.first_part(kv.key)] += 1
             continue
         try:
-            body = layout.body(*found, kv.value, kv.mod_revision)
+            revision = numbering.told(kv.mod_revision)
+            body = layout.body(*found, kv.value, revision)
         except Unreadable as error:
             unreadable[kv.key] = str(error)
             continue
-        rows.append(Revision(kv.mod_revision, *found, body, deleted=False, at=at))
+        rows.append(Revision(revision, *found, body, deleted=False, at=at))
     for place, count in sorted(foreign.items()):
         logger.info("left alone, not served here place=%s keys=%d", place, count)
     for key, why in list(unreadable.items())[:_TOLD]:

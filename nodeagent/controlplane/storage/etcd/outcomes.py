@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Final
 
-REFUSED: Final = "REFUSED"
+_NEVER_SENT: Final = frozenset({"REFUSED", "FOREIGN"})
 _NOT_PROPOSED: Final = ("no leader", "raft proposal dropped", "not capable", "too many requests")
 
 
@@ -22,6 +22,8 @@ class Outcome(Enum):
     NO_LEASE = "no lease"
     DENIED = "denied"
     """These credentials may not do that."""
+    ANOTHER = "another"
+    """All who answer are members of another cluster."""
     WRONG = "wrong"
     """The call itself makes no sense."""
 
@@ -44,6 +46,6 @@ def outcome_of(code: str, text: str) -> Outcome:
 
     "Leader changed" answers reads; where it should ever answer a write, nothing says that it did not happen.
     """
-    if code == REFUSED or any(words in text for words in _NOT_PROPOSED):
+    if code in _NEVER_SENT or any(words in text for words in _NOT_PROPOSED):
         return Outcome.NOT_DONE
     return next((outcome for words, outcome in _BY_CODE.get(code, ()) if words in text), Outcome.UNKNOWN)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
@@ -30,7 +30,7 @@ class Endpoint:
 
 
 class CallFailed(Exception):
-    """A call was not answered as it should be. `code` is gRPC's, or one of the three below."""
+    """A call was not answered as it should be. `code` is gRPC's, or one of those below."""
 
     REFUSED: Final = "REFUSED"
     """There is no connection; the call was never sent."""
@@ -38,6 +38,8 @@ class CallFailed(Exception):
     """No answer within the time given."""
     LOST: Final = "LOST"
     """The connection ended before the answer."""
+    FOREIGN: Final = "FOREIGN"
+    """Whoever is there is not whom we look for; the call was never sent."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text or code)
@@ -49,7 +51,7 @@ class Stream(Protocol):
     """A call in both directions."""
 
     async def send(self, message: bytes) -> None:
-        """Raises CallFailed."""
+        """Raises CallFailed, also where the other side reads so little that there is no room for the message."""
         ...
 
     async def receive(self) -> bytes:
@@ -68,10 +70,21 @@ class _AsTheyAre(CodecBase):
 
 
 class Member:
-    """One member; it is connected to when first called, and again after a connection was lost."""
+    """One member; it is connected to when first called, and again after a connection was lost.
 
-    def __init__(self, endpoint: Endpoint, context: ssl.SSLContext | None) -> None:
+    `meet` is told of each new connection before anything else is asked there; it may ask `introduction`, and raise CallFailed.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        context: ssl.SSLContext | None,
+        meet: "Callable[[Member], Awaitable[None]] | None" = None,
+    ) -> None:
         self.endpoint = endpoint
+        self._meet = meet
+        self._met: object = None
+        self._meeting = asyncio.Lock()
         self._channel = Channel(
             endpoint.host,
             endpoint.port,
@@ -87,9 +100,17 @@ class Member:
         """The answer, within so many seconds. Raises CallFailed."""
         return await apart(self._call(method, request), seconds)
 
+    async def introduction(self, method: str, seconds: float) -> bytes:
+        """The answer to a call without contents, of whoever is there. Raises CallFailed."""
+        return await apart(self._ask(method, b""), seconds)
+
     async def _call(self, method: str, request: bytes) -> bytes:
+        await self._connect()
+        return await self._ask(method, request)
+
+    async def _ask(self, method: str, request: bytes) -> bytes:
         async with _own_errors(None):
-            await self._connect()
+            await self._reach()
             async with self._open(method, Cardinality.UNARY_UNARY) as stream:
                 await stream.send_message(request, end=True)
                 answer = await stream.recv_message()
@@ -100,14 +121,17 @@ class Member:
 
     @contextlib.asynccontextmanager
     async def stream(self, method: str, metadata: Mapping[str, str], seconds: float) -> AsyncIterator[Stream]:
-        """A stream, begun within so many seconds. Leaving the block ends it. Only for `apart`. Raises CallFailed."""
+        """A stream, begun within so many seconds, in which each message is sent within as many. Leaving the block ends it.
+
+        Only for `apart`. Raises CallFailed.
+        """
         async with _own_errors(seconds):
             await self._connect()
         async with _own_errors(None), self._open(method, Cardinality.STREAM_STREAM, metadata) as stream:
-            try:
-                yield _Open(stream)
-            finally:
-                with contextlib.suppress(Exception):
+            # Left with an error, it is ended by the library, which then does not wait until there is room to say so.
+            yield _Open(stream, seconds)
+            with contextlib.suppress(CallFailed):
+                async with _own_errors(seconds):
                     await stream.cancel()
 
     def close(self) -> None:
@@ -115,8 +139,18 @@ class Member:
         self._channel.close()
 
     async def _connect(self) -> None:
+        protocol = await self._reach()
+        if protocol is self._met or self._meet is None:
+            return
+        async with self._meeting:
+            protocol = await self._reach()
+            if protocol is not self._met:
+                await self._meet(self)
+                self._met = protocol
+
+    async def _reach(self) -> object:
         try:
-            await self._channel.__connect__()
+            return await self._channel.__connect__()
         except OSError as error:
             raise CallFailed(CallFailed.REFUSED, str(error)) from None
 
@@ -146,11 +180,12 @@ async def apart(work: Coroutine[Any, Any, _Result], seconds: float | None) -> _R
 
 
 class _Open:
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, seconds: float) -> None:
         self._stream = stream
+        self._seconds = seconds
 
     async def send(self, message: bytes) -> None:
-        async with _own_errors(None):
+        async with _own_errors(self._seconds):
             await self._stream.send_message(message)
 
     async def receive(self) -> bytes:

@@ -1,30 +1,37 @@
 """The storage in etcd: state and history come by one watch, and writes are transactions that end when the watch shows them."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from heapq import heappop, heappush
-from itertools import count
-from math import ceil
 from typing import Final, TypeVar
 
+import msgspec
+
 from nodeagent.controlplane.storage.etcd import messages
+from nodeagent.controlplane.storage.etcd.arrivals import Arrivals
 from nodeagent.controlplane.storage.etcd.client import CALL_SECONDS, Client, EtcdFailed
+from nodeagent.controlplane.storage.etcd.compaction import Compaction
+from nodeagent.controlplane.storage.etcd.kept_leases import KeptLeases
 from nodeagent.controlplane.storage.etcd.layout import Layout, Unreadable
-from nodeagent.controlplane.storage.etcd.loading import COMPACT_KEY, examine, load
+from nodeagent.controlplane.storage.etcd.loading import load
 from nodeagent.controlplane.storage.etcd.messages import Header, WatchEvent
+from nodeagent.controlplane.storage.etcd.numbering import Memory, Numbering, Remembered, read_numbering
 from nodeagent.controlplane.storage.etcd.outcomes import Outcome
 from nodeagent.controlplane.storage.etcd.rounds import Rounds
+from nodeagent.controlplane.storage.etcd.surroundings import prove_rights, settle_in
 from nodeagent.controlplane.storage.etcd.transactions import MOST_CHANGES, Transaction, gone, rows_of, transaction
+from nodeagent.controlplane.storage.etcd.trouble import RESTORED, Trouble
 from nodeagent.controlplane.storage.etcd.watching import HistoryGone, Watching
 from nodeagent.controlplane.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.controlplane.storage.records import (
+    Change,
     LeftBehind,
     ObjectTooLarge,
+    Precondition,
     Revision,
     StorageFailed,
-    StorageFull,
     StorageUncertain,
     StorageUnreachable,
 )
@@ -36,17 +43,21 @@ _WRITE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.05
 _ASK_AGAIN_SECONDS: Final = 0.05
 _MOST_AT_A_TIME: Final = 128
-_SHORTEST_LEASE_SECONDS: Final = 2
 _ANSWERED_SECONDS: Final = 5.0
-_ALL_KEYS: Final = (b"\0", b"\0")
 
 _Result = TypeVar("_Result")
 
 
 class EtcdStorage:
-    """A Storage below one prefix of a cluster. `clock` gives seconds since 1970, for the age of events only."""
+    """A Storage below one prefix of a cluster. `clock` gives seconds since 1970, for the age of events only; `memory` outlives it.
 
-    def __init__(self, client: Client, layout: Layout, *, clock: Callable[[], float]) -> None:
+    Rows, and whatever comes in and goes out, have the revisions that clients are told; calls, headers and the watch have etcd's.
+    """
+
+    def __init__(
+        self, client: Client, layout: Layout, *, clock: Callable[[], float], memory: Memory | None = None
+    ) -> None:
+        self._memory = memory
         self._client = client
         self._layout = layout
         self._clock = clock
@@ -59,13 +70,13 @@ class EtcdStorage:
         self._slots = asyncio.Semaphore(_MOST_AT_A_TIME)
         self._writes: set[asyncio.Task[None]] = set()
         self._under_way: dict[bytes, list[Transaction]] = {}
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._numbers = count()
-        self._leases: dict[bytes, tuple[int, int, bytes, int]] = {}
-        self._compactions = 0
-        self._cluster = 0
-        self._highest = 0
+        self._arrivals = Arrivals()
+        self._leases = KeptLeases(client)
+        self._compaction = Compaction(client)
+        self._numbering = Numbering(0)
+        self._highest = self._since = 0
         self._ended: LeftBehind | None = None
+        self._trouble = Trouble(client)
         self.unreadable: dict[bytes, str] = {}
         """Keys whose values are no objects this server knows, and why."""
         self.short = False
@@ -73,18 +84,23 @@ class EtcdStorage:
 
     @property
     def shared(self) -> bool:
-        """It always is."""
+        """Always True."""
         return True
 
     @property
     def remote(self) -> bool:
-        """It always is."""
+        """Always True."""
         return True
 
     @property
     def reachable(self) -> bool:
-        """A member that has a leader answered lately."""
-        return time.monotonic() - self._client.answered_at < _ANSWERED_SECONDS
+        """A member that has a leader answered lately, and nothing was refused for want of rights."""
+        return time.monotonic() - self._client.answered_at < _ANSWERED_SECONDS and not self._client.denied
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not."""
+        return self._client.denied or self._trouble.text
 
     async def open(self, deliver: Deliver) -> Loaded:
         """Raises StorageFailed."""
@@ -95,24 +111,26 @@ class EtcdStorage:
             raise
 
     async def _load(self, deliver: Deliver) -> Loaded:
-        believes = await examine(self._client)
-        found = await self._reading(load(self._client, self._layout, int(self._clock())))
-        self._cluster, self._highest, self._compactions = found.cluster, found.latest, found.compactions
+        remembered = self._memory.read() if self._memory is not None else None
+        self._numbering = await self._reading(settle_in(self._client, self._layout, remembered))
+        found = await self._reading(load(self._client, self._layout, self._numbering, int(self._clock())))
+        self._highest = self._since = found.latest
+        self._compaction.times = found.compactions
         self.unreadable = found.unreadable
         self._known = {(row.collection, row.path): row for row in found.rows}
         later: list[Revision] = []
         self._deliver = lambda rows, _: later.extend(rows)
-        start, end = (self._layout.start, self._layout.end) if believes else _ALL_KEYS
-        self._watching = Watching(
-            self._client, start, end, on_events=self._take, on_position=self._reached, believes=believes
-        )
+        bounds = self._layout.start, self._layout.end
+        self._watching = Watching(self._client, *bounds, on_events=self._take, on_position=self._arrivals.reach)
         self._following = asyncio.create_task(self._follow(found.base), name="etcd-watch")
         await self.latest()
-        self.short = await self._reading(self._client.has_alarm())
+        self._note_room(short=await self._reading(self._client.has_alarm()))
         self._deliver = deliver
         rows = [*found.rows, *later]
-        self._counter = max(found.base, rows[-1].number if rows else 0)
-        return Loaded(rows, found.base, self._counter)
+        base = self._numbering.told(found.base)
+        self._counter = max(base, rows[-1].number if rows else 0)
+        await self._remember()
+        return Loaded(rows, base, self._counter)
 
     async def close(self) -> None:
         """Finishes what was asked for."""
@@ -121,50 +139,39 @@ class EtcdStorage:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
         await self._rounds.close()
+        with contextlib.suppress(StorageFailed):
+            await self._remember()
         self._deliver = _to_nobody
         self._client.close()
 
     def write(self, writes: Sequence[Write]) -> None:
-        """Each by itself, and none waits for another."""
+        """Begin each write in a task of its own, so that none waits for another. Results are delivered by token."""
         for write in writes:
             task = asyncio.create_task(self._carry_out(write), name="etcd-write")
             self._writes.add(task)
             task.add_done_callback(self._writes.discard)
 
     async def latest(self) -> int:
-        """One read serves all who wait for one."""
+        """The latest revision that clients are told, all changes up to it delivered; concurrent calls share one read of etcd."""
         header = await self._rounds.ask()
         await self._reach(header.revision, CALL_SECONDS * 2, asks=True)
-        return max(self._counter, header.revision)
+        return max(self._counter, self._numbering.told(header.revision))
 
     async def catch_up(self, now: int) -> int:  # noqa: ARG002 - when time is up is etcd's business
-        """What others wrote comes by itself; this waits for what was asked for, and looks whether there is room again."""
+        """Wait until the writes that have begun are done; then ask, if etcd was full, whether it has room again."""
         await asyncio.gather(*self._writes, return_exceptions=True)
-        if self.short:
-            self.short = await self._reading(self._client.has_alarm())
-        await self.latest()
+        async with self._trouble.told():
+            if self._client.denied:
+                await self._reading(prove_rights(self._client, self._layout))
+            if self.short:
+                self._note_room(short=await self._reading(self._client.has_alarm()))
+            await self.latest()
+            await self._remember()
         return self._counter
 
     async def compact(self, floor: int) -> None:
-        """One server at a time: whoever counts up the key that kube-apiserver has for it. Without room that cannot be counted."""
-        if not self.short:
-            mine = messages.compare(COMPACT_KEY, messages.VERSION, self._compactions)
-            put = messages.as_put(messages.put_request(COMPACT_KEY, b"%d" % floor))
-            other = messages.as_range(messages.range_request(COMPACT_KEY))
-            try:
-                reply = await self._client.txn(messages.txn_request([mine], [put], [other]))
-            except EtcdFailed as failed:
-                raise self._failure(failed) from None
-            if not reply.succeeded:
-                kvs = reply.ranges[0].kvs
-                self._compactions = kvs[0].version if kvs else 0
-                return
-            self._compactions += 1
-        try:
-            await self._client.compact(floor)
-        except EtcdFailed as failed:
-            if failed.outcome is not Outcome.COMPACTED:
-                raise self._failure(failed) from None
+        """One server at a time."""
+        await self._reading(self._compaction.compact(self._numbering.kept(floor), counted=not self.short))
 
     async def snapshot(self, path: str) -> None:
         """Writes the objects, as of one revision, to a SQLite store."""
@@ -175,8 +182,7 @@ class EtcdStorage:
     async def _carry_out(self, write: Write) -> None:
         outcome: Settled
         try:
-            async with self._slots:
-                outcome = await self._settle(write)
+            outcome = await self._in_turn(write)
         except EtcdFailed as failed:
             outcome = self._failure(failed)
         except StorageFailed as failed:
@@ -190,60 +196,68 @@ class EtcdStorage:
             raise
         self._deliver((), [(write.token, outcome)])
 
-    async def _settle(self, write: Write) -> Settled:
+    async def _in_turn(self, write: Write) -> Settled:
+        """The time of a write begins here: while etcd does not answer, all would wait for all before them."""
+        ends = time.monotonic() + _WRITE_SECONDS
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise StorageUnreachable("etcd does not answer: the writes before this one still wait") from None
+        try:
+            return await self._settle(write, ends)
+        finally:
+            self._slots.release()
+
+    async def _settle(self, write: Write, ends: float) -> Settled:
         if len(write.changes) > MOST_CHANGES:
             raise ObjectTooLarge(f"{len(write.changes)} changes in one transaction; etcd takes {MOST_CHANGES}")
-        wanted = transaction(self._layout, write.changes)
+        wanted = transaction(self._layout, [self._as_kept(change) for change in write.changes])
         seconds = next((change.seconds for change in write.changes if change.seconds is not None), None)
         lease = 0
         if seconds is not None:
-            same = await self._stays(wanted)
+            same = await self._stays(write.changes, wanted)
             if same is not None:
                 return [same]
-            lease = await self._client.grant_lease(max(ceil(seconds), _SHORTEST_LEASE_SECONDS))
+            lease = await self._leases.grant(seconds)
         for key in wanted.keys:
             self._under_way.setdefault(key, []).append(wanted)
         try:
-            settled = await self._transact(wanted, lease)
+            settled = await self._transact(wanted, lease, ends)
         finally:
             for key in wanted.keys:
                 self._under_way[key].remove(wanted)
                 if not self._under_way[key]:
                     del self._under_way[key]
-        if isinstance(settled, Exception):
-            return settled
+        if isinstance(settled, Precondition):
+            return Precondition(settled.change, self._numbering.told(settled.actual) if settled.actual else 0)
+        told = self._numbering.told(settled)
         if seconds is not None and len(wanted.keys) == 1 and wanted.values[0] is not None:
-            self._leases[wanted.keys[0]] = (lease, settled, wanted.values[0], ceil(seconds))
-        return wanted.rows(self._layout, settled, write.at)
+            self._leases.keep(wanted.keys[0], lease, told, wanted.values[0], seconds)
+        return wanted.rows(self._layout, told, write.at)
 
-    async def _stays(self, wanted: Transaction) -> Revision | None:
+    def _as_kept(self, change: Change) -> Change:
+        if not change.expected or not self._numbering.ahead:
+            return change
+        return msgspec.structs.replace(change, expected=self._numbering.kept(change.expected))
+
+    async def _stays(self, changes: Sequence[Change], wanted: Transaction) -> Revision | None:
         """The record of an object that is only to stay for longer, once its lease was renewed."""
-        if len(wanted.changes) != 1:
+        if len(changes) != 1:
             return None
-        (change,) = wanted.changes
-        kept = self._leases.get(wanted.keys[0])
+        (change,) = changes
         known = self._known.get((change.collection, change.path))
-        if kept is None or known is None or change.seconds is None:
-            return None
-        lease, revision, value, seconds = kept
-        if (revision, value, seconds) != (known.number, wanted.values[0], ceil(change.seconds)):
-            return None
-        if change.expected not in (None, revision):
-            return None
-        return known if await self._client.renew_lease(lease) else None
+        return await self._leases.prolong(wanted.keys[0], wanted.values[0], change, known)
 
-    async def _transact(self, wanted: Transaction, lease: int) -> "int | Exception":
+    async def _transact(self, wanted: Transaction, lease: int, ends: float) -> "int | Precondition":
         """The revision it was carried out at, or why it was refused. What was not answered is found out."""
-        ends = time.monotonic() + _WRITE_SECONDS
         request = wanted.request(lease)
         uncertain = False
         while True:
             highest = self._highest
             try:
-                reply = await self._client.txn(request)
+                reply = await self._client.txn(request, *wanted.purpose())
             except EtcdFailed as failed:
-                if failed.outcome is Outcome.FULL:
-                    self.short = True
                 if failed.outcome not in (Outcome.NOT_DONE, Outcome.UNKNOWN):
                     raise
                 uncertain = uncertain or failed.outcome is Outcome.UNKNOWN
@@ -265,8 +279,9 @@ class EtcdStorage:
         """The revision of a transaction whose answer was lost; 0: it was not carried out so far."""
         if uncertain:
             try:
-                await self.latest()
-            except (StorageUnreachable, StorageUncertain):
+                async with asyncio.timeout(max(ends - time.monotonic(), CALL_SECONDS)):
+                    await self.latest()
+            except (StorageUnreachable, StorageUncertain, TimeoutError):
                 if time.monotonic() >= ends:
                     raise StorageUncertain(f"it is not known whether it was written: {why}") from None
                 return 0
@@ -289,22 +304,20 @@ class EtcdStorage:
 
     def _end(self, error: LeftBehind) -> None:
         self._ended = error
-        for _, _, future in self._waiting:
-            if not future.done():
-                future.set_exception(error)
+        self._arrivals.fail(error)
 
     async def _read_latest(self) -> Header:
         highest = self._highest
         reply = await self._reading(
-            self._client.read(messages.range_request(self._layout.start, limit=1, keys_only=True))
+            self._client.read(messages.range_request(self._layout.start, limit=1, keys_only=True), "get")
         )
         self._check(reply.header, highest)
         return reply.header
 
     def _check(self, header: Header, highest: int) -> None:
         """`highest` was known when the call was sent: in a cluster that was restored, revisions stand for other changes."""
-        if header.cluster != self._cluster or header.revision < highest:
-            self._end(LeftBehind("etcd was restored from a snapshot, or is another one: all has to be read again"))
+        if header.cluster != self._numbering.cluster or header.revision < highest:
+            self._end(LeftBehind(RESTORED))
         if self._ended is not None:
             raise self._ended
         self._highest = max(self._highest, header.revision)
@@ -320,11 +333,9 @@ class EtcdStorage:
             if asks:
                 # A member that is still telling of earlier changes does not answer.
                 self._watching.ask()
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            heappush(self._waiting, (revision, next(self._numbers), future))
             try:
                 async with asyncio.timeout(_ASK_AGAIN_SECONDS if asks else CALL_SECONDS):
-                    await future
+                    await self._arrivals.of(revision)
             except TimeoutError:
                 now = time.monotonic()
                 if now >= until:
@@ -333,12 +344,6 @@ class EtcdStorage:
                     member, until = self._client.member, now + CALL_SECONDS
                 if now >= ends:
                     raise StorageUncertain(f"the changes up to revision {revision} have not arrived") from None
-
-    def _reached(self, position: int) -> None:
-        while self._waiting and self._waiting[0][0] <= position:
-            _, _, future = heappop(self._waiting)
-            if not future.done():
-                future.set_result(None)
 
     def _take(self, events: Sequence[WatchEvent]) -> None:
         rows = list(self._rows(events))
@@ -352,25 +357,49 @@ class EtcdStorage:
             key = event.kv.key
             for wanted in self._under_way.get(key, ()):
                 wanted.seen.append(event)
+            revision = self._numbering.told(event.kv.mod_revision)
+            if key == self._layout.numbering:
+                self._compare_numbering(event)
+                continue
             found = self._layout.locate(key)
             if found is None:
                 continue
             try:
-                row = rows_of(self._layout, self._known, found, event, now)
+                row = rows_of(self._layout, self._known, found, event, revision, now)
                 self.unreadable.pop(key, None)
             except Unreadable as error:
                 self._name(key, str(error))
                 before = self._known.get(found)
                 # What cannot be read is not there, for this server as for one that starts now.
-                row = gone(before, event.kv.mod_revision, now) if before is not None else None
+                row = gone(before, revision, now) if before is not None else None
             if row is None:
                 continue
             if row.deleted:
                 self._known.pop(found, None)
-                self._leases.pop(key, None)
+                self._leases.forget(key)
             else:
                 self._known[found] = row
             yield row
+
+    def _compare_numbering(self, event: WatchEvent) -> None:
+        if event.kv.mod_revision > self._since and read_numbering(event.kv.value) != self._numbering:
+            self._end(
+                LeftBehind("another server found that etcd was restored: revisions are counted on from another number")
+            )
+
+    def _note_room(self, *, short: bool) -> None:
+        if short and not self.short:
+            logger.warning(
+                "etcd has no space left: only deletions pass until it is defragmented and its alarm disarmed"
+            )
+        elif self.short and not short:
+            logger.info("etcd has space again")
+        self.short = short
+
+    async def _remember(self) -> None:
+        if self._memory is not None and self._highest:
+            remembered = Remembered(self._numbering, self._numbering.told(self._highest))
+            await asyncio.to_thread(self._memory.write, remembered)
 
     def _name(self, key: bytes, why: str) -> None:
         if self.unreadable.get(key) != why:
@@ -384,18 +413,11 @@ class EtcdStorage:
             raise self._failure(failed) from None
 
     def _failure(self, failed: EtcdFailed) -> Exception:
-        text = f"etcd: {failed}"
-        match failed.outcome:
-            case Outcome.FULL:
-                self.short = True
-                return StorageFull(text)
-            case Outcome.TOO_LARGE:
-                return ObjectTooLarge(text)
-            case Outcome.NOT_DONE:
-                return StorageUnreachable(text)
-            case Outcome.UNKNOWN:
-                return StorageUncertain(text)
-        return StorageFailed(text)
+        if failed.outcome is Outcome.ANOTHER:
+            self._end(LeftBehind(RESTORED))
+        if failed.outcome is Outcome.FULL:
+            self._note_room(short=True)
+        return self._ended or failed.as_storage()
 
 
 def _to_nobody(_: Sequence[Revision], __: Sequence[tuple[object, Settled]]) -> None:

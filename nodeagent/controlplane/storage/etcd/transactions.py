@@ -12,9 +12,12 @@ MOST_CHANGES = 128
 """etcd's --max-txn-ops, unless it was told otherwise."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Transaction:
-    """The changes of one write as etcd sees them. `seen` are changes of its keys that were told since it began."""
+    """The changes of one write as etcd sees them. `seen` are changes of its keys that were told since it began.
+
+    Two writes that want the same are two: each has seen what it has seen.
+    """
 
     changes: Sequence[Change]
     keys: Sequence[bytes]
@@ -39,6 +42,13 @@ class Transaction:
         compares = [messages.compare(key, messages.MODIFIED, expected) for key, expected in compared]
         return messages.txn_request(compares, success, failure)
 
+    def purpose(self) -> tuple[str, str]:
+        """What its first change does, `create`, `update` or `delete`, and in which collection: the others come along with it."""
+        change = self.changes[0]
+        if change.body is None:
+            return "delete", change.collection
+        return "create" if change.expected == 0 else "update", change.collection
+
     def refusal(self, reply: TxnReply) -> Precondition:
         """Which change expected something else than what is there."""
         compared = [change for change in self.changes if change.expected is not None]
@@ -52,18 +62,22 @@ class Transaction:
         """The revision at which the changes told since it began show that it was carried out; 0: they do not.
 
         All changes are made at one revision, or none, so one of them is looked for: the first change of a key beyond the
-        revision expected of it is this one, or another was faster.
+        revision expected of it is this one, or another was faster. A key that was expected not to be there may have been
+        made and removed by others before.
         """
         watched = [index for index, value in enumerate(self.values) if value is not None] or range(len(self.keys))
         index = max(watched, key=lambda index: (self.changes[index].expected is not None, index))
         key, value, expected = self.keys[index], self.values[index], self.changes[index].expected
+        taken = False
         for event in self.seen:
             if event.kv.key != key or (expected is not None and event.kv.mod_revision <= expected):
                 continue
-            if event.deleted == (value is None) and (value is None or event.kv.value == value):
+            as_wanted = event.deleted == (value is None) and (value is None or event.kv.value == value)
+            if as_wanted and not taken:
                 return event.kv.mod_revision
-            if expected is not None:
+            if expected:
                 return 0
+            taken = expected == 0 and not event.deleted
         return 0
 
     def rows(self, layout: Layout, revision: int, at: int) -> list[Revision]:
@@ -99,11 +113,11 @@ def rows_of(
     known: Mapping[tuple[str, str], Revision],
     found: tuple[str, str],
     event: WatchEvent,
+    revision: int,
     at: int,
 ) -> Revision | None:
-    """The row of a change; None: of an object that was not there, nothing has gone. Raises Unreadable."""
+    """The row of a change at a revision; None: of an object that was not there, nothing has gone. Raises Unreadable."""
     collection, path = found
-    revision = event.kv.mod_revision
     if not event.deleted:
         return Revision(revision, *found, layout.body(collection, path, event.kv.value, revision), deleted=False, at=at)
     before = known.get(found)

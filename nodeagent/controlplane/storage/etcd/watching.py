@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from nodeagent.controlplane.storage.etcd import messages
-from nodeagent.controlplane.storage.etcd.client import CALL_SECONDS, Client
+from nodeagent.controlplane.storage.etcd.client import CALL_SECONDS, Client, EtcdFailed
 from nodeagent.controlplane.storage.etcd.messages import WatchEvent
 from nodeagent.controlplane.storage.etcd.rpc import CallFailed, Member, Stream, apart
+from nodeagent.controlplane.storage.etcd.versions import parse_version, tells_progress_in_step
 
 logger = logging.getLogger(__name__)
 _WATCH: Final = "/etcdserverpb.Watch/Watch"
@@ -18,6 +19,7 @@ _SILENCE_SECONDS: Final = 3.0
 """A member that has not said anything for so long, although it is asked every second, is left."""
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 1.0
+_ALL_KEYS: Final = (b"\0", b"\0")
 
 
 class HistoryGone(Exception):
@@ -35,8 +37,8 @@ class _Leave(Exception):
 class Watching:
     """Follows a range of keys. `on_events` is told of whole revisions, each once and in order.
 
-    A member may tell how far it has come where nothing happens; releases that tell it too early are not believed (`believes`),
-    and then the range has to be one in which every revision changes something, which only the range of all keys is.
+    A member may tell how far it has come where nothing happens. Releases that tell it too early are not believed: with those all
+    keys are followed, the only range in which every revision changes something.
     """
 
     def __init__(
@@ -47,19 +49,15 @@ class Watching:
         *,
         on_events: Callable[[Sequence[WatchEvent]], None],
         on_position: Callable[[int], None],
-        believes: bool,
     ) -> None:
         self._client = client
-        self._start = start
-        self._end = end
+        self._range = (start, end)
         self._on_events = on_events
         self._on_position = on_position
-        self._believes = believes
+        self._refused = ""
         self._prod = asyncio.Event()
         self.position = 0
         """All revisions up to this one have been told."""
-        self.cluster = 0
-        """The cluster that was followed last."""
         self._latest_sign = 0.0
         client.tell_of_moves(self._prod.set)
 
@@ -86,11 +84,17 @@ class Watching:
             await asyncio.sleep(pause)
 
     async def _follow(self, member: Member) -> None:
+        try:
+            status = await self._client.status(member)
+        except EtcdFailed as failed:
+            raise _Leave(str(failed)) from None
+        believes = tells_progress_in_step(parse_version(status.version))
+        start, end = self._range if believes else _ALL_KEYS
         async with member.stream(_WATCH, {"hasleader": "true"}, CALL_SECONDS) as stream:
-            await stream.send(messages.watch_create(self._start, self._end, self.position + 1))
+            await stream.send(messages.watch_create(start, end, self.position + 1))
             self._latest_sign = time.monotonic()
             tasks = {
-                asyncio.create_task(self._listen(stream), name="etcd-watch-listen"),
+                asyncio.create_task(self._listen(member, stream, believes), name="etcd-watch-listen"),
                 asyncio.create_task(self._keep_asking(member, stream), name="etcd-watch-ask"),
             }
             try:
@@ -116,22 +120,23 @@ class Watching:
                 raise _Leave("it is silent")
             await stream.send(messages.watch_progress())
 
-    async def _listen(self, stream: Stream) -> None:
+    async def _listen(self, member: Member, stream: Stream, believes: bool) -> None:
         while True:
             try:
                 reply = messages.read_watch(await stream.receive())
             except messages.Malformed as error:
                 raise _Leave(str(error)) from None
             self._latest_sign = time.monotonic()
-            if reply.header.cluster:
-                self.cluster = reply.header.cluster
             if reply.canceled:
                 if reply.compact_revision:
                     raise HistoryGone(reply.compact_revision)
+                if reply.reason and reply.reason != self._refused:
+                    logger.warning("etcd refuses the watch member=%s reason=%s", member.endpoint, reply.reason)
+                self._refused = reply.reason
                 raise _Leave(reply.reason or "it ended the watch")
             if reply.events:
                 self._take(reply.events)
-            elif not reply.created and self._believes:
+            elif not reply.created and believes:
                 self._move(reply.header.revision)
 
     def _take(self, events: Sequence[WatchEvent]) -> None:

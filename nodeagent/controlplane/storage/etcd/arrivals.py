@@ -1,0 +1,32 @@
+"""Who waits until all changes up to a revision have been delivered."""
+
+import asyncio
+from heapq import heappop, heappush
+from itertools import count
+
+
+class Arrivals:
+    """Waiters by the revision they wait for, the earliest first."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._numbers = count()
+
+    def of(self, revision: int) -> asyncio.Future[None]:
+        """Done when all up to this revision has arrived."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, (revision, next(self._numbers), future))
+        return future
+
+    def reach(self, position: int) -> None:
+        """All up to this one has arrived."""
+        while self._waiting and self._waiting[0][0] <= position:
+            _, _, future = heappop(self._waiting)
+            if not future.done():
+                future.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        """Nothing arrives any more."""
+        for _, _, future in self._waiting:
+            if not future.done():
+                future.set_exception(error)

@@ -1,0 +1,61 @@
+"""While etcd does not answer, writes are given up in time, however many there are, and are written when it answers again."""
+
+import asyncio
+from pathlib import Path
+
+from nodeagent.controlplane.storage.etcd.client import Client
+from nodeagent.controlplane.storage.etcd.layout import Layout
+from nodeagent.controlplane.storage.etcd.rpc import Endpoint
+from nodeagent.controlplane.storage.etcd.storage import EtcdStorage
+from nodeagent.controlplane.storage.records import Change, StorageUncertain, StorageUnreachable, draft
+from nodeagent.controlplane.storage.store import Store
+from tests.harness.etcd import needs_etcd, running
+
+MANY = 900
+"""Seven times as many as are asked for at once: given up in turns, the last would take eight times as long as the first."""
+
+
+def create(name: str) -> list[Change]:
+    return [Change("things", name, 0, draft({"metadata": {"name": name, "resourceVersion": "0"}}))]
+
+
+@needs_etcd
+def test_of_many_writes_none_waits_for_others_to_be_given_up(tmp_path: Path) -> None:
+    async def given_up(store: Store, number: int) -> tuple[float, type[Exception]]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            await store.commit(create(f"n{number}"))
+        except (StorageUnreachable, StorageUncertain) as error:
+            return loop.time() - began, type(error)
+        raise AssertionError("it was written")
+
+    async def scenario() -> None:
+        with running(tmp_path) as cluster:
+            storage = EtcdStorage(
+                Client([Endpoint(*one) for one in cluster.endpoints]), Layout("/registry", {}), clock=lambda: 0.0
+            )
+            async with Store(storage, clock=lambda: 0.0) as store:
+                cluster.members[0].freeze()
+                try:
+                    ended = await asyncio.gather(*(given_up(store, number) for number in range(MANY)))
+                finally:
+                    cluster.members[0].thaw()
+                seconds = [one for one, _ in ended]
+                assert max(seconds) < 5 * min(seconds)
+                # Those that were never asked for are not there later.
+                never = [number for number, (_, error) in enumerate(ended) if error is StorageUnreachable]
+                assert len(never) > MANY / 2
+                async with asyncio.timeout(60):
+                    for number in (never[0], never[-1]):
+                        await until_written(store, f"n{number}")
+
+    async def until_written(store: Store, name: str) -> None:
+        while True:
+            try:
+                await store.commit(create(name))
+            except (StorageUnreachable, StorageUncertain):
+                continue
+            return
+
+    asyncio.run(scenario())
