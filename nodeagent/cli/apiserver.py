@@ -16,14 +16,15 @@ from pathlib import Path
 import click
 
 from nodeagent.cli.apiserver_storage import (
-    Place,
+    StorageChoice,
     migrate_command,
-    read_place,
+    read_storage,
     restore_etcd,
     snapshot_etcd,
     storage_options,
 )
-from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.examples import examples
+from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.controlplane.addresses.host_networks import connected_networks
 from nodeagent.controlplane.api import kubeconfig
 from nodeagent.controlplane.api.access import role_of
@@ -46,9 +47,9 @@ from nodeagent.controlplane.storage.store import Window
 from nodeagent.controlplane.storages import STORE_FILE
 from nodeagent.daemon.collector import collect_rarely
 from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.logs.setup import set_up_logging
 from nodeagent.model.addresses import LAST_PORT
 from nodeagent.model.text import printable
-from nodeagent.observe.logging_setup import set_up_logging
 from nodeagent.observe.systemd import SystemdNotifier
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
@@ -58,9 +59,18 @@ _USER = re.compile(r"[A-Za-z0-9._:@-]{1,253}")
 _OPEN_FILES = 16_384
 _OTHER_FILES = 128
 _LARGEST_STORE_MIB = 1024 * 1024
+_MOST_DIGITS = 6
 
 
-@click.group("apiserver", invoke_without_command=True)
+@click.group(
+    "apiserver",
+    invoke_without_command=True,
+    epilog=examples(
+        "nodeagent apiserver --kubeconfig-out admin.kubeconfig",
+        "nodeagent apiserver --data-dir DIR --listen 192.0.2.11:6443",
+        "nodeagent apiserver --data-dir DIR snapshot store.db",
+    ),
+)
 @click.option(
     "--listen", default="127.0.0.1:6443", show_default=True, help="Address and port; port 0 picks a free one."
 )
@@ -110,6 +120,13 @@ _LARGEST_STORE_MIB = 1024 * 1024
     show_default=True,
     type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
 )
+@click.option(
+    "--log-format",
+    default="text",
+    show_default=True,
+    type=click.Choice(["text", "json"]),
+    help="Log lines as text, or as one JSON object each.",
+)
 @click.pass_context
 def apiserver_command(
     ctx: click.Context,
@@ -132,16 +149,19 @@ def apiserver_command(
     history: int,
     store_limit: int | None,
     log_level: str,
+    log_format: str,
 ) -> None:
     """A small Kubernetes API for service networking, until SIGTERM or SIGINT.
 
-    Exit codes: 0, 1 failed, 2 unusable settings.
+    Exit codes: 0, 1 failed, 2 unusable settings, 3 not permitted.
     """
     etcd_files = (etcd_cafile, etcd_certfile, etcd_keyfile)
-    place = ctx.obj = read_place(data_dir, storage, etcd_servers, etcd_files, etcd_prefix)
+    choice = ctx.obj = read_storage(data_dir, storage, etcd_servers, etcd_files, etcd_prefix)
     if ctx.invoked_subcommand is not None:
         return
-    set_up_logging(getattr(logging, log_level.upper()), as_json=False, journald="JOURNAL_STREAM" in os.environ)
+    set_up_logging(
+        getattr(logging, log_level.upper()), as_json=log_format == "json", journald="JOURNAL_STREAM" in os.environ
+    )
     # The store's thread takes the interpreter lock back after every statement; the default of 5 ms is its whole budget.
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     # asyncio zeroes a read buffer of 256 KiB for every TLS connection: a thousand idle watches would hold 250 MB.
@@ -156,8 +176,8 @@ def apiserver_command(
         host=host,
         port=port,
         data_dir=data_dir,
-        in_memory=place.in_memory,
-        etcd=place.etcd if place.etcd and place.etcd.servers else None,
+        in_memory=choice.in_memory,
+        etcd=choice.etcd if choice.etcd and choice.etcd.servers else None,
         kubeconfig_out=kubeconfig_out,
         advertise_address=advertise_address,
         service_ranges=service_cluster_ip_range,
@@ -174,8 +194,19 @@ def apiserver_command(
         asyncio.run(_serve(settings))
     except SettingsRefused as error:
         raise Failure(str(error), UNUSABLE) from error
-    except (PkiFailed, StorageFailed, OSError) as error:
+    except PermissionError as error:
+        raise Failure(_refused(error, listen), CANNOT_PROGRAM) from error
+    except OSError as error:
+        where = f"--listen {listen}" if error.filename is None else str(error.filename)
+        raise Failure(f"{where}: {error.strerror or error}", FAILED) from error
+    except (PkiFailed, StorageFailed) as error:
         raise Failure(str(error), FAILED) from error
+
+
+def _refused(error: PermissionError, listen: str) -> str:
+    if error.filename is None:
+        return f"--listen {listen}: Permission denied: ports below 1024 need root or CAP_NET_BIND_SERVICE"
+    return f"{error.filename}: Permission denied: run it as whom that belongs to, or name another --data-dir"
 
 
 def _allow_descriptors() -> None:
@@ -203,7 +234,8 @@ def _connection_limits() -> ConnectionLimits:
 
 def _host_and_port(listen: str) -> tuple[str, int]:
     host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > LAST_PORT:
+    is_number = port.isascii() and port.isdigit() and len(port) <= _MOST_DIGITS
+    if not (colon and is_number) or int(port) > LAST_PORT:
         raise Failure(f"--listen {listen!r} is not an address and a port, such as 127.0.0.1:6443", UNUSABLE)
     return host.strip("[]"), int(port)
 
@@ -216,7 +248,13 @@ async def _serve(settings: ServerSettings) -> None:
     await server.run()
 
 
-@apiserver_command.command("kubeconfig")
+@apiserver_command.command(
+    "kubeconfig",
+    epilog=examples(
+        "nodeagent apiserver --data-dir DIR kubeconfig --role reader --name prometheus",
+        "nodeagent apiserver --data-dir DIR kubeconfig --role agent --name node-a --output agent.kubeconfig",
+    ),
+)
 @click.option(
     "--role",
     type=click.Choice(sorted(GROUPS)),
@@ -261,17 +299,22 @@ def _url_of(ctx: click.Context) -> str:
     return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-@apiserver_command.command("snapshot")
+@apiserver_command.command(
+    "snapshot",
+    epilog=examples(
+        "nodeagent apiserver --data-dir DIR snapshot store.db",
+    ),
+)
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_obj
-def snapshot_command(place: Place, *, output: Path) -> None:
+def snapshot_command(choice: StorageChoice, *, output: Path) -> None:
     """Copy the store of --data-dir, or of etcd, to OUTPUT, consistent at one revision; the server may be running."""
     if os.path.lexists(output):
         raise Failure(f"{output} exists", UNUSABLE)
-    if place.etcd is not None and place.etcd.servers:
-        snapshot_etcd(place.etcd, output)
+    if choice.etcd is not None and choice.etcd.servers:
+        snapshot_etcd(choice.etcd, output)
         return
-    data_dir = place.data_dir
+    data_dir = choice.data_dir
     source = _store_of(data_dir)
     if not source.exists():
         raise Failure(f"there is no store in {data_dir}", UNUSABLE)
@@ -282,15 +325,20 @@ def snapshot_command(place: Place, *, output: Path) -> None:
         raise Failure(f"snapshot failed: {error}", FAILED) from error
 
 
-@apiserver_command.command("restore")
+@apiserver_command.command(
+    "restore",
+    epilog=examples(
+        "nodeagent apiserver --data-dir DIR restore store.db",
+    ),
+)
 @click.argument("snapshot", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.pass_obj
-def restore_command(place: Place, *, snapshot: Path) -> None:
+def restore_command(choice: StorageChoice, *, snapshot: Path) -> None:
     """Make SNAPSHOT the store of --data-dir, which must not have one yet, or write its objects to etcd."""
-    if place.etcd is not None and place.etcd.servers:
-        restore_etcd(place.etcd, snapshot)
+    if choice.etcd is not None and choice.etcd.servers:
+        restore_etcd(choice.etcd, snapshot)
         return
-    target = _store_of(place.data_dir)
+    target = _store_of(choice.data_dir)
     if os.path.lexists(target):
         raise Failure(f"{target} exists: move it away first", UNUSABLE)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -303,13 +351,18 @@ def restore_command(place: Place, *, snapshot: Path) -> None:
         raise Failure(f"{snapshot} cannot be restored: {error}", FAILED) from error
 
 
-@apiserver_command.command("repair")
+@apiserver_command.command(
+    "repair",
+    epilog=examples(
+        "nodeagent apiserver --data-dir DIR repair",
+    ),
+)
 @click.pass_obj
-def repair_command(place: Place) -> None:
+def repair_command(choice: StorageChoice) -> None:
     """Remove from the store of --data-dir the records that are damaged, and say which; the server must not be running."""
-    path = _store_of(place.data_dir)
+    path = _store_of(choice.data_dir)
     if not path.exists():
-        raise Failure(f"there is no store in {place.data_dir}", UNUSABLE)
+        raise Failure(f"there is no store in {choice.data_dir}", UNUSABLE)
     try:
         examine_log(str(path))
         with contextlib.closing(connect(str(path))) as connection:

@@ -5,7 +5,6 @@ import logging
 import random
 import secrets
 import socket
-import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -25,9 +24,10 @@ from nodeagent.controlplane.api import kubeconfig, pki
 from nodeagent.controlplane.api.access import Tokens
 from nodeagent.controlplane.api.account_tokens import Account, AccountTokens, Bearers
 from nodeagent.controlplane.api.admission import Admission
-from nodeagent.controlplane.api.handler import ApiHandler
+from nodeagent.controlplane.api.handler import CHECKS, VERSION, ApiHandler
 from nodeagent.controlplane.api.listener import Listener
 from nodeagent.controlplane.api.objects import Objects
+from nodeagent.controlplane.api.request_figures import RequestFigures
 from nodeagent.controlplane.api.shared_credentials import SharedCredentials
 from nodeagent.controlplane.bootstrap import bootstrap, create_default_range, stored_ranges
 from nodeagent.controlplane.controllers.elected import ElectedControllers
@@ -36,11 +36,14 @@ from nodeagent.controlplane.controllers.kubernetes_service import KEY as KUBERNE
 from nodeagent.controlplane.controllers.kubernetes_service import Advertised, KubernetesService
 from nodeagent.controlplane.controllers.mirroring import Mirror
 from nodeagent.controlplane.controllers.repair import Repair
+from nodeagent.controlplane.controllers.store_space import StoreSpace
 from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.worker import Worker
+from nodeagent.controlplane.scrapes import EtcdFigures, Scrapes
+from nodeagent.controlplane.scratch import scratch_directory
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused, check
 from nodeagent.controlplane.storage.records import LeftBehind, StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store
@@ -115,6 +118,8 @@ class ApiServer:
         self.ready = asyncio.Event()
         self._failing: list[str] = ["starting"]
         self._store_in_use: Store | None = None
+        self._catalog = all_kinds()
+        self._calls = EtcdFigures(self._catalog)
         self._ended_by: Exception | None = None
 
     def failing(self) -> list[str]:
@@ -128,6 +133,10 @@ class ApiServer:
             *(["store-space"] if store.short else []),
         ]
 
+    def why(self, check: str) -> str:
+        """What is known of a check that fails, for readers and administrators; empty: nothing."""
+        return self._store_in_use.trouble if check == "etcd" and self._store_in_use is not None else ""
+
     def stop(self) -> None:
         """Ends `run`: watches first, then connections, then the store."""
         self._stop.set()
@@ -135,7 +144,7 @@ class ApiServer:
     async def run(self) -> None:
         """Raises SettingsRefused, PkiFailed, StorageFailed or OSError when it cannot start, LeftBehind when it cannot go on."""
         async with AsyncExitStack() as stack:
-            catalog = all_kinds()
+            catalog = self._catalog
             store, shared = await self._open(stack, catalog)
             self._check_against(store)
             worker = stack.enter_context(Worker())
@@ -164,6 +173,10 @@ class ApiServer:
             accounts = AccountTokens(key, self._clock.time)
             static = self.credentials.tokens if self.credentials is not None else Tokens({})
             admission = Admission(self._settings.connections, self._clock.monotonic)
+            figures = RequestFigures(self._clock.monotonic)
+            scrapes = Scrapes(
+                figures, self._calls, store, catalog, checks=CHECKS, failing=self.failing, version=VERSION
+            )
             handler = ApiHandler(
                 Objects(store, registry, catalog, accounts, clock=self._clock, worker=worker, stopping=ending),
                 catalog,
@@ -171,6 +184,8 @@ class ApiServer:
                 self,
                 address=f"{self._checked.advertised}:{self._settings.port}",
                 admission=admission,
+                figures=figures,
+                scrape=scrapes.text,
                 everybody_is_admin=self.credentials is None,
             )
             context = self.credentials.server_context() if self.credentials is not None else None
@@ -219,16 +234,16 @@ class ApiServer:
                 self._stop.set()
                 return
             except (StorageFailed, StorageFull) as error:
-                if type(error).__name__ != said:
+                if type(error).__name__ != said and not self.why("etcd"):
                     logger.warning("store maintenance failed error=%s", error)
                 said = type(error).__name__
 
     async def _open(self, stack: AsyncExitStack, catalog: Catalog) -> tuple[Store, SharedCredentials | None]:
         """The store and this server's credentials; on a remote store they are those of all servers."""
-        directory = self._settings.data_dir
-        if directory is None:
-            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="nodeagent-apiserver-"))
-            directory = Path(scratch)
+        if self._settings.insecure:
+            store = self._store_in_use = await stack.enter_async_context(self._store(catalog))
+            return store, None
+        directory = self._settings.data_dir or stack.enter_context(scratch_directory())
         if self._settings.etcd is None:
             credentials_task = asyncio.ensure_future(self._credentials(directory))
             try:
@@ -237,8 +252,6 @@ class ApiServer:
                 self.credentials = await credentials_task
             return store, None
         store = self._store_in_use = await stack.enter_async_context(self._store(catalog))
-        if self._settings.insecure:
-            return store, None
         shared = SharedCredentials(store, directory / "pki")
         if not await shared.fetch():
             self.credentials = await self._credentials(directory)
@@ -253,14 +266,13 @@ class ApiServer:
         if settings.data_dir is not None:
             settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         if settings.etcd is not None:
-            storage = etcd_storage(settings.etcd, catalog, self._clock.time)
+            memory = settings.data_dir
+            storage = etcd_storage(settings.etcd, catalog, self._clock.time, self._calls.called, memory)
         else:
             storage = local_storage(None if settings.in_memory else settings.data_dir, settings.limit_bytes)
         return Store(storage, window=settings.window, clock=self._clock.time)
 
-    async def _credentials(self, directory: Path) -> pki.Credentials | None:
-        if self._settings.insecure:
-            return None
+    async def _credentials(self, directory: Path) -> pki.Credentials:
         host = self._settings.host
         addresses = {self._checked.advertised, *(found.first for found in self._checked.ranges)}
         if host != "localhost" and not ip_address(host).is_unspecified:
@@ -305,6 +317,11 @@ class ApiServer:
             catalog,
             address=self._checked.ranges[0].first,
             advertised=Advertised(self._checked.advertised, self.port),
+            options={
+                "--service-cluster-ip-range": ",".join(str(found.network) for found in self._checked.ranges),
+                "--service-node-port-range": self._settings.node_ports,
+                "--load-balancer-cidr": ",".join(map(str, self._checked.balancers)),
+            },
         )
         elected = ElectedControllers(
             store,
@@ -318,11 +335,15 @@ class ApiServer:
             repair=repair,
             clock=self._clock.time,
         )
+        space = StoreSpace(
+            store, registry, catalog, address=f"{self._checked.advertised}:{self.port}", clock=self._clock.time
+        )
+        each = [kubernetes.controller().run(), kubernetes.beat(), space.run()]
         if not store.shared:
-            return [kubernetes.controller().run(), kubernetes.beat(), elected.run()]
+            return [*each, elected.run()]
         identity = f"{socket.gethostname()}_{self._checked.advertised}:{self.port}"
         election = Election(store, identity, uid=self._chance.uid, clock=self._clock)
-        return [kubernetes.controller().run(), kubernetes.beat(), election.run(elected.run)]
+        return [*each, election.run(elected.run)]
 
 
 def _is_current(store: Store, account: Account) -> bool:

@@ -89,7 +89,7 @@ def victim(directory: Path, *arguments: str, to_the_byte: bool = False) -> Itera
     options = ["--listen", "127.0.0.1:0", "--kubeconfig-out", str(config), *arguments]
     figures = directory / "figures"
     # Python's own allocator keeps pools to itself; the C library's says to the byte what is in use.
-    environment = {**os.environ, "PYTHONMALLOC": "malloc"} if to_the_byte else None
+    environment = {**os.environ, "TMPDIR": str(directory), **({"PYTHONMALLOC": "malloc"} if to_the_byte else {})}
     command = [*COMMAND, str(figures), *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, cwd=ROOT, env=environment)
     assert process.stderr is not None

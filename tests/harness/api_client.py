@@ -1,12 +1,10 @@
 """Requests to an API server from a member's namespace, with what a kubeconfig says: for tests that time what they do."""
 
-import socket
 from pathlib import Path
 
+from nodeagent.kube.client import JSON, Timeouts
 from nodeagent.lab.api import Access, Api, ApiRefused, Document
-from nodeagent.lab.net.namespaces import inside
 
-JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 
 
@@ -14,19 +12,15 @@ class ApiClient:
     """One connection for each request, so that a restarted server is met afresh. Raises LabError when it does not
     answer, ApiRefused when it refuses."""
 
-    def __init__(self, namespace: str, kubeconfig: Path, *, timeout: float = 10.0) -> None:
-        def connect(host: str, port: int) -> socket.socket:
-            # A socket stays in the namespace of the thread that made it.
-            return inside(namespace, lambda: socket.create_connection((host, port), timeout))
-
-        self._api = Api(Access.read(kubeconfig), connect)
+    def __init__(self, namespace: str, kubeconfig: Path, *, timeout: float = 60.0) -> None:
+        self._namespace = namespace
+        self._access = Access.read(kubeconfig)
+        self._timeouts = Timeouts(timeout, timeout, timeout)
 
     def call(self, method: str, path: str, body: Document | None = None, *, content_type: str = JSON) -> Document:
         """The answer's document."""
-        try:
-            return self._api.call(method, path, body, content_type=content_type)
-        finally:
-            self._api.close()
+        with Api(self._access, self._namespace, self._timeouts) as api:
+            return api.call(method, path, body, content_type=content_type)
 
     def get(self, path: str) -> Document:
         """The object or list there."""

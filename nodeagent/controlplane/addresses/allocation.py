@@ -36,6 +36,14 @@ class AllocationRefused(Exception):
         self.errors = errors
 
 
+def holder_of(collection: str, document: Document) -> str:
+    """The service (`namespace/name`) that an address or a node port is recorded for."""
+    if collection == NODE_PORTS:
+        return str(document.get("holder", ""))
+    parent = document["spec"].get("parentRef") or {}
+    return f"{parent.get('namespace', '')}/{parent.get('name', '')}"
+
+
 @dataclass(slots=True)
 class Reservation:
     """What one request took and gives back: changes for its transaction; `release` once that has ended either way."""
@@ -98,10 +106,10 @@ class Allocator:
                     return address
         raise Unavailable("range is full")
 
-    def give_back_address(self, reservation: Reservation, address: str) -> None:
-        """Records that the address is free again."""
+    def give_back_address(self, reservation: Reservation, address: str, holder: str) -> None:
+        """Records that the address is free again, if it is recorded as that of `holder` (`namespace/name`)."""
         record = self._store.get(ADDRESSES, address)
-        if record is not None:
+        if record is not None and holder_of(ADDRESSES, record.document()) == holder:
             reservation.changes.append(Change(ADDRESSES, address, record.revision, None, record.body))
 
     def take_port(self, reservation: Reservation, port: int, holder: str) -> None:
@@ -125,10 +133,10 @@ class Allocator:
                 return port
         raise Unavailable("range is full")
 
-    def give_back_port(self, reservation: Reservation, port: int) -> None:
-        """Records that the node port is free again."""
+    def give_back_port(self, reservation: Reservation, port: int, holder: str) -> None:
+        """Records that the node port is free again, if it is recorded as that of `holder` (`namespace/name`)."""
         record = self._store.get(NODE_PORTS, str(port))
-        if record is not None:
+        if record is not None and holder_of(NODE_PORTS, record.document()) == holder:
             reservation.changes.append(Change(NODE_PORTS, str(port), record.revision, None))
 
     def _is_taken(self, address: str) -> bool:

@@ -4,6 +4,7 @@ The lower part of a range is left to clients who ask for a certain value, so tha
 (KEP-3070 for addresses, KEP-3668 for node ports).
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -16,6 +17,7 @@ Network: TypeAlias = IPv4Network | IPv6Network
 BOTH_FAMILIES: Final = 2
 """So many addresses or ranges there are of something that has one of each family."""
 _SMALLEST = 8
+_NUMBER = re.compile("[0-9]{1,6}")
 _MOST_IPV6 = 1 << 16
 _BAND_LEAST = 16
 
@@ -106,7 +108,7 @@ class PortRange:
 def parse_port_range(text: str) -> PortRange:
     """`30000-32767`. Raises RangeRefused."""
     first, dash, last = text.partition("-")
-    if not dash or not first.strip().isdigit() or not last.strip().isdigit():
+    if not dash or not all(_NUMBER.fullmatch(end.strip()) for end in (first, last)):
         raise RangeRefused(f"{text!r} is not a port range such as 30000-32767")
     found = PortRange(int(first), int(last))
     if not 1 <= found.first <= found.last <= LAST_PORT:

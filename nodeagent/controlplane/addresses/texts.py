@@ -1,6 +1,10 @@
 """Addresses and networks as API objects write them. Pure."""
 
+import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+_LENGTH: Final = re.compile("0|[1-9][0-9]{0,2}")
 
 
 def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
@@ -15,8 +19,9 @@ def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
-    """A network, or None; host bits are allowed and cleared."""
-    if "/" not in text:
+    """A network by the length of its prefix, or None; host bits are allowed and cleared, IPv4 written as IPv6 is none."""
+    address, _, length = text.rpartition("/")
+    if parse_ip(address) is None or not _LENGTH.fullmatch(length):
         return None
     try:
         return ip_network(text, strict=False)

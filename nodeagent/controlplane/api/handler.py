@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final, Protocol
 from urllib.parse import unquote
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from nodeagent.controlplane.api import access
 from nodeagent.controlplane.api.access import ANONYMOUS, Role, TokenReader, User
@@ -14,10 +17,17 @@ from nodeagent.controlplane.api.bodies import read_body
 from nodeagent.controlplane.api.discovery import aggregated, api_group, api_groups, api_resources, api_versions
 from nodeagent.controlplane.api.objects import Objects
 from nodeagent.controlplane.api.options import Request
-from nodeagent.controlplane.api.replies import JSON, Reply, document_reply, error_reply, text_reply
-from nodeagent.controlplane.api.requests import accepts_json, parse_accept, parse_target, prefers, verb_of
+from nodeagent.controlplane.api.replies import JSON, Reply, begun, document_reply, error_reply, text_reply
+from nodeagent.controlplane.api.request_figures import (
+    Labels,
+    RequestFigures,
+    labels_of_path,
+    labels_of_resource,
+    labels_of_stranger,
+)
+from nodeagent.controlplane.api.requests import Target, accepts_json, parse_accept, parse_target, prefers, verb_of
 from nodeagent.controlplane.api.watches import Watch
-from nodeagent.controlplane.machinery.resources import Catalog
+from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 from nodeagent.controlplane.machinery.worker import LARGE_BYTES
@@ -32,8 +42,13 @@ _PIECE_BYTES: Final = 128 * 1024
 _PIECE_SECONDS: Final = 30.0
 """Within which a client takes a piece."""
 _STREAM_FROM_BYTES: Final = 512 * 1024
-_CHECKS: Final = ("ping", "store", "store-space", "etcd")
-_VERSION: Final = {
+_UNKNOWN: Final = HTTPStatus.UNAUTHORIZED
+_HUNG_UP: Final = 499
+"""What is counted of a request whose client went before there was an answer."""
+_TOLD_WHY: Final = (Role.ADMIN, Role.READER)
+CHECKS: Final = ("ping", "store", "store-space", "etcd")
+_EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
+VERSION: Final = {
     "major": "1",
     "minor": "36",
     "emulationMajor": "1",
@@ -57,9 +72,24 @@ class Health(Protocol):
         """Names of the checks that fail, none when all is well."""
         ...
 
+    def why(self, check: str) -> str:
+        """What is known of a check that fails; empty: nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request by its method, path and query. `verb` is empty where the method has none for that resource."""
+
+    segments: tuple[str, ...]
+    query: dict[str, str]
+    target: Target | None
+    resource: Resource | None
+    verb: str
+
 
 class ApiHandler:
-    """Answers requests. `everybody_is_admin` is for a loopback listener without credentials."""
+    """Answers requests. `everybody_is_admin` is for a loopback listener without credentials; scrape: the text of /metrics."""
 
     def __init__(
         self,
@@ -70,6 +100,8 @@ class ApiHandler:
         *,
         address: str,
         admission: Admission,
+        figures: RequestFigures,
+        scrape: Callable[[], Awaitable[bytes]],
         everybody_is_admin: bool = False,
     ) -> None:
         self._objects = objects
@@ -78,6 +110,8 @@ class ApiHandler:
         self._health = health
         self._address = address
         self._admission = admission
+        self._figures = figures
+        self._scrape = scrape
         self._large = asyncio.Semaphore(_MOST_LARGE)
         self._default_user = User("system:admin", Role.ADMIN) if everybody_is_admin else ANONYMOUS
         self._openapi = OpenApi(catalog)
@@ -85,44 +119,66 @@ class ApiHandler:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request."""
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
-        known = False
+        asked = self._asked(request)
+        user, labels = ANONYMOUS, _labels(request, asked)
+        began = self._figures.begin(labels)
+        answer: Reply | Watch | None = None
+        sent_bytes = 0
         try:
             try:
                 user = self._authenticate(request)
-                known = user is not ANONYMOUS
-                if known:
+                if user is not ANONYMOUS:
                     self._admission.begin(peer)
-                answer = await self._answer(request, user)
+                answer = await self._answer(request, asked, user)
+                if not isinstance(answer, Watch):
+                    answer = await begun(answer, _STREAM_FROM_BYTES)
             except ApiError as error:
                 answer = error_reply(error)
             except Exception:
                 # The boundary between requests: whatever one of them broke must not end the others.
                 logger.exception("request failed method=%s path=%s", request.method, request.path)
                 answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
-            return await (_stream(request, answer) if isinstance(answer, Watch) else _send(request, answer))
+            if not isinstance(answer, Watch):
+                response = await _send(request, answer)
+                sent_bytes = response.body_length
+                return response
+            self._figures.streams(labels)
+            return await _stream(request, answer)
         finally:
-            if known:
+            if isinstance(answer, Watch):
+                self._figures.ended(labels, began)
+            else:
+                code, length = (answer.status, answer.length) if answer is not None else (_HUNG_UP, 0)
+                who = labels if code != _UNKNOWN else labels_of_stranger(request.method)
+                self._figures.answered(who, began, code, sent_bytes if length is None else length)
+            if user is not ANONYMOUS:
                 self._admission.end(peer)
 
-    async def _answer(self, request: web.BaseRequest, user: User) -> Reply | Watch:
+    def _asked(self, request: web.BaseRequest) -> _Asked:
         segments = tuple(unquote(part) for part in request.rel_url.raw_path.strip("/").split("/"))
         query = dict(request.query)
         target = parse_target(segments)
         resource = self._catalog.find(target.group, target.version, target.plural) if target else None
+        verb = verb_of(request.method, target, query) if target is not None and resource is not None else ""
+        return _Asked(segments, query, target, resource, verb)
+
+    async def _answer(self, request: web.BaseRequest, about: _Asked, user: User) -> Reply | Watch:
+        query, target, resource, verb = about.query, about.target, about.resource, about.verb
         if target is None or resource is None:
             access.authorize(
                 user, "get" if request.method in ("GET", "HEAD") else request.method.lower(), request.path, ""
             )
-            if target is not None and (target.group, target.version) in {
-                (r.group, r.version) for r in self._catalog.rows
-            }:
-                raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
-            return self._plain_path(request, segments)
-        verb = verb_of(request.method, target, query)
-        asked = verb or request.method.lower()
+            if target is not None:
+                # Whatever the method: "not allowed" would say that there is something.
+                if (target.group, target.version) in {(row.group, row.version) for row in self._catalog.rows}:
+                    raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+                return text_reply("404 page not found\n", 404)
+            if about.segments == ("metrics",) and request.method in ("GET", "HEAD"):
+                return Reply(body=await self._scrape(), content_type=_EXPOSITION)
+            return self._plain_path(request, about.segments, user)
         access.authorize(
             user,
-            asked,
+            verb or request.method.lower(),
             request.path,
             target.plural,
             target.namespace,
@@ -165,15 +221,15 @@ class ApiHandler:
             return certificate or self._default_user
         return access.authenticate(request.headers.get("Authorization", ""), self._tokens, certificate)
 
-    def _plain_path(self, request: web.BaseRequest, segments: tuple[str, ...]) -> Reply:
+    def _plain_path(self, request: web.BaseRequest, segments: tuple[str, ...], user: User) -> Reply:
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         match segments:
             case ("version",):
-                return document_reply(dict(_VERSION))
+                return document_reply(dict(VERSION))
             case ("livez" | "readyz" | "healthz" as check,):
-                return self._check(check, verbose="verbose" in request.query)
-            case ("livez" | "readyz" | "healthz", name) if name in _CHECKS:
+                return self._check(check, user, verbose="verbose" in request.query)
+            case ("livez" | "readyz" | "healthz", name) if name in CHECKS:
                 failing = name in self._health.failing()
                 return text_reply("internal server error: not ready\n", 500) if failing else text_reply("ok")
             case ("openapi", *rest):
@@ -204,12 +260,26 @@ class ApiHandler:
                 return document_reply(api_resources(group, groups[group]))
         return None
 
-    def _check(self, check: str, *, verbose: bool) -> Reply:
+    def _check(self, check: str, user: User, *, verbose: bool) -> Reply:
         failing = self._health.failing() if check != "livez" else []
-        lines = [f"[-]{name} failed" for name in failing]
+        reasons = {name: self._health.why(name) if user.role in _TOLD_WHY else "" for name in failing}
+        lines = [f"[-]{name} failed{f': {why}' if why else ''}" for name, why in reasons.items()]
         if failing:
             return text_reply("\n".join([*lines, f"{check} check failed\n"]), 500)
         return text_reply(f"[+]ping ok\n[+]store ok\n{check} check passed\n" if verbose else "ok")
+
+
+def _labels(request: web.BaseRequest, asked: _Asked) -> Labels:
+    if asked.target is None or asked.resource is None:
+        return labels_of_path(request.method, asked.segments[0])
+    return labels_of_resource(
+        asked.verb,
+        request.method,
+        asked.resource,
+        asked.target,
+        dry_run=asked.query.get("dryRun"),
+        content_type=request.headers.get("Content-Type", ""),
+    )
 
 
 def certificate_user(certificate: object) -> User | None:
@@ -230,13 +300,11 @@ def _wants_aggregated(accept: str) -> bool:
 
 
 async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
-    length = reply.length
     response: web.StreamResponse
-    if length < _STREAM_FROM_BYTES:
+    if reply.length is not None and reply.length < _STREAM_FROM_BYTES:
         response = web.Response(status=reply.status, body=b"".join(reply.pieces()))
     else:
-        response = web.StreamResponse(status=reply.status)
-        response.content_length = length
+        response = _in_parts(request, reply)
     response.headers["Content-Type"] = reply.content_type
     for name, value in reply.headers:
         response.headers.add(name, value)
@@ -251,6 +319,7 @@ async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
         request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
     try:
         for chunk in reply.pieces():
+            await asyncio.sleep(0)  # what is made while it is sent takes a moment, in which others may wait
             for start in range(0, len(chunk), _PIECE_BYTES):
                 # Who asks for much and does not read it keeps no more than a piece of it.
                 async with asyncio.timeout(_PIECE_SECONDS):
@@ -259,6 +328,17 @@ async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
     except TimeoutError:
         if request.transport is not None:
             request.transport.abort()
+    return response
+
+
+def _in_parts(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
+    response = web.StreamResponse(status=reply.status)
+    if reply.length is not None:
+        response.content_length = reply.length
+    elif request.version >= HttpVersion11:
+        response.enable_chunked_encoding()
+    else:
+        response.force_close()
     return response
 
 
@@ -278,9 +358,20 @@ class _Chunks:
         transport.write(b"%x\r\n%b\r\n" % (len(frames), frames))
         return True
 
-    async def write(self, frames: bytes) -> None:
-        """By way of aiohttp, which waits for room."""
-        await self._response.write(frames)
+    async def write(self, frames: bytes | memoryview) -> None:
+        """By way of aiohttp, which waits for room, in pieces: the connection keeps no more than one that is not taken.
+
+        Raises ConnectionError for a watcher that does not take it in time, and ends the connection.
+        """
+        try:
+            for start in range(0, len(frames), _PIECE_BYTES):
+                piece = frames if len(frames) <= _PIECE_BYTES else frames[start : start + _PIECE_BYTES]
+                async with asyncio.timeout(_PIECE_SECONDS):
+                    await self._response.write(piece)
+        except TimeoutError:
+            if self._request.transport is not None:
+                self._request.transport.abort()
+            raise ConnectionResetError("the watcher takes nothing") from None
 
 
 async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
@@ -288,6 +379,8 @@ async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
     response.headers["Content-Type"] = "application/json"
     response.enable_chunked_encoding()
     await response.prepare(request)
+    if request.transport is not None:
+        request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
     try:
         await watch.run(_Chunks(request, response))
         await response.write_eof()

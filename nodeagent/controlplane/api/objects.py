@@ -1,9 +1,7 @@
 """Verbs on resources: from a request to a reply, by way of the registry and the store."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial as partial_of
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final, TypeVar
 
@@ -13,24 +11,26 @@ from nodeagent.controlplane.api.deliveries import Deliveries
 from nodeagent.controlplane.api.options import Request, delete_options, write_options
 from nodeagent.controlplane.api.replies import Reply, document_reply, warning_headers
 from nodeagent.controlplane.api.requests import Shape, Target, is_true, number, shape_of
-from nodeagent.controlplane.api.tables import table_of
+from nodeagent.controlplane.api.tables import row_of, table_of
 from nodeagent.controlplane.api.watches import Clock, Watch, WatchRequest
 from nodeagent.controlplane.documents import Document, Json, decode, encode
 from nodeagent.controlplane.kinds.serviceaccount import TOKEN
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.commits import Written
 from nodeagent.controlplane.machinery.reading import (
     ListRequest,
     Page,
     Selection,
     candidates,
     in_chunks,
+    joined,
     length_of,
     needs_reader,
     parse_version,
     refused,
     select,
 )
-from nodeagent.controlplane.machinery.registry import Outcome, Registry
+from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog, FieldReader, Resource
 from nodeagent.controlplane.machinery.schema.decoding import duplicate_fields
 from nodeagent.controlplane.machinery.schema.json_patch import (
@@ -56,6 +56,8 @@ from nodeagent.controlplane.storage.store import Store
 
 _FEW_RECORDS: Final = 500
 _CHUNK_BYTES: Final = 256 * 1024
+_MADE_CHUNK_BYTES: Final = 64 * 1024
+"""Of what has to be made first, so that this takes some milliseconds only."""
 _LONGEST_WATCH_SECONDS: Final = 3600.0
 _BOOKMARK_EVERY_SECONDS: Final = 60.0
 _GENERIC_REJECTION: Final = "the server rejected our request due to an error in our request"
@@ -123,6 +125,9 @@ class Objects:
             return self._watch(resource, target, request)
         if verb == "list":
             return await self._list(resource, target, request)
+        asked = parse_version(request.query.get("resourceVersion", ""))
+        if asked > self._store.revision:
+            raise future_version(asked, self._store.revision)
         return self._object(resource, self._registry.get(resource, target.namespace, target.name), request)
 
     async def _act(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
@@ -201,26 +206,30 @@ class Objects:
         headers = warning_headers([resource.deprecated] if resource.deprecated else [])
         shape = _shape(request, is_list=True)
         if shape is not None and shape.kind == partial.LIST_KIND:
-            version = shape.version
-            return await _looked_through(len(page.records), lambda: _partial_list(page, meta, version, headers))
+            return _partial_list(page, meta, shape.version, headers)
         if shape is not None:
-            table = partial_of(
-                table_of,
-                resource,
-                page.records,
-                version=shape.version,
-                revision=page.revision,
-                now=self._clock.time(),
-                include=request.query.get("includeObject", "Metadata"),
-                list_meta=meta,
-            )
-            return await _looked_through(len(page.records), lambda: document_reply(table(), headers=headers))
+            include = request.query.get("includeObject", "Metadata")
+            return self._table(resource, page, shape.version, include, meta, headers)
         return self._listed(resource, page, meta, headers)
 
+    def _table(
+        self,
+        resource: Resource,
+        page: Page,
+        version: str,
+        include: str,
+        meta: Document,
+        headers: Sequence[tuple[str, str]],
+    ) -> Reply:
+        now = self._clock.time()
+        head = encode(table_of(resource, [], version=version, revision=page.revision, now=now, list_meta=meta))
+        rows = (encode(row_of(resource, r, version=version, now=now, include=include)) for r in page.records)
+        return Reply(headers=headers, chunks=joined(rows, head[:-2], b"]}", _MADE_CHUNK_BYTES), chunked_bytes=None)
+
     def _listed(self, resource: Resource, page: Page, meta: Document, headers: Sequence[tuple[str, str]] = ()) -> Reply:
-        if resource.converts:
-            page = replace(page, records=[Record(r.path, r.revision, self._body(resource, r)) for r in page.records])
         head = encode({"kind": f"{resource.kind}List", "apiVersion": resource.group_version, "metadata": meta})
+        if resource.converts:
+            return _made_list((self._body(resource, record) for record in page.records), head, headers)
         return _list_reply(page, head, headers)
 
     def _watch(self, resource: Resource, target: Target, request: Request) -> Watch:
@@ -297,7 +306,7 @@ class Objects:
             outcome = await self._patch(resource, target, request, options)
         return self._object(resource, outcome.record, request, 201 if outcome.created else 200, options.warnings)
 
-    async def _patch(self, resource: Resource, target: Target, request: Request, options: WriteOptions) -> Outcome:
+    async def _patch(self, resource: Resource, target: Target, request: Request, options: WriteOptions) -> Written:
         media_type = request.content_type
         if media_type not in bodies.PATCHES:
             raise unsupported_media_type(bodies.PATCHES)
@@ -360,15 +369,24 @@ async def _looked_through(records: int, function: Callable[[], _Result]) -> _Res
 
 
 def _partial_list(page: Page, meta: Document, version: str, headers: Sequence[tuple[str, str]]) -> Reply:
-    items = [Record(r.path, r.revision, partial.partial_of(r.body, version)) for r in page.records]
     head = encode({"kind": partial.LIST_KIND, "apiVersion": f"meta.k8s.io/{version}", "metadata": meta})
-    return _list_reply(replace(page, records=items), head, headers)
+    return _made_list((partial.partial_of(record.body, version) for record in page.records), head, headers)
 
 
 def _list_reply(page: Page, head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
-    parts = (head[:-1] + b',"items":[', b"]}\n")
+    parts = _around(head)
     chunks = in_chunks(page, *parts, _CHUNK_BYTES)
     return Reply(headers=headers, chunks=chunks, chunked_bytes=length_of(page, *parts))
+
+
+def _made_list(items: Iterable[bytes], head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
+    """A list of what is made for who asks, while it is taken: all of it at once would be theirs to keep."""
+    chunks = joined(items, *_around(head), _MADE_CHUNK_BYTES)
+    return Reply(headers=headers, chunks=chunks, chunked_bytes=None)
+
+
+def _around(head: bytes) -> tuple[bytes, bytes]:
+    return head[:-1] + b',"items":[', b"]}\n"
 
 
 def _copies(patch: Json) -> bool:

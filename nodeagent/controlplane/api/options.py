@@ -21,6 +21,15 @@ from nodeagent.controlplane.status import (
 )
 
 _LONGEST_MANAGER: Final = 128
+_DELETE_OPTIONS: Final = {
+    "apiVersion": str,
+    "gracePeriodSeconds": int,
+    "preconditions": dict,
+    "orphanDependents": bool,
+    "propagationPolicy": str,
+    "dryRun": list,
+}
+_GO_NAMES: Final = {str: "string", int: "number", float: "number", bool: "bool", list: "array", dict: "object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +92,7 @@ def write_options(request: Request, kind: str) -> WriteOptions:
 
 def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
     """How a deletion is to be done, from its query and its body. Raises ApiError 400, 422."""
-    if given.get("kind") not in (None, "", "DeleteOptions"):
-        raise bad_request("decoded object cannot be converted to DeleteOptions")
+    _check_types(given)
     policy = query.get("propagationPolicy") or given.get("propagationPolicy")
     errors: list[FieldError] = []
     if policy is not None and given.get("orphanDependents") is not None:
@@ -99,14 +107,26 @@ def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
     if errors:
         raise object_invalid("DeleteOptions", "", errors, "meta.k8s.io")
     conditions = given.get("preconditions") or {}
-    if not isinstance(conditions, dict):
-        raise bad_request("json: cannot unmarshal into Go struct field DeleteOptions.preconditions")
     grace = number(query, "gracePeriodSeconds")
-    if grace is None and isinstance(given.get("gracePeriodSeconds"), int):
-        grace = given["gracePeriodSeconds"]
     return DeleteOptions(
-        uid=str(conditions.get("uid") or ""),
-        version=str(conditions.get("resourceVersion") or ""),
-        grace_seconds=grace,
+        uid=conditions.get("uid") or "",
+        version=conditions.get("resourceVersion") or "",
+        grace_seconds=given.get("gracePeriodSeconds") if grace is None else grace,
         dry_run=bool(dry_run),
     )
+
+
+def _check_types(given: Document) -> None:
+    """Raises ApiError 400 for what Go would not decode as DeleteOptions: then nothing may be deleted."""
+    if given.get("kind") not in (None, "", "DeleteOptions"):
+        raise bad_request("decoded object cannot be converted to DeleteOptions")
+    conditions = given.get("preconditions")
+    fields = [(name, given.get(name), kind) for name, kind in _DELETE_OPTIONS.items()]
+    if isinstance(conditions, dict):
+        fields += [(f"preconditions.{name}", conditions.get(name), str) for name in ("uid", "resourceVersion")]
+    fields += [("dryRun", item, str) for item in given.get("dryRun") or () if isinstance(given.get("dryRun"), list)]
+    for name, value, kind in fields:
+        if value is not None and type(value) is not kind:
+            raise bad_request(
+                f"json: cannot unmarshal {_GO_NAMES[type(value)]} into Go struct field DeleteOptions.{name}"
+            )

@@ -1,7 +1,9 @@
 """Responses, before they meet a connection."""
 
+import asyncio
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from unicodedata import category
 
@@ -19,18 +21,19 @@ TEXT: Final = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole response. `chunks`, of `chunked_bytes` together, replaces `body` for long ones; they are made when sent."""
+    """A whole response. `chunks`, of `chunked_bytes` together, replaces `body` for long ones; they are made when sent. None:
+    how long they are is known when they have been made."""
 
     status: int = 200
     body: bytes = b""
     content_type: str = JSON
     headers: Sequence[tuple[str, str]] = field(default_factory=tuple)
     chunks: Iterable[bytes] | None = None
-    chunked_bytes: int = 0
+    chunked_bytes: int | None = 0
 
     @property
-    def length(self) -> int:
-        """Of the body, in bytes."""
+    def length(self) -> int | None:
+        """Of the body, in bytes, where it is known."""
         return len(self.body) if self.chunks is None else self.chunked_bytes
 
     def pieces(self) -> Iterator[bytes]:
@@ -39,6 +42,26 @@ class Reply:
             yield self.body
         else:
             yield from self.chunks
+
+
+async def begun(reply: Reply, most_bytes: int) -> Reply:
+    """A reply whose first `most_bytes` have been made: with its length, if that is all. Raises what making them raises."""
+    if reply.length is not None:
+        return reply
+    pieces, made, weight = reply.pieces(), deque[bytes](), 0
+    for piece in pieces:
+        made.append(piece)
+        weight += len(piece)
+        if weight >= most_bytes:
+            return replace(reply, chunks=_all(made, pieces))
+        await asyncio.sleep(0)
+    return replace(reply, body=b"".join(made), chunks=None)
+
+
+def _all(made: deque[bytes], further: Iterator[bytes]) -> Iterator[bytes]:
+    while made:
+        yield made.popleft()
+    yield from further
 
 
 def document_reply(document: Document, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Reply:

@@ -22,24 +22,7 @@ def table_of(
     list_meta: Document | None = None,
 ) -> Document:
     """A Table of the records; `include` (includeObject) is None, Metadata or Object."""
-    rows = []
-    for record in records:
-        document = record.document()
-        row: Document = {"cells": resource.printer.cells(document, now)}
-        if include == "Object":
-            row["object"] = {
-                "kind": resource.kind,
-                "apiVersion": resource.group_version,
-                **resource.from_stored(document),
-            }
-        elif include != "None":
-            api_version = f"meta.k8s.io/{version or 'v1'}"
-            row["object"] = {
-                "kind": "PartialObjectMetadata",
-                "apiVersion": api_version,
-                "metadata": document["metadata"],
-            }
-        rows.append(row)
+    rows = [row_of(resource, record, version=version, now=now, include=include) for record in records]
     return {
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version or 'v1'}",
@@ -47,6 +30,22 @@ def table_of(
         "columnDefinitions": column_definitions(resource) if headed else [],
         "rows": rows,
     }
+
+
+def row_of(resource: Resource, record: Record, *, version: str, now: float, include: str) -> Document:
+    """The row of an object."""
+    document = record.document()
+    row: Document = {"cells": resource.printer.cells(document, now)}
+    if include == "Object":
+        row["object"] = {"kind": resource.kind, "apiVersion": resource.group_version, **resource.from_stored(document)}
+    elif include != "None":
+        api_version = f"meta.k8s.io/{version or 'v1'}"
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": api_version,
+            "metadata": document["metadata"],
+        }
+    return row
 
 
 def column_definitions(resource: Resource) -> list[Document]:

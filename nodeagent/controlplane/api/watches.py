@@ -25,7 +25,8 @@ from nodeagent.controlplane.storage.store import Store
 _BATCH: Final = 500
 _TURN: Final = 500
 """Objects that are looked at before others have their turn."""
-_INITIAL_BATCH_BYTES: Final = 256 * 1024
+_BATCH_BYTES: Final = 256 * 1024
+"""What a watcher that does not read keeps of its own: who wants more at a time gets it piece by piece."""
 _END_OF_LIST: Final = "k8s.io/initial-events-end"
 
 
@@ -61,8 +62,8 @@ class Stream(Protocol):
         """Writes without waiting; False, and nothing written, when the connection has not taken what it was given."""
         ...
 
-    async def write(self, frames: bytes) -> None:
-        """Writes, and waits while the connection is behind. Raises ConnectionError."""
+    async def write(self, frames: bytes | memoryview) -> None:
+        """Writes part of the stream, and waits while the connection is behind. Raises ConnectionError."""
         ...
 
 
@@ -135,10 +136,12 @@ class Watch:
         if stream is None or outrun or not events or len(events) >= _BATCH or self._is_converted:
             self._news.set()
             return
-        frames = self._frames(events)
-        if not frames or stream.write_now(frames):
-            self._position = events[-1].revision
-        else:
+        frames, position = self._frames(events)
+        if frames and not stream.write_now(frames):
+            self._news.set()
+            return
+        self._position = position
+        if position < events[-1].revision:
             self._news.set()
 
     async def _begin(self, stream: Stream) -> None:
@@ -162,11 +165,17 @@ class Watch:
                 await asyncio.sleep(0)
             if not request.selection.matches(record):
                 continue
-            frames.append(self._frame(EventKind.ADDED, Event(EventKind.ADDED, record, None, 0)))
-            weight += len(frames[-1])
-            if weight > _INITIAL_BATCH_BYTES:
+            if weight + len(record.body) > _BATCH_BYTES and frames:
                 await stream.write(b"".join(frames))
                 frames, weight = [], 0
+            if len(record.body) > _BATCH_BYTES and not self._is_converted and not self._is_partial:
+                # Its own bytes, of which all who ask share one copy.
+                await stream.write(b'{"type":"ADDED","object":' + self._opening)
+                await stream.write(memoryview(record.body)[1:])
+                await stream.write(b"}\n")
+                continue
+            frames.append(self._frame(EventKind.ADDED, Event(EventKind.ADDED, record, None, 0)))
+            weight += len(frames[-1])
         if request.initial_events and request.bookmarks:
             frames.append(self._bookmark(end_of_list=True))
         if frames:
@@ -180,8 +189,7 @@ class Watch:
             self._check_history()
             events = self._collection.events_after(self._position, _BATCH)
             if events:
-                frames = self._frames(events)
-                self._position = events[-1].revision
+                frames, self._position = self._frames(events)
                 if frames:
                     await stream.write(frames)
                 continue
@@ -213,10 +221,21 @@ class Watch:
     def _expired(self) -> ApiError:
         return expired(f"too old resource version: {self._position} ({self._store.revision})")
 
-    def _frames(self, events: Sequence[Event]) -> bytes:
-        selection = self._request.selection
-        kinds = ((selected_kind(event, selection), event) for event in events)
-        return b"".join([self._frame(kind, event) for kind, event in kinds if kind is not None])
+    def _frames(self, events: Sequence[Event]) -> tuple[bytes, int]:
+        """(frames, how far they lead): of the first of these events, as many as are not long, or one. Events of one revision
+        are not parted."""
+        frames: list[bytes] = []
+        weight, position = 0, self._position
+        for event in events:
+            if event.revision > position:
+                if weight + len(event.record.body) > _BATCH_BYTES and frames:
+                    break
+                position = event.revision
+            kind = selected_kind(event, self._request.selection)
+            if kind is not None:
+                frames.append(self._frame(kind, event))
+                weight += len(frames[-1])
+        return b"".join(frames), position
 
     def _frame(self, kind: EventKind, event: Event) -> bytes:
         resource = self._resource

@@ -3,15 +3,16 @@
 The Service has the first address of the primary range and comes back with it when deleted. Every server on a store writes
 that it lives (as kube-apiserver does with its master leases: an Endpoints with its address), which goes by itself unless said
 again; the Endpoints hold those that are left. All servers write the same, whatever their own address is, so that none undoes what
-another wrote.
+another wrote. With it a server says what has to be the same everywhere, and the others log what is not.
 """
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
+from types import MappingProxyType
 from typing import Final
 
 from nodeagent.controlplane.controllers.loop import Controller, Keys
@@ -56,11 +57,12 @@ class Advertised:
         """Under which it says that it lives: its address, as kube-apiserver has it, and its port where that is not the usual one."""
         return self.address if self.port == _USUAL_PORT else f"{self.address}:{self.port}"
 
-    def lease(self) -> Document:
-        """What it says then."""
+    def lease(self, options: Mapping[str, str] = MappingProxyType({})) -> Document:
+        """What it says then; options: those that all servers should have alike."""
         return {
             "metadata": {"name": self.path, "resourceVersion": "0"},
             "subsets": [{"addresses": [{"ip": self.address}], "ports": [_port(self.port)]}],
+            "options": dict(options),
         }
 
 
@@ -88,6 +90,7 @@ class KubernetesService:
         *,
         address: str,
         advertised: Advertised,
+        options: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._store = store
         self._registry = registry
@@ -97,6 +100,8 @@ class KubernetesService:
         self._slices = catalog.named("endpointslices", "discovery.k8s.io")
         self._address = address
         self._advertised = advertised
+        self._options = options
+        self._different: frozenset[tuple[str, str, str]] = frozenset()
 
     def controller(self) -> Controller:
         """The loop that reconciles: on every server, so that no election decides how soon a dead one is out of the way."""
@@ -135,11 +140,12 @@ class KubernetesService:
                 await self._store.commit([change])
 
     async def _say(self, path: str) -> None:
-        body = draft(self._advertised.lease())
+        body = draft(self._advertised.lease(self._options))
         await self._store.commit([Change(SERVERS, path, None, body, seconds=_EXPIRE_SECONDS)])
 
     async def reconcile(self, _: str) -> float | None:
         """Creates or corrects the Service, the Endpoints and the slice, and first of all their namespace."""
+        self._compare_options()
         options = WriteOptions(manager=_OPTIONS_MANAGER)
         namespace = self._store.get("namespaces", NAMESPACE)
         if namespace is None:
@@ -161,6 +167,21 @@ class KubernetesService:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+
+    def _compare_options(self) -> None:
+        """Where a server that lives was started with others, one of the two will refuse what the other gives."""
+        different = frozenset(
+            (record.path, option, str(value))
+            for record in self._store.collection(SERVERS).records.values()
+            for option, value in (record.document().get("options") or {}).items()
+            if value != self._options.get(option, value)
+        )
+        for path, option, value in sorted(different - self._different):
+            logger.warning(
+                "another server was started with another option server=%s option=%s there=%s here=%s",
+                *(path, option, value or "none", self._options[option] or "none"),
+            )
+        self._different = different
 
     def _living(self) -> list[Advertised] | None:
         """All servers, sorted; None when nobody at all says that he lives, and what was known is to stay.

@@ -1,18 +1,27 @@
 """Makes what is recorded as allocated agree with what services hold (pkg/registry/core/service ipallocator and portallocator repair).
 
 Services and allocations are written together, so this finds something only after a restore, an edit by hand, or a bug: a
-missing record is written again, one whose holder does not hold it is removed.
+missing record is written again, one whose holder does not hold it is removed. An address that somebody deletes while its
+service has it is written again at once, as another service may ask for it.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from nodeagent.controlplane.addresses.allocation import ADDRESSES, NODE_PORTS
+from nodeagent.controlplane.addresses.allocation import ADDRESSES, NODE_PORTS, holder_of
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.kinds.service.addresses import addresses_of, node_ports_of
-from nodeagent.controlplane.storage.records import Change, Precondition, StorageFailed, StorageFull, draft
+from nodeagent.controlplane.storage.records import (
+    Change,
+    Event,
+    EventKind,
+    Precondition,
+    StorageFailed,
+    StorageFull,
+    draft,
+)
 from nodeagent.controlplane.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -21,7 +30,10 @@ _SERVICES: Final = "services"
 
 
 class Repair:
-    """Runs at start and every three minutes. `describe` builds an IPAddress object."""
+    """Looks at everything at start and every three minutes, at one service when its address was deleted.
+
+    `describe` builds an IPAddress object.
+    """
 
     def __init__(self, store: Store, describe: Callable[[str, str, str], bytes]) -> None:
         self._store = store
@@ -32,6 +44,24 @@ class Repair:
         while True:
             await self.once()
             await asyncio.sleep(_EVERY_SECONDS)
+
+    def concerns(self, event: Event) -> Iterable[str]:
+        """The service that had an address that is gone."""
+        if event.kind is not EventKind.DELETED:
+            return ()
+        # What a deletion says of an object may be short of its spec.
+        document = (event.before or event.record).document()
+        return (holder_of(ADDRESSES, document),) if self._is_ours(ADDRESSES, document) else ()
+
+    async def reconcile(self, path: str) -> None:
+        """Writes the addresses of one service that are missing. Raises what committing does."""
+        service = self._store.get(_SERVICES, path)
+        if service is None:
+            return
+        for address in addresses_of(service.document()):
+            if self._store.get(ADDRESSES, address) is None:
+                await self._store.commit([Change(ADDRESSES, address, 0, self._body(ADDRESSES, address, path))])
+                logger.warning("address written again that was deleted address=%s service=%s", address, path)
 
     async def once(self) -> int:
         """One pass; returns how many records were put right."""
@@ -56,7 +86,7 @@ class Repair:
         changes = []
         for (collection, path), holder in held.items():
             found = self._store.get(collection, path)
-            if found is None or _holder(collection, found.document()) != holder:
+            if found is None or holder_of(collection, found.document()) != holder:
                 expected = found.revision if found is not None else 0
                 changes.append(Change(collection, path, expected, self._body(collection, path, holder)))
         for collection in (ADDRESSES, NODE_PORTS):
@@ -75,11 +105,4 @@ class Repair:
         """An address somebody reserved by hand for something else than a service stays."""
         if collection == NODE_PORTS:
             return True
-        return bool((document["spec"].get("parentRef") or {}).get("resource") == _SERVICES)
-
-
-def _holder(collection: str, document: Document) -> str:
-    if collection == NODE_PORTS:
-        return str(document.get("holder", ""))
-    parent = document["spec"].get("parentRef") or {}
-    return f"{parent.get('namespace', '')}/{parent.get('name', '')}"
+        return bool((document.get("spec", {}).get("parentRef") or {}).get("resource") == _SERVICES)

@@ -5,6 +5,7 @@ from typing import Final
 
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import checked, qualified_name
+from nodeagent.controlplane.machinery.object_rules import unchanged
 from nodeagent.controlplane.machinery.printing import Column, Printer, age
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
@@ -12,6 +13,13 @@ from nodeagent.controlplane.status import FieldError, invalid, required
 
 _LONGEST_WORD: Final = 128
 _LONGEST_NOTE: Final = 1024
+"""Bytes, though the errors say characters."""
+_SHORTEST_SERIES: Final = 2
+_OF_CORE: Final = ("firstTimestamp", "lastTimestamp", "count", "source")
+_FIXED: Final = (
+    *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count", "type", "eventTime"),
+    *("action", "related", "reportingComponent", "reportingInstance"),
+)
 
 SHAPES = read_shapes(r"""
 EventSource = io.k8s.api.core.v1 : EventSource contains information for an event.
@@ -66,42 +74,66 @@ def default_event(event: Document) -> None:
 
 
 def validate_event(event: Document) -> list[FieldError]:
-    """An event lives in the namespace of the object it is about (`default` for objects without one)."""
-    about = event["involvedObject"].get("namespace", "")
-    namespace = event["metadata"].get("namespace", "")
-    if (about or "default") != namespace and not (not about and namespace == "kube-system"):
-        return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
-    return _reported(event) if event.get("eventTime") else []
+    """A core event lives in the namespace of the object it is about (`default` for objects without one)."""
+    return _reported(event, "reportingComponent") if event.get("eventTime") else _placed(event)
 
 
 def validate_modern_event(event: Document) -> list[FieldError]:
-    """In events.k8s.io, an event has a time, and a type that is known."""
-    errors = validate_event(event)
+    """In events.k8s.io, an event has a time and a type that is known, and nothing that only core events have."""
+    errors = _legacy(event) + _series(event)
     if not event.get("eventTime"):
         errors.append(required("eventTime"))
     if event.get("type") not in ("Normal", "Warning"):
         errors.append(invalid("type", "", f"has invalid value: {event.get('type', '')}"))
+    errors += [invalid(field, "", "needs to be unset") for field in _OF_CORE if event.get(field)]
     return errors
 
 
-def _may_be_older(event: Document, _: Document) -> list[FieldError]:
-    """A change of one that was made by way of the other group is held to what that asks."""
-    return validate_event(event)
+def validate_modern_update(event: Document, old: Document) -> list[FieldError]:
+    """Only its series may change (pkg/apis/core/validation/events.go)."""
+    errors = _legacy(event)
+    if event.get("series") != old.get("series"):
+        errors += _series(event)
+    return errors + [error for field in _FIXED for error in unchanged(field, old.get(field), event.get(field))]
 
 
-def _reported(event: Document) -> list[FieldError]:
-    """What an event with an eventTime has to say (pkg/apis/core/validation/events.go)."""
+def _legacy(event: Document) -> list[FieldError]:
+    return _reported(event, "reportingController") if event.get("eventTime") else _placed(event)
+
+
+def _placed(event: Document) -> list[FieldError]:
+    about = event["involvedObject"].get("namespace", "")
+    if (about or "default") == event["metadata"].get("namespace", ""):
+        return []
+    return [invalid("involvedObject.namespace", about, "does not match event.namespace")]
+
+
+def _series(event: Document) -> list[FieldError]:
+    series = event.get("series")
     errors: list[FieldError] = []
+    if series is not None and series.get("count", 0) < _SHORTEST_SERIES:
+        errors.append(invalid("series.count", "", f"should be at least {_SHORTEST_SERIES}"))
+    if series is not None and not series.get("lastObservedTime"):
+        errors.append(required("series.lastObservedTime"))
+    return errors
+
+
+def _reported(event: Document, controller: str) -> list[FieldError]:
+    """What an event with an eventTime has to say; who reports it is called `controller` in errors."""
+    errors: list[FieldError] = []
+    about = event["involvedObject"].get("namespace", "")
+    if not about and event["metadata"].get("namespace", "") not in ("default", "kube-system"):
+        errors.append(invalid("involvedObject.namespace", about, "does not match event.namespace"))
     component = event.get("reportingComponent", "")
     if not component:
-        errors.append(required("reportingComponent"))
-    errors += checked("reportingComponent", component, qualified_name(component))
+        errors.append(required(controller))
+    errors += checked(controller, component, qualified_name(component))
     for field in ("reportingInstance", "action", "reason"):
         if not event.get(field):
             errors.append(required(field))
-        elif len(event[field]) > _LONGEST_WORD:
+        elif len(event[field].encode()) > _LONGEST_WORD:
             errors.append(invalid(field, "", f"can have at most {_LONGEST_WORD} characters"))
-    if len(event.get("message", "")) > _LONGEST_NOTE:
+    if len(event.get("message", "").encode()) > _LONGEST_NOTE:
         errors.append(invalid("message", "", f"can have at most {_LONGEST_NOTE} characters"))
     return errors
 
@@ -200,9 +232,8 @@ ROWS = (
         struct=SHAPES["Event"],
         short_names=("ev",),
         printer=PRINTER,
-        default=default_event,
         validate=validate_modern_event,
-        validate_update=_may_be_older,
+        validate_update=validate_modern_update,
         to_stored=to_core,
         from_stored=from_core,
         stored_struct=SHAPES["CoreEvent"],

@@ -5,9 +5,11 @@ from typing import Final
 from nodeagent.controlplane.documents import Document, Json, copy
 from nodeagent.controlplane.machinery.formats import dns_label
 from nodeagent.controlplane.machinery.lifecycle import Plain
+from nodeagent.controlplane.machinery.object_rules import finalizers
 from nodeagent.controlplane.machinery.printing import AGE, Column, Printer, name_and_age
 from nodeagent.controlplane.machinery.resources import VERBS, Part, Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
+from nodeagent.controlplane.status import FieldError
 
 SYSTEM_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 
@@ -40,6 +42,11 @@ def default_namespace(namespace: Document) -> None:
         namespace["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", name)
 
 
+def validate_namespace(namespace: Document) -> list[FieldError]:
+    """The finalizers of its spec are named as those of metadata."""
+    return finalizers(namespace["spec"].get("finalizers") or [], "spec.finalizers")
+
+
 def _take_finalizers(document: Document, sent: Document) -> None:
     document["spec"]["finalizers"] = sent["spec"].get("finalizers") or []
 
@@ -56,8 +63,8 @@ class NamespaceLife(Plain):
     def prepare_create(self, document: Document) -> None:
         """Active, and held by its finalizer."""
         document["status"] = {"phase": "Active"}
-        finalizers = document["spec"].get("finalizers") or []
-        document["spec"]["finalizers"] = finalizers if "kubernetes" in finalizers else [*finalizers, "kubernetes"]
+        given = document["spec"].get("finalizers") or []
+        document["spec"]["finalizers"] = given if "kubernetes" in given else [*given, "kubernetes"]
 
     def prepare_update(self, document: Document, old: Document) -> None:
         """The finalizers of the spec change through the `finalize` subresource only."""
@@ -94,6 +101,7 @@ ROWS = (
         name_check=dns_label,
         verbs=tuple(verb for verb in VERBS if verb != "deletecollection"),
         default=default_namespace,
+        validate=validate_namespace,
         fields=("status.phase",),
         storage_hash="Q3oi5N2YM8M=",
         immortal=frozenset(SYSTEM_NAMESPACES),

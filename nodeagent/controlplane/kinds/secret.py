@@ -64,7 +64,7 @@ def validate_secret_update(secret: Document, old: Document) -> list[FieldError]:
 
 def _is_json(text: str) -> bool:
     try:
-        return isinstance(decode(base64.b64decode(text)), dict)
+        return isinstance(decode(base64.b64decode(text)), dict | None)
     except (ValueError, RecursionError):
         return False
 

@@ -121,19 +121,20 @@ def label_value(value: str) -> list[str]:
 
 
 def data_key(value: str) -> list[str]:
-    """A key of a ConfigMap's or Secret's data."""
-    return _format(
-        value,
-        253,
+    """A key of a ConfigMap's or Secret's data; it may be the name of a file."""
+    explanation = _explain(
+        "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
         _ENV_KEY,
-        _explain(
-            "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-            _ENV_KEY,
-            "key.name",
-            "KEY_NAME",
-            "key-name",
-        ),
+        "key.name",
+        "KEY_NAME",
+        "key-name",
     )
+    complaints = _format(value, 253, _ENV_KEY, explanation)
+    if value in (".", ".."):
+        complaints.append(f"must not be '{value}'")
+    elif value.startswith(".."):
+        complaints.append("must not start with '..'")
+    return complaints
 
 
 def port_name(value: str) -> list[str]:

@@ -73,7 +73,7 @@ def write_entries(document: Document, owners: Mapping[Manager, Ownership]) -> No
             "manager": manager.name,
             "operation": manager.operation,
             "apiVersion": manager.api_version,
-            "time": held.time,
+            **({"time": held.time} if held.time else {}),
             "fieldsType": "FieldsV1",
             "fieldsV1": to_fields_v1(held.fields),
         }

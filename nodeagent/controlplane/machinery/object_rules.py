@@ -24,16 +24,21 @@ def metadata(document: Document, name_check: Check, *, namespaced: bool) -> list
     errors += labels(meta.get("labels") or {}, "metadata.labels")
     errors += annotations(meta.get("annotations") or {}, "metadata.annotations")
     errors += owners(meta.get("ownerReferences") or [])
-    for index, finalizer in enumerate(meta.get("finalizers") or []):
-        field = f"metadata.finalizers[{index}]"
-        errors += checked(field, finalizer, qualified_name(finalizer))
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
-            why = "name is neither a standard finalizer name nor is it fully qualified"
-            errors.append(invalid(field, finalizer, why))
-    return errors
+    return errors + finalizers(meta.get("finalizers") or [], "metadata.finalizers")
 
 
 _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+
+
+def finalizers(found: list[str], field: str) -> list[FieldError]:
+    """Names that say whose they are, or that Kubernetes knows."""
+    errors: list[FieldError] = []
+    for index, finalizer in enumerate(found):
+        errors += checked(f"{field}[{index}]", finalizer, qualified_name(finalizer))
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(invalid(f"{field}[{index}]", finalizer, why))
+    return errors
 
 
 def new_finalizers(document: Document, old: Document) -> list[FieldError]:

@@ -37,7 +37,10 @@ def age(timestamp: str | None, now: float) -> str:
     """A time span as kubectl writes it (duration.HumanDuration): `5s`, `3m20s`, `2d4h`."""
     if not timestamp:
         return "<unknown>"
-    then = datetime.strptime(timestamp[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC).timestamp()
+    try:
+        then = datetime.strptime(timestamp[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return "<unknown>"
     seconds = int(now - then)
     if seconds < -1:
         return "<invalid>"

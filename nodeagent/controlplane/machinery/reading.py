@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -234,16 +234,24 @@ def length_of(page: Page, opening: bytes, closing: bytes) -> int:
 
 
 def in_chunks(page: Page, opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
-    """The encoded list in pieces of about `size_bytes`: the records' own bytes, joined."""
+    """The encoded list in pieces of less than `size_bytes`: the records' own bytes, joined; a longer one is not copied."""
+    return joined((record.body for record in page.records), opening, closing, size_bytes)
+
+
+def joined(items: Iterable[bytes], opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
+    """The items of a JSON list, with what is around it, in pieces of less than `size_bytes`; an item that is longer is one."""
     pieces: list[bytes] = [opening]
     weight = len(opening)
-    for position, record in enumerate(page.records):
+    for position, item in enumerate(items):
         if position:
             pieces.append(b",")
-        pieces.append(record.body)
-        weight += len(record.body)
-        if weight >= size_bytes:
+        if weight + len(item) >= size_bytes:
             yield b"".join(pieces)
             pieces, weight = [], 0
+        if len(item) >= size_bytes:
+            yield item
+        else:
+            pieces.append(item)
+            weight += len(item)
     pieces.append(closing)
     yield b"".join(pieces)

@@ -6,14 +6,13 @@ on a resourceVersion.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from nodeagent.controlplane.addresses.allocation import AllocationRefused
 from nodeagent.controlplane.documents import Document, copy, decode, encode
 from nodeagent.controlplane.machinery import managed
 from nodeagent.controlplane.machinery.acceptance import WriteOptions, accept, check
+from nodeagent.controlplane.machinery.commits import Commits, Written
 from nodeagent.controlplane.machinery.lifecycle import Lifecycle
 from nodeagent.controlplane.machinery.object_rules import new_finalizers
 from nodeagent.controlplane.machinery.resources import NAMESPACES, Catalog, Resource
@@ -35,31 +34,18 @@ from nodeagent.controlplane.status import (
     FieldError,
     already_exists,
     bad_request,
-    body_too_large,
     denied,
     internal_error,
     modified,
     not_found,
     object_invalid,
-    storage_full,
-    storage_uncertain,
-    storage_unreachable,
 )
 from nodeagent.controlplane.storage.records import (
-    Change,
-    ObjectTooLarge,
     Precondition,
     Record,
-    StorageFailed,
-    StorageFull,
-    StorageUncertain,
-    StorageUnreachable,
-    assemble,
-    draft,
 )
 from nodeagent.controlplane.storage.store import Store
 
-_OBJECT_LIMIT_BYTES: Final = 1536 * 1024
 _RETRIES: Final = 8
 _NAME_LONGEST: Final = 63
 _SUFFIX_LENGTH: Final = 5
@@ -75,15 +61,6 @@ class Chance(Protocol):
     def uid(self) -> str:
         """A new UUID, as text."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The object after the write; `gone`: it was removed rather than marked."""
-
-    record: Record
-    created: bool = False
-    gone: bool = False
 
 
 class Registry:
@@ -105,6 +82,7 @@ class Registry:
         self._chance = chance
         self._clock = clock
         self._worker = worker
+        self._commits = Commits(store, lifecycles, worker)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record:
         """The object as it is."""
@@ -113,7 +91,7 @@ class Registry:
             raise not_found(resource.plural, name, resource.group)
         return record
 
-    async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> Outcome:
+    async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> Written:
         """Stores a new object."""
         document = await self._accept(resource, given, options)
         place(resource, document, namespace)
@@ -126,7 +104,7 @@ class Registry:
 
     async def _create(
         self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool = False
-    ) -> Outcome:
+    ) -> Written:
         self._check_namespace(resource, document["metadata"])
         self._identify(resource, document["metadata"])
         size = options.size_bytes
@@ -141,7 +119,7 @@ class Registry:
             # It may have begun to end meanwhile.
             self._check_namespace(resource, document["metadata"])
             try:
-                return await self._write(resource, document, None, options)
+                return await self._commits.write(resource, document, None, options)
             except Precondition as race:
                 taken = race.change.collection == resource.stored_in
                 if taken and not prefix:
@@ -163,7 +141,7 @@ class Registry:
 
     async def update(
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
-    ) -> Outcome:
+    ) -> Written:
         """Replaces an object, or the part of it a subresource is."""
         document = await self._accept(resource, given, options)
         place(resource, document, namespace)
@@ -194,7 +172,7 @@ class Registry:
         change: Callable[[Document], Document],
         options: WriteOptions,
         part: str = "",
-    ) -> Outcome:
+    ) -> Written:
         """Changes an object by a function from its present form (as clients see it) to the new one."""
 
         def patched(live: Document) -> Document:
@@ -209,11 +187,14 @@ class Registry:
 
     async def apply(
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
-    ) -> Outcome:
+    ) -> Written:
         """Server-side apply: creates the object or brings it to what the configuration says."""
         configuration = await self._worker.run(
             options.size_bytes, lambda: accept(resource, given, options, sparse=True)
         )
+        sent = configuration.get("metadata", {}).get("name") or name
+        if sent != name:
+            raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
         configuration["metadata"] = {**configuration.get("metadata", {}), "name": name}
         place(resource, configuration, namespace)
         if configuration["metadata"].get("managedFields"):
@@ -234,7 +215,7 @@ class Registry:
             return await self._create(resource, document, options, owned=True)
         return await self._change(resource, namespace, name, applied, options, part, owned=True)
 
-    async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Outcome:
+    async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Written:
         """Removes an object, or marks it when finalizers or a grace period hold it."""
         if name in resource.immortal:
             raise denied(resource.plural, name, f"this {resource.singular} may not be deleted", resource.group)
@@ -245,10 +226,12 @@ class Registry:
             marked = self._mark(resource, live, options)
             try:
                 if marked is None:
-                    return await self._remove(resource, record, live, dry_run=options.dry_run)
+                    return await self._commits.remove(resource, record, live, dry_run=options.dry_run)
                 if marked == live:
-                    return Outcome(record)
-                return await self._write(resource, marked, record, WriteOptions(dry_run=options.dry_run), frees=True)
+                    return Written(record)
+                return await self._commits.write(
+                    resource, marked, record, WriteOptions(dry_run=options.dry_run), frees=True
+                )
             except Precondition:
                 continue
         raise modified(resource.plural, name, resource.group)
@@ -268,19 +251,6 @@ class Registry:
         lifecycle.mark(marked, grace)
         return marked
 
-    async def _remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> Outcome:
-        lifecycle = self._lifecycle(resource)
-        plan = lifecycle.plan(None, live)
-        if dry_run:
-            lifecycle.settle(plan)
-            return Outcome(record, gone=True)
-        change = Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
-        try:
-            records = await self._commit([change, *plan.changes])
-        finally:
-            lifecycle.settle(plan)
-        return Outcome(records[0], gone=True)
-
     async def _change(
         self,
         resource: Resource,
@@ -291,7 +261,7 @@ class Registry:
         part: str,
         *,
         owned: bool = False,
-    ) -> Outcome:
+    ) -> Written:
         """Computes the new object from the live one and writes it; again if somebody was faster."""
         lifecycle = self._lifecycle(resource)
         for _ in range(_RETRIES):
@@ -300,11 +270,11 @@ class Registry:
             following = partial(self._following, resource, record, change, options, part, owned=owned)
             document = await self._worker.run(size, following)
             if document is None:
-                return Outcome(record)
+                return Written(record)
             try:
                 if is_finished(document, held=lifecycle.is_held(document)):
-                    return await self._remove(resource, record, document, dry_run=options.dry_run)
-                return await self._write(resource, document, record, options)
+                    return await self._commits.remove(resource, record, document, dry_run=options.dry_run)
+                return await self._commits.write(resource, document, record, options)
             except Precondition:
                 continue
         raise modified(resource.plural, name, resource.group)
@@ -341,61 +311,6 @@ class Registry:
         check(resource, document, new_finalizers(document, live) + errors)
         _warn(resource, document, options)
         return document
-
-    async def _write(
-        self,
-        resource: Resource,
-        document: Document,
-        record: Record | None,
-        options: WriteOptions,
-        *,
-        frees: bool = False,
-    ) -> Outcome:
-        """One transaction: the object and whatever its kind adds. Raises Precondition when it lost a race."""
-        lifecycle = self._lifecycle(resource)
-        struct = resource.stored_struct or resource.struct
-        live = record.document() if record is not None else None
-        try:
-            plan = lifecycle.plan(document, live)
-        except AllocationRefused as refused:
-            raise object_invalid(resource.kind, document["metadata"]["name"], refused.errors, resource.group) from None
-        document["metadata"]["resourceVersion"] = "0"
-        meta = document["metadata"]
-        path = resource.path(meta.get("namespace", ""), meta["name"])
-        size = max(options.size_bytes, len(record.body) if record is not None else 0)
-        try:
-            body = await self._worker.run(size, lambda: draft(normalise(struct, document)))
-            if len(body) > _OBJECT_LIMIT_BYTES:
-                raise body_too_large(_OBJECT_LIMIT_BYTES)
-            if options.dry_run:
-                return self._pretend(resource, path, body, record)
-            expected = record.revision if record is not None else 0
-            change = Change(resource.stored_in, path, expected, body, frees=frees)
-            records = await self._commit([*plan.changes, change])
-        finally:
-            lifecycle.settle(plan)
-        return Outcome(records[-1], created=record is None)
-
-    def _pretend(self, resource: Resource, path: str, body: bytes, record: Record | None) -> Outcome:
-        if record is None and self._store.get(resource.stored_in, path) is not None:
-            raise already_exists(resource.plural, path.rpartition("/")[2], resource.group)
-        revision = record.revision if record is not None else 0
-        shown = assemble(body, revision) if record is not None else body.replace(b'"resourceVersion":"0",', b"", 1)
-        return Outcome(Record(path, revision, shown), created=record is None)
-
-    async def _commit(self, changes: list[Change]) -> list[Record]:
-        try:
-            return await self._store.commit(changes)
-        except StorageFull:
-            raise storage_full() from None
-        except StorageUnreachable as error:
-            raise storage_unreachable(f"nothing was written: {error}") from None
-        except StorageUncertain as error:
-            raise storage_uncertain(str(error)) from None
-        except ObjectTooLarge as error:
-            raise body_too_large(_OBJECT_LIMIT_BYTES) from error
-        except StorageFailed as error:
-            raise internal_error(f"storage: {error}") from None
 
     def _lifecycle(self, resource: Resource) -> Lifecycle:
         return self._lifecycles[resource.stored_in]

@@ -2,13 +2,16 @@
 
 import asyncio
 import http.client
+import itertools
 import json
 import re
 import ssl
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +19,17 @@ import pytest
 
 from nodeagent.controlplane.server import ApiServer
 from nodeagent.controlplane.server_settings import ServerSettings
+from nodeagent.controlplane.storages import EtcdSettings
 from nodeagent.kube.mirror import mirror_endpoints
+from tests.harness.effort import AT_LENGTH, STORAGES
+from tests.harness.etcd import running as etcd
 
-RECORDINGS = Path(__file__).parent.parent / "recordings"
+HERE = Path(__file__).parent
+RECORDINGS = HERE.parent / "recordings"
 ADVERTISED = "192.168.77.1"
 RECORDED_PORT = 6443
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
+collect_ignore = [] if AT_LENGTH else ["test_changing_members.py", "test_planted_bugs.py"]
 
 
 class _Quiet:
@@ -45,23 +53,56 @@ class Answer:
         return json.loads(self.body)
 
 
+class Kept(threading.local):
+    """The connection that a thread's last call has left open."""
+
+    connection: http.client.HTTPSConnection | None = None
+
+
 class Api:
-    """Requests to a running server. No User-Agent is sent unless a test says so."""
+    """Requests to a running server. No User-Agent is sent unless a test says so.
+
+    Calls of a thread share a connection: a handshake costs both sides six times what a request does.
+    """
 
     def __init__(self, running: "ServerThread") -> None:
         self.server = running.server
         self.loop = running.loop
-        self.stop = running.stop
+        self._running = running
+        self._kept = Kept()
+
+    def stop(self) -> None:
+        self._let_go()
+        self._running.stop()
 
     @property
     def token(self) -> str:
         assert self.server.credentials is not None
         return self.server.credentials.admin_token
 
-    def connect(self, timeout: float = DEADLINE_SECONDS) -> http.client.HTTPSConnection:
+    @cached_property
+    def _context(self) -> ssl.SSLContext:
         assert self.server.credentials is not None
-        context = ssl.create_default_context(cafile=str(self.server.credentials.authority))
-        return http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=timeout)
+        return ssl.create_default_context(cafile=str(self.server.credentials.authority))
+
+    def connect(self, timeout: float = DEADLINE_SECONDS) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection("127.0.0.1", self.server.port, context=self._context, timeout=timeout)
+
+    def _let_go(self) -> None:
+        """Close the connection of this thread's calls."""
+        if self._kept.connection is not None:
+            self._kept.connection.close()
+            self._kept.connection = None
+
+    def _exchange(self, method: str, path: str, payload: bytes | None, headers: dict[str, str]) -> Answer:
+        """Over the connection of this thread, which is made when there is none."""
+        connection = self._kept.connection = self._kept.connection or self.connect()
+        connection.request(method, path, payload, headers)
+        response = connection.getresponse()
+        received: dict[str, str] = {}
+        for name, value in response.getheaders():
+            received[name] = f"{received[name]}, {value}" if name in received else value
+        return Answer(response.status, received, response.read())
 
     def call(
         self,
@@ -73,22 +114,23 @@ class Api:
         raw: bytes | None = None,
         token: str | None = "admin",
     ) -> Answer:
-        connection = self.connect()
         sent = {"Accept": "application/json", **(headers or {})}
         if token is not None:
             sent["Authorization"] = f"Bearer {self.token if token == 'admin' else token}"
         payload = raw if raw is not None else json.dumps(body).encode() if body is not None else None
         if payload is not None:
             sent.setdefault("Content-Type", "application/json")
+        reused = self._kept.connection is not None
         try:
-            connection.request(method, path, payload, sent)
-            response = connection.getresponse()
-            received: dict[str, str] = {}
-            for name, value in response.getheaders():
-                received[name] = f"{received[name]}, {value}" if name in received else value
-            return Answer(response.status, received, response.read())
-        finally:
-            connection.close()
+            return self._exchange(method, path, payload, sent)
+        except (ConnectionError, ssl.SSLEOFError):
+            self._let_go()
+            if not reused:
+                raise
+        except BaseException:
+            self._let_go()
+            raise
+        return self._exchange(method, path, payload, sent)  # the server had closed the connection meanwhile
 
     def get(self, path: str) -> Any:
         return self.call("GET", path).json
@@ -165,12 +207,33 @@ class ServerThread:
         assert not self._failures
 
 
-@pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A server with an empty store on disk."""
-    running = ServerThread(tmp_path_factory.mktemp("server"))
-    yield Api(running)
-    running.stop()
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Whatever has a server of its own is the same for each of STORAGES: `make test` has run it."""
+    if "sqlite" in STORAGES:
+        return
+    same = [item for item in items if item.path.is_relative_to(HERE) and "api" not in getattr(item, "fixturenames", ())]
+    config.hook.pytest_deselected(items=same)
+    items[:] = [item for item in items if item not in same]
+
+
+@pytest.fixture(scope="session")
+def places_in_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iterator[EtcdSettings]]:
+    """One etcd for all servers; each is given a prefix of its own, where nothing is yet."""
+    with etcd(tmp_path_factory.mktemp("etcd"), 3) as cluster:
+        members = tuple(cluster.endpoints)
+        yield (EtcdSettings(servers=members, prefix=f"/registry-{number}") for number in itertools.count())
+
+
+@pytest.fixture(scope="module", params=STORAGES)
+def api(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Api]:
+    """A server with an empty store: on disk, unless STORAGES says otherwise."""
+    with ExitStack() as stack:
+        settings: dict[str, Any] = {"in_memory": True} if request.param == "memory" else {}
+        if request.param == "etcd":
+            settings = {"etcd": next(request.getfixturevalue("places_in_etcd"))}
+        api = Api(ServerThread(tmp_path_factory.mktemp("server"), **settings))
+        stack.callback(api.stop)
+        yield api
 
 
 @pytest.fixture

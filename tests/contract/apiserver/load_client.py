@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 SERVICES = "/api/v1/namespaces/default/services"
 SLICES = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 END_OF_EVENT = b"}\n\r\n"

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.harness.effort import examples
 
-FEW = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 TEXT = st.one_of(
+    st.sampled_from(["2026-99-99T99:99:99Z", "0001-01-01T00:00:00+23:00", "9" * 5000]),
     st.sampled_from(["", "a", "web", "None", "example.com", "2026-01-01T00:00:00Z", "\x00", "é", "x" * 300]),
     st.sampled_from(["10.96.0.7", "10.96.0.300", "fd00::1", "fe80::1%lo", "1.2.3.4/8", "TCP", "UDP", "ClientIP"]),
     st.sampled_from(["ClusterIP", "NodePort", "LoadBalancer", "ExternalName", "IPv4", "IPv6", "Local"]),
@@ -56,6 +57,10 @@ SPEC = changed(
     healthCheckNodePort=NUMBER,
     externalTrafficPolicy=TEXT,
 )
+STEP = st.sampled_from(["f:spec", "f:ports", 'k:{"port":80}', 'k:{"port":"a"}', "k:{", "k:[]", "v:1", "v:", "i:0", "."])
+OWNED: st.SearchStrategy[Any] = st.recursive(
+    st.just({}), lambda inner: st.dictionaries(STEP, inner, max_size=3), max_leaves=4
+)
 META = changed(
     {"name": "web"},
     name=TEXT,
@@ -63,7 +68,8 @@ META = changed(
     annotations=JSON,
     finalizers=JSON,
     ownerReferences=JSON,
-    managedFields=st.lists(some_of(manager=TEXT, operation=TEXT, fieldsV1=JSON, time=TEXT), max_size=2),
+    managedFields=st.lists(some_of(manager=TEXT, operation=TEXT, fieldsV1=OWNED | JSON, time=TEXT), max_size=2),
+    creationTimestamp=TEXT,
     deletionTimestamp=TEXT,
 )
 SERVICE = st.fixed_dictionaries({"metadata": META, "spec": SPEC}, optional={"status": JSON})

@@ -7,6 +7,7 @@ from nodeagent.controlplane.storage.store import Window
 
 SERVICES = "/api/v1/namespaces/default/services"
 KUBERNETES = "/api/v1/namespaces/default/endpoints/kubernetes"
+ADDRESSES = "/apis/networking.k8s.io/v1/ipaddresses"
 
 
 def balancer(name: str, **spec: Any) -> Any:
@@ -68,6 +69,24 @@ def test_every_server_on_a_store_is_an_endpoint_of_kubernetes_until_it_stops(sta
     one.until(KUBERNETES, lambda found: addresses(found) == {"192.0.2.1"})
 
 
+def test_what_one_server_on_a_directory_has_acknowledged_another_shows_changes_and_deletes(start: Any) -> None:
+    servers = [start(advertise_address=f"192.0.2.{number}") for number in (1, 2)]
+    path = "/api/v1/namespaces/default/configmaps"
+    merge = {"Content-Type": "application/merge-patch+json"}
+    for number in range(10):
+        one, two = servers[number % 2], servers[1 - number % 2]
+        name = f"seen-{number}"
+        assert one.call("POST", path, {"metadata": {"name": name}, "data": {"a": "1"}}).status == 201
+        assert name in [item["metadata"]["name"] for item in two.get(path)["items"]]
+        assert one.call("PATCH", f"{path}/{name}", {"data": {"a": "2"}}, merge).status == 200
+        assert two.get(f"{path}/{name}")["data"] == {"a": "2"}
+        assert one.call("PATCH", f"{path}/{name}", {"data": {"a": "3"}}, merge).status == 200
+        # Computed from what there was before, this would change nothing.
+        assert two.call("PATCH", f"{path}/{name}", {"data": {"a": "2"}}, merge).json["data"] == {"a": "2"}
+        assert one.call("DELETE", f"{path}/{name}").status == 200
+        assert two.call("GET", f"{path}/{name}").status == 404
+
+
 def test_controllers_of_two_servers_agree_on_one_slice(start: Any) -> None:
     one, two = start(advertise_address="192.0.2.1"), start(advertise_address="192.0.2.2")
     slices = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices?labelSelector=kubernetes.io/service-name="
@@ -76,10 +95,14 @@ def test_controllers_of_two_servers_agree_on_one_slice(start: Any) -> None:
         spec = {"selector": {"app": name}, "ports": [{"port": 80}]}
         api = (one, two)[number % 2]
         assert api.call("POST", SERVICES, {"metadata": {"name": name}, "spec": spec}).status == 201
-    for name in names:
-        one.until(slices + name, lambda found: len(found["items"]) == 1)
-    for api in (one, two):
-        assert [len(api.get(slices + name)["items"]) for name in names] == [1] * len(names)
+    shown = [
+        [
+            api.until(slices + name, lambda found: len(found["items"]) == 1)["items"][0]["metadata"]["name"]
+            for name in names
+        ]
+        for api in (one, two)
+    ]
+    assert shown[0] == shown[1]
 
 
 def test_endpoints_prefer_their_zone_when_the_service_says_so(start: Any) -> None:
@@ -162,3 +185,21 @@ def test_nobody_else_gets_the_address_of_the_kubernetes_service(start: Any) -> N
     assert api.call("POST", SERVICES, wanted).status == 422
     found = api.until(f"{SERVICES}/kubernetes", lambda found: found.get("kind") == "Service")
     assert found["spec"]["clusterIP"] == "10.96.0.1"
+
+
+def test_an_address_that_is_deleted_while_its_service_has_it_is_there_again_at_once(api: Any) -> None:
+    api.call("POST", SERVICES, {"metadata": {"name": "holder"}, "spec": {"ports": [{"port": 80}]}})
+    address = api.get(f"{SERVICES}/holder")["spec"]["clusterIP"]
+    first = api.get(f"{ADDRESSES}/{address}")
+    assert api.call("DELETE", f"{ADDRESSES}/{address}").status == 200
+    gone = {None, first["metadata"]["uid"]}
+    again = api.until(f"{ADDRESSES}/{address}", lambda found: found["metadata"].get("uid") not in gone)
+    assert again["spec"] == first["spec"]
+    thief = {"metadata": {"name": "thief"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}}
+    assert api.call("POST", SERVICES, thief).status == 422
+
+    assert api.call("DELETE", f"{SERVICES}/holder").status == 200
+    assert api.call("GET", f"{ADDRESSES}/{address}").status == 404
+    assert api.call("POST", SERVICES, thief).status == 201
+    assert api.get(f"{ADDRESSES}/{address}")["spec"]["parentRef"]["name"] == "thief"
+    api.call("DELETE", f"{SERVICES}/thief")

@@ -7,7 +7,7 @@ from typing import Any
 
 from nodeagent.controlplane.api.watches import Watch
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def watches() -> int:

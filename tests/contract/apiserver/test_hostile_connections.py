@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import json
 import logging
 import socket
 import time
@@ -14,9 +15,9 @@ from aiohttp import web
 
 from nodeagent.controlplane.api.admission import Admission, ConnectionLimits
 from nodeagent.controlplane.api.listener import Listener
-from nodeagent.observe.logging_setup import TextFormatter
+from nodeagent.logs.setup import TextFormatter
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 FEW = ConnectionLimits(total=60, per_address=50, strangers=20, strangers_per_address=15, stranger_s=0.2)
 
 
@@ -155,3 +156,41 @@ def test_a_request_that_breaks_the_server_is_logged_with_its_path_escaped(
     lines = TextFormatter(journald=False).format(record).split("\n")
     assert all(line.isprintable() for line in lines)
     assert not any(line.startswith("forged") for line in lines[:1])
+
+
+def watches_open(api: Any) -> float:
+    text = api.call("GET", "/metrics").body.decode()
+    found = [line for line in text.splitlines() if line.startswith("apiserver_longrunning_requests{")]
+    return sum(float(line.rpartition(" ")[2]) for line in found if 'resource="configmaps"' in line)
+
+
+def test_a_watch_that_takes_nothing_is_ended_and_one_that_reads_is_not(
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = start()
+    path = "/api/v1/namespaces/default/configmaps"
+    for number in range(8):
+        body = {"metadata": {"name": f"big-{number}"}, "data": {"x": "y" * 1_000_000}}
+        assert api.call("POST", path, body).status == 201
+    monkeypatch.setattr("nodeagent.controlplane.api.handler._PIECE_SECONDS", 1.0)
+    credentials = {"Authorization": f"Bearer {api.token}"}
+    still = api.connect()
+    still.sock = socket.socket()
+    still.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    still.sock.connect(("127.0.0.1", api.server.port))
+    still.sock = api._context.wrap_socket(still.sock, server_hostname="127.0.0.1")
+    still.request("GET", f"{path}?watch=1", None, credentials)
+    assert still.sock.recv(9) == b"HTTP/1.1 "
+    reading = api.connect()
+    reading.request(
+        "GET", f"{path}?watch=1&resourceVersion={api.get(path)['metadata']['resourceVersion']}", None, credentials
+    )
+    response = reading.getresponse()
+    ends = time.monotonic() + DEADLINE_SECONDS
+    while watches_open(api) != 1:
+        assert time.monotonic() < ends
+        time.sleep(0.1)
+    api.call("POST", path, {"metadata": {"name": "last"}})
+    assert json.loads(response.readline())["object"]["metadata"]["name"] == "last"
+    reading.close()
+    still.close()

@@ -57,6 +57,17 @@ def slice_of(**more: Any) -> dict[str, Any]:
         pytest.param(f"{CORE}/secrets", secret("dockerconfigjson", **{".dockerconfigjson": "{"}), 422, "<secret contents redacted>", id="docker secret"),
         pytest.param(EVENTS, {"metadata": {"name": "like"}, **{k: v for k, v in NOTE.items() if k != "action"}}, 422, "action: Required value", id="event without action"),
         pytest.param(EVENTS, {"metadata": {"name": "like"}, **NOTE, "note": "x" * 1025}, 422, "can have at most 1024 characters", id="long note"),
+        pytest.param(EVENTS, {"metadata": {"name": "like"}, **NOTE, "note": "\u00e9" * 600}, 422, "can have at most 1024 characters", id="long note in bytes"),
+        pytest.param(EVENTS, {"metadata": {"name": "like"}, **{k: v for k, v in NOTE.items() if k != "type"}}, 422, "has invalid value", id="event without type"),
+        pytest.param(EVENTS, {"metadata": {"name": "like"}, **NOTE, "deprecatedCount": 3}, 422, "count: Invalid value: \"\": needs to be unset", id="event with a count"),
+        pytest.param(EVENTS, {"metadata": {"name": "like"}, **NOTE, "series": {"count": 1}}, 422, "series.count: Invalid value: \"\": should be at least 2", id="short series"),
+        pytest.param(EVENTS, {"metadata": {"name": "like"}, **NOTE, "regarding": {"namespace": "other"}}, 201, "", id="event about another namespace"),
+        pytest.param("/api/v1/namespaces", {"metadata": {"name": "like"}, "spec": {"finalizers": ["bare"]}}, 422, "spec.finalizers[0]", id="bare finalizer of a namespace"),
+        pytest.param(f"{CORE}/configmaps", {"metadata": {"name": "like"}, "data": {"..": ""}}, 422, "must not be '..'", id="key that leads up"),
+        pytest.param(f"{CORE}/secrets", {"metadata": {"name": "like"}, "data": {"..a": ""}}, 422, "must not start with '..'", id="key that begins by leading up"),
+        pytest.param(f"{CORE}/secrets", secret("dockerconfigjson", **{".dockerconfigjson": "null"}), 201, "", id="docker secret of nothing"),
+        pytest.param(f"{CORE}/services", service(type="LoadBalancer", loadBalancerSourceRanges=["::ffff:192.0.2.0/120"]), 422, "spec.loadBalancerSourceRanges[0]", id="IPv4 mapped range"),
+        pytest.param(f"{CORE}/services", service(type="LoadBalancer", loadBalancerSourceRanges=["192.0.2.0/255.255.255.0"]), 422, "spec.loadBalancerSourceRanges[0]", id="range by a mask"),
         pytest.param(SLICES, slice_of(ports=[{"port": 0}]), 201, "", id="slice port 0"),
         pytest.param(SLICES, slice_of(endpoints=[{"addresses": ["192.0.2.1"], "zone": "zone a"}]), 201, "", id="zone with a blank"),
         pytest.param(f"{CORE}/services?fieldManager={'x' * 129}", service(), 422, "fieldManager: Too long: may not be more than 128 bytes", id="long manager"),
@@ -105,6 +116,18 @@ def test_a_watch_from_no_version_begins_with_what_is_there(api: Any) -> None:
         (None, "?propagationPolicy=Perhaps", 422, "propagationPolicy"),
         ({"propagationPolicy": "Orphan", "orphanDependents": True}, "", 422, "cannot be both set"),
         ({"dryRun": ["Some"]}, "", 422, "dryRun"),
+        (
+            {"gracePeriodSeconds": "0"},
+            "",
+            400,
+            "cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds",
+        ),
+        ({"gracePeriodSeconds": True}, "", 400, "cannot unmarshal bool"),
+        ({"propagationPolicy": 3}, "", 400, "cannot unmarshal number"),
+        ({"preconditions": {"uid": 7}}, "", 400, "DeleteOptions.preconditions.uid"),
+        ({"preconditions": [7]}, "", 400, "DeleteOptions.preconditions"),
+        ({"dryRun": "All"}, "", 400, "DeleteOptions.dryRun"),
+        ({"dryRun": [1]}, "", 400, "DeleteOptions.dryRun"),
         ({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}, "", 200, ""),
     ],
 )
@@ -114,6 +137,38 @@ def test_what_is_deleted(api: Any, demo: str, body: Any, query: str, code: int, 
     answer = api.call("DELETE", f"{path}/like{query}", body)
     assert (answer.status, said in answer.body.decode().replace('\\"', '"')) == (code, True), answer.body
     assert (api.call("GET", f"{path}/like").status == 200) is (code != 200)
+
+
+@pytest.mark.parametrize(
+    ("header", "options", "code", "said"),
+    [
+        pytest.param(b"\x12\x07Service", b"", 400, "cannot be converted to DeleteOptions", id="another kind"),
+        pytest.param(b"\x12\x0dDeleteOptions", b"\x22\x07Perhaps", 422, "propagationPolicy", id="unknown policy"),
+        pytest.param(b"\x12\x0dDeleteOptions", b"\x22\x0aForeground", 200, "", id="known policy"),
+    ],
+)
+def test_what_is_deleted_in_protobuf(api: Any, demo: str, header: bytes, options: bytes, code: int, said: str) -> None:
+    path = f"/api/v1/namespaces/{demo}/configmaps"
+    assert api.call("POST", path, {"metadata": {"name": "like"}}).status == 201
+    body = b"k8s\x00" + b"\x0a" + bytes([len(header)]) + header + b"\x12" + bytes([len(options)]) + options
+    answer = api.call(
+        "DELETE", f"{path}/like", raw=body, headers={"Content-Type": "application/vnd.kubernetes.protobuf"}
+    )
+    assert (answer.status, said in answer.body.decode()) == (code, True), answer.body
+    assert (api.call("GET", f"{path}/like").status == 200) is (code != 200)
+
+
+def test_of_an_event_only_its_series_changes(api: Any) -> None:
+    assert api.call("POST", EVENTS, {"metadata": {"name": "fixed"}, **NOTE}).status == 201
+    moment = "2026-01-01T00:00:00.000000Z"
+    for patch, code, said in (
+        ({"note": "other"}, 422, "message: Invalid value"),
+        ({"series": {"count": 1, "lastObservedTime": moment}}, 422, "should be at least 2"),
+        ({"series": {"count": 2, "lastObservedTime": moment}}, 200, ""),
+        ({"metadata": {"labels": {"a": "b"}}}, 200, ""),
+    ):
+        answer = api.call("PATCH", f"{EVENTS}/fixed", patch, {"Content-Type": MERGE})
+        assert (answer.status, said in answer.body.decode()) == (code, True), answer.body
 
 
 def test_a_lease_is_not_taken_from_its_holder_unseen(api: Any) -> None:
@@ -159,6 +214,31 @@ def test_who_applies_says_what_and_only_who_applies_may_force(api: Any, demo: st
     api.call("POST", f"/api/v1/namespaces/{demo}/configmaps", {"metadata": {"name": "a"}})
     forced = api.call("PATCH", f"{path}?force=true", {"data": {"a": "b"}}, {"Content-Type": MERGE})
     assert (forced.status, "may not be specified for non-apply patch" in forced.json["message"]) == (422, True)
+
+
+def test_who_applies_names_the_object_of_the_path(api: Any, demo: str) -> None:
+    path = f"/api/v1/namespaces/{demo}/configmaps"
+    before = api.call("POST", path, {"metadata": {"name": "applied"}, "data": {"a": "1"}}).json
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}, "data": {"a": "2"}}
+    for name in ("applied", "missing"):
+        answer = api.call("PATCH", f"{path}/{name}?fieldManager=me&force=true", other, {"Content-Type": APPLY})
+        said = f"the name of the object (other) does not match the name on the URL ({name})"
+        assert (answer.status, answer.json["message"]) == (400, said)
+    assert api.get(f"{path}/applied") == before
+
+
+def test_an_object_is_not_shown_older_than_asked(api: Any, demo: str) -> None:
+    path = f"/api/v1/namespaces/{demo}"
+    found = api.call("GET", f"{path}?resourceVersion=999999999999")
+    assert (found.status, found.json["kind"]) == (504, "Status")
+    latest = api.get("/api/v1/namespaces")["metadata"]["resourceVersion"]
+    assert api.get(f"{path}?resourceVersion={latest}")["kind"] == "Namespace"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("path", ["/apis/apps/v1/namespaces/default/deployments/a", "/api/v1/namespaces/default/jobs"])
+def test_a_kind_that_is_not_served_is_not_found_whatever_the_method(api: Any, method: str, path: str) -> None:
+    assert api.call(method, path, None if method == "GET" else {}).status == 404
 
 
 def test_an_event_of_long_ago_stays_for_an_hour(api: Any) -> None:

@@ -1,4 +1,7 @@
-"""The server under load, in one run: creates, idle watches, big lists, memory."""
+"""The server under load, in one run: creates, idle watches, big lists, memory.
+
+`EFFORT=10` is with ten thousand services, and for a machine on which nothing else runs: what a clock shows counts then, too.
+"""
 
 import base64
 import http.client
@@ -18,12 +21,16 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from tests.harness.effort import EFFORT, examples
+
 pytestmark = pytest.mark.slow
 
-SERVICES = 10_000
+MOST = 10_000
+SERVICES = min(MOST, examples(1000))
+LONG = SERVICES == MOST and EFFORT >= 10
 CONNECTIONS = 32
 WATCHES = 1_000
-ROUNDS = 30
+ROUNDS = 30 if LONG else 5
 CLIENT = Path(__file__).with_name("load_client.py")
 COMMAND = "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"
 
@@ -37,16 +44,22 @@ def server(tmp_path: Path) -> Iterator[tuple[int, Any]]:
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *options])
     while not config.exists():
         assert process.poll() is None
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60
         time.sleep(0.01)
     yield process.pid, yaml.safe_load(config.read_text())
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def peak_rss_mb(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used so far (proc_pid_stat(5))."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def listed_seconds(kubeconfig: Any) -> float:
@@ -78,12 +91,15 @@ def test_the_budgets_hold(server: tuple[int, Any], tmp_path: Path) -> None:
 
     created = load("create", "services", SERVICES, CONNECTIONS)
     load("create", "endpointslices", SERVICES, CONNECTIONS)
+    before = processor_seconds(pid)
     lists = [listed_seconds(config) for _ in range(3)]
+    listing = (processor_seconds(pid) - before) / len(lists)
     told = load("watch", WATCHES, ROUNDS)
     figures = {
         "creates per second": SERVICES / sum(part["seconds"] for part in created),
         "creates per second of the server": SERVICES / sum(part["server_cpu"] for part in created),
         "seconds to list": min(lists),
+        "server seconds to list": listing,
         "best seconds to reach every watcher": min(one["seconds"] for one in told),
         "median seconds to reach every watcher": median(one["seconds"] for one in told),
         "server microseconds per watcher": min(one["server_cpu"] for one in told) / WATCHES * 1e6,
@@ -92,10 +108,12 @@ def test_the_budgets_hold(server: tuple[int, Any], tmp_path: Path) -> None:
     }
     for name, value in figures.items():
         print(f"{name:>38} {value:10.3f}")
-    # What else runs has a part in what a clock shows, so of several turns the best counts. The server's processor time is its own,
-    # dearer by half on a machine whose caches others use; a cost that grows several-fold shows there.
+    # The server's processor time is its own, dearer by half on a machine whose caches others use; a cost that grows several-fold
+    # shows there.
     assert figures["creates per second of the server"] >= 700
-    assert figures["seconds to list"] < 1.5
-    assert figures["best seconds to reach every watcher"] < 0.1
+    assert figures["server seconds to list"] < 1.5 * SERVICES / MOST
     assert figures["server microseconds per watcher"] < 120
-    assert figures["peak RSS in MB"] < 400
+    assert figures["peak RSS in MB"] < 100 + 300 * SERVICES / MOST
+    if LONG:
+        assert figures["seconds to list"] < 1.5
+        assert figures["best seconds to reach every watcher"] < 0.1

@@ -15,14 +15,18 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-COMMAND = [sys.executable, "-c", "from nodeagent.cli.apiserver import apiserver_command; apiserver_command()"]
-DEADLINE_SECONDS = 20.0
+from nodeagent.lab.net.process import Running
+from tests.harness.warm_start import AGENT, WarmLauncher
+
+COMMAND = [sys.executable, "-m", "nodeagent", "apiserver"]
+DEADLINE_SECONDS = 60.0
 
 
 class Client:
@@ -47,32 +51,44 @@ class Client:
             return json.load(response)
 
 
+Server = tuple[Running, Client]
+
+
 @contextmanager
-def running(directory: Path, *arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[bytes], Client]]:
-    """A server on a free port, ready; killed in the end if it is still there."""
-    config = directory / "kubeconfig"
+def running(launcher: WarmLauncher | None, directory: Path, *arguments: str, **environment: str) -> Iterator[Server]:
+    """A server on a free port, ready; killed in the end if it is still there. Without a launcher an interpreter of its own."""
+    config, log = directory / "kubeconfig", directory / "log"
     config.unlink(missing_ok=True)
     options = ["--listen", "127.0.0.1:0", "--kubeconfig-out", str(config), *arguments]
-    process = subprocess.Popen([*COMMAND, *options], env={**os.environ, **environment}, stderr=subprocess.PIPE)
+    variables = {**os.environ, **environment}
+    process: Running
+    with log.open("wb") as output:
+        if launcher is not None:
+            process = launcher.start("", [*AGENT, "apiserver", *options], variables, output.fileno())
+        else:
+            process = subprocess.Popen([*COMMAND, *options], env=variables, stderr=output)
     try:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not config.exists():
-            assert process.poll() is None, process.stderr.read() if process.stderr else ""
+            assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline
             time.sleep(0.01)
         yield process, Client(config)
     finally:
         process.kill()
         process.wait()
-        if process.stderr is not None:
-            process.stderr.close()
+
+
+def ended(launcher: WarmLauncher, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return launcher.command("", ["apiserver", *arguments], timeout=DEADLINE_SECONDS)
 
 
 def test_systemd_is_told_when_it_serves_and_when_it_ends(tmp_path: Path) -> None:
+    """A program, as systemd starts it; the other tests fork it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
         notified.bind(str(tmp_path / "notify"))
         notified.settimeout(DEADLINE_SECONDS)
-        with running(tmp_path, NOTIFY_SOCKET=str(tmp_path / "notify")) as (process, client):
+        with running(None, tmp_path, NOTIFY_SOCKET=str(tmp_path / "notify")) as (process, client):
             assert notified.recv(4096).startswith(b"READY=1")
             assert client.call("/version")["major"] == "1"
             process.send_signal(signal.SIGTERM)
@@ -80,8 +96,18 @@ def test_systemd_is_told_when_it_serves_and_when_it_ends(tmp_path: Path) -> None
             assert process.wait(DEADLINE_SECONDS) == 0
 
 
-def test_stopping_ends_watches_cleanly(tmp_path: Path) -> None:
-    with running(tmp_path) as (process, client):
+def test_the_log_can_be_json(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
+    with running(warm_launcher, tmp_path, "--log-format", "json") as (process, client):
+        assert client.call("/version")["major"] == "1"
+        process.send_signal(signal.SIGTERM)
+        process.wait(DEADLINE_SECONDS)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert any(line["msg"].startswith("serving address=127.0.0.1 ") for line in lines)
+    assert all({"ts", "level", "logger", "msg"} <= line.keys() for line in lines)
+
+
+def test_stopping_ends_watches_cleanly(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
+    with running(warm_launcher, tmp_path) as (process, client):
         response = client.open("/api/v1/namespaces?watch=1&timeoutSeconds=600")
         assert json.loads(response.readline())["type"] == "ADDED"
         lines: list[bytes] = []
@@ -96,15 +122,15 @@ def test_stopping_ends_watches_cleanly(tmp_path: Path) -> None:
         response.close()
 
 
-def test_a_killed_server_comes_back_with_everything(tmp_path: Path) -> None:
+def test_a_killed_server_comes_back_with_everything(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
     data = ("--data-dir", str(tmp_path / "data"))
-    with running(tmp_path, *data) as (process, client):
+    with running(warm_launcher, tmp_path, *data) as (process, client):
         client.call("/api/v1/namespaces", "POST", {"metadata": {"name": "demo"}})
         body = {"metadata": {"name": "web"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
         created = client.call("/api/v1/namespaces/demo/services", "POST", body)
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with running(tmp_path, *data) as (process, client):
+    with running(warm_launcher, tmp_path, *data) as (process, client):
         assert client.call("/api/v1/namespaces/demo/services/web") == created
         found = client.call(
             f"/api/v1/services?resourceVersion={created['metadata']['resourceVersion']}&resourceVersionMatch=Exact"
@@ -112,8 +138,8 @@ def test_a_killed_server_comes_back_with_everything(tmp_path: Path) -> None:
         assert created["metadata"]["uid"] in {item["metadata"]["uid"] for item in found["items"]}
 
 
-def test_secrets_on_disk_are_their_owners(tmp_path: Path) -> None:
-    with running(tmp_path, "--data-dir", str(tmp_path / "data")):
+def test_secrets_on_disk_are_their_owners(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
+    with running(warm_launcher, tmp_path, "--data-dir", str(tmp_path / "data")):
         assert stat.S_IMODE((tmp_path / "kubeconfig").stat().st_mode) == 0o600
         for path in (tmp_path / "data").rglob("*"):
             if path.suffix in (".key", ".csv", ".db") or path.name.endswith("-wal"):
@@ -121,9 +147,9 @@ def test_secrets_on_disk_are_their_owners(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
 
-def test_a_client_certificate_is_a_user(tmp_path: Path) -> None:
+def test_a_client_certificate_is_a_user(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
     pki = tmp_path / "data" / "pki"
-    with running(tmp_path, "--data-dir", str(tmp_path / "data")) as (_, client):
+    with running(warm_launcher, tmp_path, "--data-dir", str(tmp_path / "data")) as (_, client):
         client.headers = {}
         for name, allowed in (("admin", True), ("reader", False)):
             context = ssl.create_default_context(cafile=str(pki / "ca.crt"))
@@ -138,39 +164,43 @@ def test_a_client_certificate_is_a_user(tmp_path: Path) -> None:
                     client.call("/api/v1/namespaces", "POST", body)
 
 
-def test_a_snapshot_restores_into_another_directory(tmp_path: Path) -> None:
+def test_a_snapshot_restores_into_another_directory(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
+    apiserver = partial(ended, warm_launcher)
     data, copy, other = tmp_path / "data", tmp_path / "copy", tmp_path / "other"
-    with running(tmp_path, "--data-dir", str(data)) as (_, client):
+    with running(warm_launcher, tmp_path, "--data-dir", str(data)) as (_, client):
         client.call("/api/v1/namespaces", "POST", {"metadata": {"name": "kept"}})
-        subprocess.run([*COMMAND, "--data-dir", str(data), "snapshot", str(copy)], check=True)
+        assert apiserver("--data-dir", str(data), "snapshot", str(copy)).returncode == 0
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
-    subprocess.run([*COMMAND, "--data-dir", str(other), "restore", str(copy)], check=True)
-    again = subprocess.run([*COMMAND, "--data-dir", str(other), "restore", str(copy)], check=False, capture_output=True)
-    assert (again.returncode, b"exists" in again.stderr) == (2, True)
-    with running(tmp_path, "--data-dir", str(other)) as (_, client):
+    assert apiserver("--data-dir", str(other), "restore", str(copy)).returncode == 0
+    again = apiserver("--data-dir", str(other), "restore", str(copy))
+    assert (again.returncode, "exists" in again.stderr) == (2, True)
+    with running(warm_launcher, tmp_path, "--data-dir", str(other)) as (_, client):
         assert client.call("/api/v1/namespaces/kept")["status"]["phase"] == "Active"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(["--listen", "0.0.0.0:0", "--insecure"], b"without TLS and credentials", id="open to all"),
-        pytest.param(["--service-cluster-ip-range", "10.96.0.0/30"], b"at least 8", id="small range"),
-        pytest.param(["--service-cluster-ip-range", "127.0.0.0/8"], b"loopback", id="loopback range"),
-        pytest.param(["--pod-cidr", "10.100.0.0/16"], b"overlaps the pod range 10.100.0.0/16", id="overlaps the pods"),
-        pytest.param(["--listen", "nowhere"], b"is not an address and a port", id="listen"),
+        pytest.param(["--listen", "0.0.0.0:0", "--insecure"], "without TLS and credentials", id="open to all"),
+        pytest.param(["--service-cluster-ip-range", "10.96.0.0/30"], "at least 8", id="small range"),
+        pytest.param(["--service-cluster-ip-range", "127.0.0.0/8"], "loopback", id="loopback range"),
+        pytest.param(["--pod-cidr", "10.100.0.0/16"], "overlaps the pod range 10.100.0.0/16", id="overlaps the pods"),
+        pytest.param(["--listen", "nowhere"], "is not an address and a port", id="listen"),
+        pytest.param(["--listen", "::1:0000000070000"], "is not an address and a port", id="a long port"),
     ],
 )
-def test_settings_that_must_not_be_end_the_start_with_the_reason(arguments: list[str], said: bytes) -> None:
-    result = subprocess.run([*COMMAND, *arguments], capture_output=True, timeout=DEADLINE_SECONDS, check=False)
+def test_settings_that_must_not_be_end_the_start_with_the_reason(
+    warm_launcher: WarmLauncher, arguments: list[str], said: str
+) -> None:
+    result = ended(warm_launcher, *arguments)
     assert result.returncode == 2
     assert said in result.stderr
 
 
-def test_a_range_cannot_change_under_the_services_in_it(tmp_path: Path) -> None:
+def test_a_range_cannot_change_under_the_services_in_it(tmp_path: Path, warm_launcher: WarmLauncher) -> None:
     data = ("--data-dir", str(tmp_path / "data"))
-    with running(tmp_path, *data):
+    with running(warm_launcher, tmp_path, *data):
         pass
-    arguments = [*COMMAND, "--listen", "127.0.0.1:0", *data, "--service-cluster-ip-range", "10.80.0.0/16"]
-    result = subprocess.run(arguments, capture_output=True, timeout=DEADLINE_SECONDS, check=False)
-    assert (result.returncode, b"uses service range 10.96.0.0/12" in result.stderr) == (2, True)
+    other_range = ("--service-cluster-ip-range", "10.80.0.0/16")
+    result = ended(warm_launcher, "--listen", "127.0.0.1:0", *data, *other_range)
+    assert (result.returncode, "uses service range 10.96.0.0/12" in result.stderr) == (2, True)

@@ -31,6 +31,10 @@ items:
 """
 
 
+_LINE_ENDS = (b"\n", b"\r", b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9")
+"""What ends a line for YAML."""
+
+
 def _check_yaml(data: bytes) -> None:
     _check("a.yaml", data)
     for located in located_objects(data):
@@ -43,7 +47,7 @@ def _check_json(data: bytes) -> None:
 
 def _check(name: str, data: bytes) -> None:
     read = parse_manifest(name, data)
-    last = data.count(b"\n") + 1
+    last = 1 + sum(data.count(end) for end in _LINE_ENDS)
     lines = [*(found.line for found in read.objects), *(found.line for found in (*read.faults, *read.advice))]
     assert all(0 <= line <= last for line in lines)
     for fault in (*read.faults, *read.advice):

@@ -106,10 +106,12 @@ def test_reading(kind: str, raw: bytes, expected: Any) -> None:
 
 
 def test_delete_options() -> None:
-    # meta/v1 DeleteOptions: gracePeriodSeconds 1, preconditions 2 (uid 1, resourceVersion 2), dryRun 5.
-    raw = field(1, 5) + field(2, field(1, b"u") + field(2, b"7")) + field(5, b"All")
+    # meta/v1 DeleteOptions: gracePeriodSeconds 1, preconditions 2 (uid 1, resourceVersion 2), propagationPolicy 4, dryRun 5.
+    raw = field(1, 5) + field(2, field(1, b"u") + field(2, b"7")) + field(4, b"Orphan") + field(5, b"All")
     assert read_delete_options(envelope("v1", "DeleteOptions", raw)) == {
+        "kind": "DeleteOptions",
         "gracePeriodSeconds": 5,
+        "propagationPolicy": "Orphan",
         "preconditions": {"uid": "u", "resourceVersion": "7"},
         "dryRun": ["All"],
     }

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.addresses.allocation import AllocationRefused, Allocator
+from nodeagent.controlplane.addresses.allocation import (
+    ADDRESSES,
+    NODE_PORTS,
+    AllocationRefused,
+    Allocator,
+    Reservation,
+)
 from nodeagent.controlplane.addresses.ranges import (
     AddressRange,
     Pool,
@@ -99,6 +105,29 @@ def allocated(ranges: str, *services: Any, ports: str = "30000-30009", **further
 
     asyncio.run(scenario())
     return [service["spec"] for service in services]
+
+
+def test_nobody_gives_back_what_is_recorded_for_another() -> None:
+    address, port = "10.96.0.7", 30007
+    of_second = draft(
+        {"metadata": {"resourceVersion": "0"}, "spec": {"parentRef": {"namespace": "demo", "name": "second"}}}
+    )
+    held_by_second = draft({"metadata": {"resourceVersion": "0"}, "holder": "demo/second"})
+
+    async def scenario() -> None:
+        async with Store(Log(":memory:"), clock=time.time) as store:
+            ranges = ServiceRanges(store, parse_service_ranges("10.96.0.0/24"))
+            allocator = Allocator(store, ranges, parse_port_range("30000-30009"), Random(5), describe)
+            await store.commit(
+                [Change(ADDRESSES, address, 0, of_second), Change(NODE_PORTS, str(port), 0, held_by_second)]
+            )
+            for holder, given_back in (("demo/first", []), ("demo/second", [ADDRESSES, NODE_PORTS])):
+                reservation = Reservation()
+                allocator.give_back_address(reservation, address, holder)
+                allocator.give_back_port(reservation, port, holder)
+                assert [change.collection for change in reservation.changes] == given_back
+
+    asyncio.run(scenario())
 
 
 DUAL = "10.96.0.0/24,fd00:10:96::/112"

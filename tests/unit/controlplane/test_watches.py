@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.controlplane.api.deliveries import Deliveries
-from nodeagent.controlplane.api.watches import Watch, WatchRequest
+from nodeagent.controlplane.api.watches import Stream, Watch, WatchRequest
 from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.machinery.reading import Selection
 from nodeagent.controlplane.machinery.selectors import parse_labels
@@ -20,7 +20,7 @@ from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store, Window
 
 CONFIG_MAPS = all_kinds().named("configmaps")
-DEADLINE_SECONDS = 10.0
+DEADLINE_SECONDS = 60.0
 
 
 class Clock:
@@ -55,8 +55,8 @@ class Connection:
         self._take(frames)
         return True
 
-    async def write(self, frames: bytes) -> None:
-        self._take(frames)
+    async def write(self, frames: bytes | memoryview) -> None:
+        self._take(bytes(frames))
         await asyncio.sleep(0)
 
     def _take(self, frames: bytes) -> None:
@@ -82,7 +82,7 @@ class World:
         self._deliveries = Deliveries()
         self._stopping = asyncio.Event()
 
-    def watch(self, connection: Connection, **request: Any) -> asyncio.Task[None]:
+    def watch(self, connection: Stream, **request: Any) -> asyncio.Task[None]:
         asked = WatchRequest(**{"selection": Selection(), "since": self.store.revision, **request})
         watch = Watch(
             self.store,
@@ -229,7 +229,7 @@ def test_a_watcher_history_has_outrun_is_told_so() -> None:
                     super().__init__(busy=[True])
                     self.allowed = asyncio.Event()
 
-                async def write(self, frames: bytes) -> None:
+                async def write(self, frames: bytes | memoryview) -> None:
                     await super().write(frames)
                     await self.allowed.wait()
 
@@ -247,3 +247,76 @@ def test_a_watcher_history_has_outrun_is_told_so() -> None:
             assert (frames[1]["type"], frames[1]["object"]["code"]) == ("ERROR", 410)
 
     asyncio.run(scenario())
+
+
+class Still:
+    """A connection that takes nothing until it is let go on."""
+
+    def __init__(self) -> None:
+        self.goes_on = asyncio.Event()
+        self.asked: list[int] = []
+        self.text = b""
+        self._more = asyncio.Event()
+
+    def write_now(self, frames: bytes) -> bool:
+        return False
+
+    async def write(self, frames: bytes | memoryview) -> None:
+        self.asked.append(len(frames))
+        self._more.set()
+        await self.goes_on.wait()
+        self.text += frames
+        self._more.set()
+
+    async def until(self, enough: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not enough():
+                self._more.clear()
+                await self._more.wait()
+
+
+OBJECTS = 12
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["what is there", "what was changed"])
+def test_a_watcher_that_reads_nothing_is_given_little_at_a_time(is_new: bool) -> None:
+    async def story() -> None:
+        async with world() as w:
+            begins = w.store.revision
+            for number in range(OBJECTS):
+                data = {"x": "y" * (400_000 if number % 2 else 100_000)}
+                body = draft({"metadata": {"name": str(number), "resourceVersion": "0"}, "data": data})
+                await w.store.commit([Change("configmaps", f"default/{number}", None, body)])
+            stream = Still()
+            w.watch(stream, since=None if is_new else begins)
+            await stream.until(lambda: len(stream.asked) == 1)
+            stream.goes_on.set()
+            await stream.until(lambda: stream.text.count(b"\n") == OBJECTS)
+            last = await w.put("last")
+            await stream.until(lambda: stream.text.count(b"\n") > OBJECTS)
+            assert max(stream.asked) < 600_000
+            seen = [json.loads(line) for line in stream.text.splitlines()]
+            assert {frame["type"] for frame in seen} == {"ADDED"}
+            names = [frame["object"]["metadata"]["name"] for frame in seen]
+            assert sorted(names) == sorted([*map(str, range(OBJECTS)), "last"])
+            assert versions(seen)[-1] == last
+            assert {frame["object"]["kind"] for frame in seen} == {"ConfigMap"}
+
+    asyncio.run(story())
+
+
+def test_events_of_one_revision_are_told_together() -> None:
+    async def story() -> None:
+        async with world() as w:
+            since = w.store.revision
+            bodies = [
+                draft({"metadata": {"name": str(n), "resourceVersion": "0"}, "data": {"x": "y" * 200_000}})
+                for n in range(4)
+            ]
+            await w.store.commit([Change("configmaps", f"default/{n}", None, body) for n, body in enumerate(bodies)])
+            connection = Connection([True])
+            w.watch(connection, since=since)
+            seen = await connection.until(lambda frames: len(frames) >= 4)
+            assert sorted(frame["object"]["metadata"]["name"] for frame in seen) == ["0", "1", "2", "3"]
+
+    asyncio.run(story())

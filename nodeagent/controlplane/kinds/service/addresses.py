@@ -8,15 +8,18 @@ from ipaddress import ip_address
 
 from nodeagent.controlplane.addresses.allocation import AllocationRefused, Allocator, Reservation, Unavailable
 from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
+from nodeagent.controlplane.addresses.texts import parse_ip
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.status import FieldError, invalid, shown
 
 _HEADLESS = "None"
+_OF_TWO = {"clusterIPs": ("cluster IP", "cluster IPs"), "ipFamilies": ("IP family", "IP families")}
 
 
 def carry_over(new: Document, old: Document) -> None:
     """Before validating an update: keeps allocated values the client left out, drops those its new type has no use for."""
     spec, before = new["spec"], old["spec"]
+    _keep_spelling(spec, before)
     if spec.get("type") == "ExternalName":
         if before.get("type") != "ExternalName":
             for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
@@ -24,7 +27,7 @@ def carry_over(new: Document, old: Document) -> None:
                     spec.pop(name, None)
     elif before.get("type") != "ExternalName":
         _keep_cluster_ip(spec, before)
-    if needs_node_ports(spec) and needs_node_ports(before):
+    if needs_node_ports(spec) and _may_have_node_ports(before):
         _keep_node_ports(spec, before)
     if _needs_health_check(spec) and _needs_health_check(before) and not spec.get("healthCheckNodePort"):
         spec["healthCheckNodePort"] = before.get("healthCheckNodePort", 0)
@@ -47,8 +50,24 @@ def sync_first_address(spec: Document, before: Document | None = None) -> None:
             spec.pop("clusterIPs", None)
 
 
+def _keep_spelling(spec: Document, before: Document) -> None:
+    """An address that is written in another way than it is stored is the same address."""
+    if _same_address(spec.get("clusterIP"), before.get("clusterIP")):
+        spec["clusterIP"] = before["clusterIP"]
+    old = before.get("clusterIPs") or []
+    for position, address in enumerate((spec.get("clusterIPs") or [])[: len(old)]):
+        if _same_address(address, old[position]):
+            spec["clusterIPs"][position] = old[position]
+
+
+def _same_address(one: Json, other: Json) -> bool:
+    parsed = parse_ip(one) if isinstance(one, str) else None
+    return parsed is not None and isinstance(other, str) and parsed == parse_ip(other)
+
+
 def _keep_cluster_ip(spec: Document, before: Document) -> None:
-    if before.get("clusterIP") and not spec.get("clusterIP") and not spec.get("clusterIPs"):
+    kept = not spec.get("clusterIP") or spec.get("clusterIP") == before.get("clusterIP")
+    if before.get("clusterIP") and kept and not spec.get("clusterIPs"):
         spec["clusterIP"] = before["clusterIP"]
         spec["clusterIPs"] = list(before["clusterIPs"])
     elif spec.get("clusterIPs") and not spec.get("clusterIP"):
@@ -59,20 +78,22 @@ def _keep_cluster_ip(spec: Document, before: Document) -> None:
 
 
 def _keep_node_ports(spec: Document, before: Document) -> None:
-    old = {(port["protocol"], port["port"]): port.get("nodePort", 0) for port in before.get("ports") or []}
-    used = {(port["protocol"], port.get("nodePort")) for port in spec.get("ports") or []}
+    """A port that has no node port gets that of the port of its name, unless another one asks for it."""
+    old = {port.get("name", ""): port.get("nodePort", 0) for port in before.get("ports") or []}
+    asked = {port.get("nodePort") for port in spec.get("ports") or []}
     for port in spec.get("ports") or []:
-        kept = old.get((port["protocol"], port["port"]), 0)
-        if not port.get("nodePort") and kept and (port["protocol"], kept) not in used:
+        kept = old.get(port.get("name", ""), 0)
+        if not port.get("nodePort") and kept and kept not in asked:
             port["nodePort"] = kept
 
 
 def _drop_useless(spec: Document, before: Document) -> None:
     """dropTypeDependentFields: a value that came with the old type goes with it, unless the client changed it."""
-    if needs_node_ports(before) and not needs_node_ports(spec):
-        old = {(port["protocol"], port["port"]): port.get("nodePort") for port in before.get("ports") or []}
-        for port in spec.get("ports") or []:
-            if port.get("nodePort") == old.get((port["protocol"], port["port"])):
+    if _may_have_node_ports(before) and not _may_have_node_ports(spec):
+        old = {port.get("nodePort") for port in before.get("ports") or []}
+        ports = spec.get("ports") or []
+        if all(port["nodePort"] in old for port in ports if port.get("nodePort")):
+            for port in ports:
                 port.pop("nodePort", None)
     outside = spec.get("type") in ("NodePort", "LoadBalancer") or bool(spec.get("externalIPs"))
     uses = {
@@ -86,6 +107,10 @@ def _drop_useless(spec: Document, before: Document) -> None:
     for name, used in uses.items():
         if not used and name in spec and spec[name] == before.get(name):
             del spec[name]
+
+
+def _may_have_node_ports(spec: Document) -> bool:
+    return spec.get("type") in ("NodePort", "LoadBalancer")
 
 
 def needs_node_ports(spec: Document) -> bool:
@@ -126,16 +151,19 @@ def allocate(allocator: Allocator, service: Document | None, old: Document | Non
     try:
         if service is not None:
             sync_first_address(service["spec"])
-            _choose_families(allocator, service["spec"])
+            _choose_families(allocator, service["spec"], {} if old is None else old["spec"])
             _choose_addresses(allocator, reservation, service, addresses_of(old))
             _choose_ports(allocator, reservation, service, node_ports_of(old))
     except AllocationRefused:
         allocator.release(reservation)
         raise
+    if old is None:
+        return reservation
+    holder = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
     for address in sorted(addresses_of(old) - addresses_of(service)):
-        allocator.give_back_address(reservation, address)
+        allocator.give_back_address(reservation, address, holder)
     for port in sorted(node_ports_of(old) - node_ports_of(service)):
-        allocator.give_back_port(reservation, port)
+        allocator.give_back_port(reservation, port, holder)
     return reservation
 
 
@@ -143,29 +171,50 @@ def _refuse(field: str, value: Json, detail: str) -> AllocationRefused:
     return AllocationRefused([invalid(field, value, detail)])
 
 
-def _choose_families(allocator: Allocator, spec: Document) -> None:
-    if spec.get("type") == "ExternalName":
+def _choose_families(allocator: Allocator, spec: Document, before: Document) -> None:
+    if spec.get("type") == "ExternalName" or _prefers_as_before(spec, before):
         return
     configured = allocator.families
-    addresses = [address for address in spec.get("clusterIPs") or [] if address != _HEADLESS]
-    families = list(spec.get("ipFamilies") or [])
-    policy = spec.get("ipFamilyPolicy")
     headless_by_hand = spec.get("clusterIP") == _HEADLESS and not spec.get("selector")
+    policy = spec.get("ipFamilyPolicy")
     if policy is None:
-        if len(addresses) == BOTH_FAMILIES or len(families) == BOTH_FAMILIES:
-            what = "cluster IPs" if len(addresses) == BOTH_FAMILIES else "IP families"
-            why = f"must be RequireDualStack or PreferDualStack when multiple {what} are specified"
-            raise _refuse("spec.ipFamilyPolicy", None, why)
-        policy = "RequireDualStack" if headless_by_hand and not families else "SingleStack"
-    families = _complete(families, addresses, configured)
-    _check_families(families, configured, policy, headless_by_hand=headless_by_hand)
+        policy = "RequireDualStack" if headless_by_hand and not spec.get("ipFamilies") else "SingleStack"
     if policy == "SingleStack":
-        spec["clusterIPs"] = (spec.get("clusterIPs") or [])[:1]
-        families = families[:1]
-    elif len(families) == 1 and (len(configured) == BOTH_FAMILIES or headless_by_hand):
+        _take_first_only(spec, before, policy)
+    else:
+        _refuse_fewer(spec, before, policy)
+    addresses = [address for address in spec.get("clusterIPs") or [] if address != _HEADLESS]
+    families = _complete(list(spec.get("ipFamilies") or []), addresses, configured)
+    _check_families(families, configured, policy, headless_by_hand=headless_by_hand)
+    if policy != "SingleStack" and len(families) == 1 and (len(configured) == BOTH_FAMILIES or headless_by_hand):
         families.append("IPv6" if families[0] == "IPv4" else "IPv4")
     spec["ipFamilyPolicy"] = policy
     spec["ipFamilies"] = families
+
+
+def _prefers_as_before(spec: Document, before: Document) -> bool:
+    """A service that prefers both families keeps what it has, also where the server has got a range of the other since."""
+    return spec.get("ipFamilyPolicy") == "PreferDualStack" and all(
+        spec.get(name) == before.get(name) for name in ("type", "ipFamilyPolicy", *_OF_TWO)
+    )
+
+
+def _take_first_only(spec: Document, before: Document, policy: str) -> None:
+    """Gives up the second address and family, if they are those from before. Raises AllocationRefused."""
+    for name, what in _OF_TWO.items():
+        if len(spec.get(name) or []) != BOTH_FAMILIES:
+            continue
+        if spec[name] != before.get(name):
+            why = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what[1]} are specified"
+            raise _refuse("spec.ipFamilyPolicy", policy, why)
+        spec[name] = spec[name][:1]
+
+
+def _refuse_fewer(spec: Document, before: Document, policy: str) -> None:
+    for name, what in _OF_TWO.items():
+        if 0 < len(spec.get(name) or []) < len(before.get(name) or []):
+            why = f"must be 'SingleStack' to release the secondary {what[0]}"
+            raise _refuse("spec.ipFamilyPolicy", policy, why)
 
 
 def _complete(families: list[str], addresses: list[str], configured: list[str]) -> list[str]:

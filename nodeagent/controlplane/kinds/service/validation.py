@@ -51,6 +51,7 @@ def validate_service_update(service: Document, old: Document) -> list[FieldError
     errors: list[FieldError] = []
     if _has_cluster_ip(spec) and _has_cluster_ip(before):
         errors += _frozen_addresses(spec, before)
+    errors += _frozen_check(spec, before)
     balancer = spec.get("loadBalancerClass")
     if before.get("type") == spec.get("type") == "LoadBalancer" and before.get("loadBalancerClass") != balancer:
         errors.append(invalid("spec.loadBalancerClass", balancer, "may not change once set"))
@@ -72,6 +73,13 @@ def _frozen_addresses(spec: Document, before: Document) -> list[FieldError]:
             invalid("spec.ipFamilies[0]", new_families, "primary ipFamily can not be unset or changed once set")
         )
     return errors
+
+
+def _frozen_check(spec: Document, before: Document) -> list[FieldError]:
+    kept = all(s.get("type") == "LoadBalancer" and s.get("externalTrafficPolicy") == "Local" for s in (spec, before))
+    if not kept or spec.get("healthCheckNodePort", 0) == before.get("healthCheckNodePort", 0):
+        return []
+    return [forbidden("spec.healthCheckNodePort", "field is immutable")]
 
 
 def _has_cluster_ip(spec: Document) -> bool:

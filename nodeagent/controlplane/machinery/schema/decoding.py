@@ -18,8 +18,8 @@ from typing import TypeAlias
 from nodeagent.controlplane.documents import Document, Json, encode
 from nodeagent.controlplane.machinery.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct, go_name
 
-_CANONICAL_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
-_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+))?\Z")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)\Z", re.ASCII)
+_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+))?\Z", re.ASCII)
 _KEY = re.compile(rb'"\s*:')
 _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
@@ -187,16 +187,13 @@ def _is_integer(raw: Json) -> bool:
 
 
 def _time(raw: str, *, micro: bool) -> str:
-    if not micro and _CANONICAL_TIME.match(raw):
-        return raw
     try:
-        moment = datetime.fromisoformat(raw)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
+        utc = datetime.fromisoformat(raw).astimezone(UTC) if _TIME.match(raw) else None
+    except (ValueError, OverflowError):  # no such day; a day that is one of the year 0 or 10000 in UTC
+        utc = None
+    if utc is None:
         raise TypeMismatch(f'parsing time "{raw}" as "2006-01-02T15:04:05Z07:00": cannot parse "{raw}" as "2006"')
-    utc = moment.astimezone(UTC)
-    return utc.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+    return utc.isoformat(timespec="microseconds" if micro else "seconds").removesuffix("+00:00") + "Z"
 
 
 def _quantity(raw: Json) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TypeAlias
 
+import msgspec
+
 from nodeagent.controlplane.documents import Document, Json, decode, encode
 from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Scalar, Shape, Struct
 
@@ -17,7 +19,8 @@ FieldSet: TypeAlias = frozenset[Path]
 
 EMPTY: FieldSet = frozenset()
 _MOST_SHARED = 200
-"""Fields of a set that is remembered: those of large objects are seldom alike, and would be held for ever."""
+_LONGEST_SHARED = 32 * 1024
+"""Fields of a set that is remembered, and their length: those of large objects are seldom alike, and would be held for ever."""
 
 _NEVER_OWNED = {
     ("f:metadata", f"f:{name}")
@@ -159,7 +162,8 @@ def overlay(shape: Shape, live: Json, applied: Json) -> Json:
 
 def to_fields_v1(fields: FieldSet) -> Document:
     """The JSON tree of managedFields[].fieldsV1. Not to be changed: objects alike share one."""
-    return _shared_tree(fields) if len(fields) <= _MOST_SHARED else _tree(fields)
+    small = len(fields) <= _MOST_SHARED and sum(len(step) for path in fields for step in path) <= _LONGEST_SHARED
+    return _shared_tree(fields) if small else _tree(fields)
 
 
 @lru_cache(maxsize=256)
@@ -186,28 +190,58 @@ def _tree(fields: FieldSet) -> Document:
     return root
 
 
-def _sort_key(path: Path) -> list[tuple[str, list[tuple[str, str | float]]]]:
+def _sort_key(path: Path) -> list[tuple[str, list[tuple[str, tuple[int, float, str]]]]]:
     return [
-        (element[:2], [(key, value) for key, value in decode(element[2:]).items()])
+        (element[:2], [(key, _rank(value)) for key, value in decode(element[2:]).items()])
         if element.startswith("k:")
         else (element, [])
         for element in path
     ]
 
 
+def _rank(value: Json) -> tuple[int, float, str]:
+    """Numbers before texts before everything else."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return 0, value, ""
+    return (1, 0, value) if isinstance(value, str) else (2, 0, encode(value).decode())
+
+
 def from_fields_v1(tree: Document) -> FieldSet:
-    """The reverse of `to_fields_v1`; anything that is not a tree of objects is ignored."""
-    return frozenset(_paths(tree, ()))
+    """The reverse of `to_fields_v1`; empty for anything that is not a tree of fields, items and values."""
+    try:
+        return frozenset(_paths(tree, ()))
+    except _NotFields:
+        return EMPTY
+
+
+class _NotFields(Exception):
+    pass
 
 
 def _paths(node: Json, path: Path) -> Iterator[Path]:
     if not isinstance(node, dict):
-        return
+        raise _NotFields
     if path and (not node or "." in node):
         yield path
     for element, child in node.items():
         if element != ".":
+            if not element.startswith("f:") and not _is_item(element):
+                raise _NotFields
             yield from _paths(child, (*path, element))
+
+
+def _is_item(element: str) -> bool:
+    """An item of a list, by its keys, its value or its place."""
+    kind, text = element[:2], element[2:]
+    if kind not in ("k:", "v:", "i:"):
+        return False
+    try:
+        value = decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    if kind == "k:":
+        return isinstance(value, dict)
+    return kind == "v:" or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def without_children(fields: Iterable[Path], gone: FieldSet) -> FieldSet:

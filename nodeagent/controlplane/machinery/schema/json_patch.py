@@ -10,6 +10,9 @@ MOST_OPERATIONS: Final = 10_000
 MOST_COPIED_BYTES: Final = 3 * 1024 * 1024
 """What `copy` may bring in altogether, as in kube-apiserver: without a bound, a map copied into itself doubles each time."""
 _DEEPEST: Final = 100
+_MOST_DIGITS: Final = 9
+"""Of an index: no list is longer."""
+_SHOWN: Final = 100
 
 
 class PatchRejected(ValueError):
@@ -109,8 +112,8 @@ def _step(node: Json, part: str, pointer: str) -> Json:
 
 
 def _index(part: str) -> int:
-    if not (part.isascii() and part.isdigit()):
-        raise PatchRejected(f"not an array index: {part}")
+    if not (part.isascii() and part.isdigit() and len(part) <= _MOST_DIGITS):
+        raise PatchRejected(f"not an array index: {part[:_SHOWN]}")
     return int(part)
 
 

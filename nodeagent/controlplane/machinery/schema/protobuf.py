@@ -19,7 +19,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DEEPEST: Final = 40
 _MORE_FOLLOW: Final = 0x80
 _NUMBER_BITS: Final = 64
-_GRACE_PERIOD, _PRECONDITIONS, _DRY_RUN = 1, 2, 5
+_GRACE_PERIOD, _PRECONDITIONS, _PROPAGATION, _DRY_RUN = 1, 2, 4, 5
 """Fields of meta/v1 DeleteOptions."""
 _YEAR_1: Final = -62_135_596_800
 _YEAR_10000: Final = 253_402_300_800
@@ -53,9 +53,12 @@ def read_delete_options(body: bytes) -> Document:
     try:
         if not body.startswith(_MAGIC):
             raise NotProtobuf("not a Kubernetes protobuf object")
-        raw = _as_bytes(dict(_messages(body[len(_MAGIC) :])).get(2, b""))
-        fields = dict(_messages(raw))
-        found: Document = {}
+        unknown = dict(_messages(body[len(_MAGIC) :]))
+        fields = dict(_messages(_as_bytes(unknown.get(2, b""))))
+        header = dict(_messages(_as_bytes(unknown.get(1, b""))))
+        found: Document = {"kind": _as_bytes(header.get(2, b"")).decode()}
+        if _PROPAGATION in fields:
+            found["propagationPolicy"] = _as_bytes(fields[_PROPAGATION]).decode()
         if _GRACE_PERIOD in fields:
             found["gracePeriodSeconds"] = _signed(fields[_GRACE_PERIOD])
         if _PRECONDITIONS in fields:

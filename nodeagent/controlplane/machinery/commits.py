@@ -1,0 +1,123 @@
+"""The last step of a write: the object and whatever its kind adds to it, in one transaction of the store."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.controlplane.addresses.allocation import AllocationRefused
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.machinery.acceptance import WriteOptions
+from nodeagent.controlplane.machinery.lifecycle import Lifecycle
+from nodeagent.controlplane.machinery.resources import Resource
+from nodeagent.controlplane.machinery.schema.decoding import normalise
+from nodeagent.controlplane.machinery.worker import Worker
+from nodeagent.controlplane.status import (
+    already_exists,
+    body_too_large,
+    internal_error,
+    object_invalid,
+    storage_full,
+    storage_uncertain,
+    storage_unreachable,
+)
+from nodeagent.controlplane.storage.records import (
+    Change,
+    ObjectTooLarge,
+    Record,
+    StorageFailed,
+    StorageFull,
+    StorageUncertain,
+    StorageUnreachable,
+    assemble,
+    draft,
+)
+from nodeagent.controlplane.storage.store import Store
+
+_OBJECT_LIMIT_BYTES: Final = 1536 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The object after the write; `gone`: it was removed rather than marked."""
+
+    record: Record
+    created: bool = False
+    gone: bool = False
+
+
+class Commits:
+    """Raises Precondition when a write lost a race, ApiError for any other refusal. lifecycles: by collection."""
+
+    def __init__(self, store: Store, lifecycles: Mapping[str, Lifecycle], worker: Worker) -> None:
+        self._store = store
+        self._lifecycles = lifecycles
+        self._worker = worker
+
+    async def remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> Written:
+        """Take an object away. live: its document. dry_run: nothing is changed."""
+        lifecycle = self._lifecycles[resource.stored_in]
+        plan = lifecycle.plan(None, live)
+        if dry_run:
+            lifecycle.settle(plan)
+            return Written(record, gone=True)
+        change = Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
+        try:
+            records = await self._commit([change, *plan.changes])
+        finally:
+            lifecycle.settle(plan)
+        return Written(records[0], gone=True)
+
+    async def write(
+        self,
+        resource: Resource,
+        document: Document,
+        record: Record | None,
+        options: WriteOptions,
+        *,
+        frees: bool = False,
+    ) -> Written:
+        """Store a new object, or a new state of `record`. frees: see Change."""
+        lifecycle = self._lifecycles[resource.stored_in]
+        struct = resource.stored_struct or resource.struct
+        live = record.document() if record is not None else None
+        try:
+            plan = lifecycle.plan(document, live)
+        except AllocationRefused as refused:
+            raise object_invalid(resource.kind, document["metadata"]["name"], refused.errors, resource.group) from None
+        document["metadata"]["resourceVersion"] = "0"
+        meta = document["metadata"]
+        path = resource.path(meta.get("namespace", ""), meta["name"])
+        size = max(options.size_bytes, len(record.body) if record is not None else 0)
+        try:
+            body = await self._worker.run(size, lambda: draft(normalise(struct, document)))
+            if len(body) > _OBJECT_LIMIT_BYTES:
+                raise body_too_large(_OBJECT_LIMIT_BYTES)
+            if options.dry_run:
+                return self._pretend(resource, path, body, record)
+            expected = record.revision if record is not None else 0
+            change = Change(resource.stored_in, path, expected, body, frees=frees)
+            records = await self._commit([*plan.changes, change])
+        finally:
+            lifecycle.settle(plan)
+        return Written(records[-1], created=record is None)
+
+    def _pretend(self, resource: Resource, path: str, body: bytes, record: Record | None) -> Written:
+        if record is None and self._store.get(resource.stored_in, path) is not None:
+            raise already_exists(resource.plural, path.rpartition("/")[2], resource.group)
+        revision = record.revision if record is not None else 0
+        shown = assemble(body, revision) if record is not None else body.replace(b'"resourceVersion":"0",', b"", 1)
+        return Written(Record(path, revision, shown), created=record is None)
+
+    async def _commit(self, changes: list[Change]) -> list[Record]:
+        try:
+            return await self._store.commit(changes)
+        except StorageFull:
+            raise storage_full() from None
+        except StorageUnreachable as error:
+            raise storage_unreachable(f"nothing was written: {error}") from None
+        except StorageUncertain as error:
+            raise storage_uncertain(str(error)) from None
+        except ObjectTooLarge as error:
+            raise body_too_large(_OBJECT_LIMIT_BYTES) from error
+        except StorageFailed as error:
+            raise internal_error(f"storage: {error}") from None

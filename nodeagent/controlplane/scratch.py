@@ -1,0 +1,55 @@
+"""A directory for the keys of a server that is given none: gone with the server, or at the start of the next one."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_PREFIX: Final = "nodeagent-keys-"
+
+
+@contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """An empty directory below the temporary one, locked while the block lasts (flock(2)); a kill leaves it behind unlocked."""
+    remove_left_behind()
+    held = None
+    while held is None:
+        # Between the two another server that starts may take it for one that was left behind.
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        held = _lock(path)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(held)
+
+
+def remove_left_behind() -> None:
+    """Removes the directories of servers of this user that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        held = _lock(path)
+        if held is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(held)
+
+
+def _lock(path: Path) -> int | None:
+    """A descriptor that locks the directory; None: it is not ours, somebody's who runs, or gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        found = os.fstat(descriptor)
+        if found.st_uid == os.geteuid() and not stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(found, path.stat(follow_symlinks=False)):
+                return descriptor
+    os.close(descriptor)
+    return None
