@@ -12,6 +12,7 @@ from types import FrameType
 import click
 
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, INTERRUPTED, UNUSABLE, Failure
+from nodeagent.interrupts import heeding_signals
 from nodeagent.lab.caller import RequestRefused
 from nodeagent.lab.directory import LabDirectory, base_directory
 from nodeagent.lab.net.namespaces import LabError
@@ -47,7 +48,7 @@ def pass_lab(command: Callable[..., None]) -> Callable[..., None]:
         require_root()
         for number in ENDING:
             signal.signal(number, interrupt)
-        with failures():
+        with failures(), heeding_signals():
             command(LabDirectory(base_directory(os.environ), name), **options)
 
     return functools.update_wrapper(with_lab, command)

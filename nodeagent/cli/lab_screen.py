@@ -10,7 +10,7 @@ from rich.text import Text
 
 from nodeagent.lab.caller import Line
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.requests import LoadSample, NodeStatus, Status
+from nodeagent.lab.requests import ControlStatus, LoadSample, NodeStatus, Status
 from nodeagent.lab.tables import load_line, load_text, table
 
 
@@ -22,9 +22,11 @@ def show_step(line: Line) -> None:
 def after_up(directory: LabDirectory) -> str:
     """What one does next."""
     lab = "nodeagent lab" if directory.name == "lab" else f"nodeagent lab --name {directory.name}"
+    page = directory.read_page()
     return "\n".join(
         [
             "",
+            *([f"{page}   to look at it, and to cut nodes off", ""] if page else []),
             f"{lab} status                      who is there, where the service answers",
             f"export KUBECONFIG=$({lab} kubeconfig)",
             f"{lab} exec client -- bash         a shell outside; also node-1, echo-1-1, …",
@@ -35,11 +37,16 @@ def after_up(directory: LabDirectory) -> str:
     )
 
 
-def status_text(status: Status) -> str:
-    """A lab, in three tables."""
+def status_text(status: Status, page: str) -> str:
+    """A lab, in tables. page: its address; empty: there is none."""
     settings = status.settings
     families = "IPv4 and IPv6" if settings.ipv6 else "IPv4"
     head = f"lab {settings.name}: {families}, up for {status.up_seconds:.0f} s, API server {status.api}, supervisor {status.pid}"
+    head += f"\npage {page}" if page else ""
+    control = table(
+        ("CONTROL PLANE", "ADDRESSES", "API SERVER", "READY", "CONTROLLERS", "ETCD", "ROLE"),
+        ((one.name, *_of_control(one)) for one in status.control),
+    )
     nodes = table(
         ("NODE", "ADDRESSES", "POD CIDRS", "AGENT", "RESTARTS", "HEALTHY", "ENDPOINTS"),
         ((node.name, *_of_node(node)) for node in status.nodes),
@@ -53,7 +60,12 @@ def status_text(status: Status) -> str:
         ((one.name, one.kind, str(one.endpoints), _listed(one.addresses)) for one in status.services),
     )
     faults = [f"broken on purpose: {', '.join(status.faults)}"] if status.faults else []
-    return "\n\n".join([head, *faults, nodes, pods, services])
+    return "\n\n".join([head, *faults, *([control] if status.control else []), nodes, pods, services])
+
+
+def _of_control(one: ControlStatus) -> Sequence[str]:
+    role = "leader" if one.leads else "follower" if one.etcd == "running" else "-"
+    return (_listed(one.addresses), one.server, _yes(one.ready), "here" if one.elected else "-", one.etcd, role)
 
 
 def _of_node(node: NodeStatus) -> Sequence[str]:

@@ -3,17 +3,29 @@
 import math
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import click
 
 from nodeagent.cli import lab_screen
+from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, INTERRUPTED, UNUSABLE, Failure
 from nodeagent.cli.lab_access import pass_lab
 from nodeagent.lab import caller
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.faults import KINDS
+from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS, Target
 from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.requests import FaultProgress, FaultReport, InjectFault, LoadSample, StartLoad
+from nodeagent.lab.report.folder import ReportFolder
+from nodeagent.lab.requests import (
+    FaultProgress,
+    FaultRecord,
+    FaultReport,
+    GetStatus,
+    InjectFault,
+    LoadSample,
+    StartLoad,
+    Status,
+)
 from nodeagent.lab.tables import fault_table, shortcomings
 from nodeagent.lab.verdict import NotDone
 
@@ -34,7 +46,13 @@ def check_number(option: str, value: float | None) -> float:
     return value
 
 
-@click.command("load")
+@click.command(
+    "load",
+    epilog=examples(
+        "nodeagent lab load",
+        "nodeagent lab load --rate 200 --for 10",
+    ),
+)
 @SERVICE
 @RATE
 @UDP
@@ -69,14 +87,26 @@ def load_command(directory: LabDirectory, *, service: str, rate: float, udp: boo
     sys.exit(FAILED if sample is not None and sample.failed else 0)
 
 
-@click.command("fault")
+@click.command(
+    "fault",
+    epilog=examples(
+        "nodeagent lab fault restart",
+        "nodeagent lab fault all",
+    ),
+)
 @click.argument("kind", type=click.Choice([*KINDS, EVERY]), metavar="KIND")
 @click.argument("node", default="")
 @click.option("--for", "seconds", type=float, help="How many seconds it lasts; each fault has its own usual time.")
-@click.option("--amount", type=float, help="`delay`: milliseconds, 20; `drop`: percent, 5.")
+@click.option("--amount", type=float, help="`delay`: milliseconds, 20; `drop`: percent, 5; `clock`: seconds, 3600.")
 @SERVICE
 @RATE
 @UDP
+@click.option(
+    "--report",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A directory for index.html, a picture of each fault over time, and every connection as CSV.",
+)
 @pass_lab
 def fault_command(
     directory: LabDirectory,
@@ -88,8 +118,12 @@ def fault_command(
     service: str,
     rate: float,
     udp: bool,
+    folder: Path | None,
 ) -> None:
-    """Break something under load, put it right, and report what that cost. NODE: the first one, if not given.
+    """Break something under load, put it right, and report what that cost.
+
+    NODE: the first one, if not given. The last six lines before `all` are for a lab with several control planes; NODE is one
+    of those there.
 
     \b
     KIND is one of
@@ -104,46 +138,61 @@ def fault_command(
       drop       packets to and from the node are lost
       conntrack  the node's connection table is full
       cut        the node's link is down
+      leader-kill, leader-freeze, leader-cut, follower-kill, follower-freeze, follower-cut
+                 a member of etcd is killed, frozen, cut off from the others
+      server-kill, server-freeze, server-cut
+                 an API server is killed, frozen, cut off
+      clock      an API server's clock is ahead
+      space      etcd has no space left
       all        all of these, one after the other
 
     Exit code 1 when it cost what it must not, did not recover, or was not done.
     """
     every = kind == EVERY
     if every and amount is not None:
-        raise Failure("--amount is for `delay` or `drop`, not for all faults", UNUSABLE)
+        raise Failure("--amount is for one fault that knows it, not for all faults", UNUSABLE)
     lasting, share = check_number("--for", seconds), check_number("--amount", amount)
+    kinds = [kind]
+    if every:
+        has_etcd = caller.ask(directory, GetStatus(), Status).settings.several
+        kinds = [each for each in KINDS if has_etcd or each not in CONTROL_KINDS]
     requests = [
         InjectFault(
             each,
             service,
-            node if not every or KINDS[each].on_a_node else "",
+            node if not every or KINDS[each].target is Target.NODE else "",
             lasting if not every or KINDS[each].seconds else 0.0,
             check_number("--rate", rate),
             share,
             protocol_of(udp),
+            folder is not None,
         )
-        for each in (KINDS if every else (kind,))
+        for each in kinds
     ]
+    report = ReportFolder(folder) if folder is not None else None
     results: list[FaultReport | NotDone] = []
     interrupted = False
     try:
         for request in requests:
-            result = attempt(directory, request) if every else carry_out(directory, request)
+            result = attempt(directory, request, report) if every else carry_out(directory, request, report)
             results.append(result)
     except KeyboardInterrupt:
         interrupted = True
     if results:
         click.echo(fault_table(results))
+        if report is not None:
+            report.finish(results)
+            click.echo(f"report: {report.index}")
     if interrupted:
         sys.exit(INTERRUPTED)
     if wrong := shortcomings(results):
         raise Failure(wrong, FAILED)
 
 
-def attempt(directory: LabDirectory, request: InjectFault) -> FaultReport | NotDone:
+def attempt(directory: LabDirectory, request: InjectFault, report: ReportFolder | None) -> FaultReport | NotDone:
     """Its report, or why there is none. Raises RequestRefused when it could not be asked for like that."""
     try:
-        return carry_out(directory, request)
+        return carry_out(directory, request, report)
     except caller.RequestRefused as refused:
         if refused.unusable:
             raise
@@ -152,15 +201,21 @@ def attempt(directory: LabDirectory, request: InjectFault) -> FaultReport | NotD
         return NotDone(request.kind, str(error))
 
 
-def carry_out(directory: LabDirectory, request: InjectFault) -> FaultReport:
-    """Raises LabError when it comes to no report."""
+def carry_out(directory: LabDirectory, request: InjectFault, report: ReportFolder | None) -> FaultReport:
+    """What it cost, which is in the report then too. Raises LabError when it comes to none."""
+    cost: FaultReport | None = None
     with caller.conversation(directory, request) as answers:
         for answer in answers:
             match answer:
                 case FaultProgress(text):
                     click.echo(f"{text} …", err=True)
                 case FaultReport():
-                    return answer
+                    cost = answer
+                    if not request.record:
+                        return cost
+                case FaultRecord() if report is not None and cost is not None:
+                    report.add(cost, answer)
+                    return cost
     raise caller.ended(directory)
 
 

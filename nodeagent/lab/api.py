@@ -1,31 +1,33 @@
-"""Requests to the API server of a lab, by way of a socket that somebody else opens (in another namespace)."""
+"""Requests to the API server of a lab, for callers that block, from whichever network namespace it is reached from."""
 
 import asyncio
 import base64
-import http.client
 import json
-import socket
-import ssl
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import parse_qsl, urlsplit
 
 from msgspec.structs import replace
 
-from nodeagent.kube.credentials import Credential, CredentialSource, FixedCredential
-from nodeagent.kube.errors import CredentialsError, KubeconfigError
+from nodeagent.kube.client import JSON, READY_PATH, ApiClient, Timeouts
+from nodeagent.kube.credentials import Credential, FixedCredential
+from nodeagent.kube.errors import CredentialsError, KubeconfigError, KubeError, ServerUnreachableError, StatusError
 from nodeagent.kube.kubeconfig import ClusterAccess, load_kubeconfig
 from nodeagent.kube.proxy import DEFAULT_PORTS
-from nodeagent.kube.tls import TlsContexts, TlsTrust
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.kube.servers import Failover, Server
+from nodeagent.kube.tls import TlsTrust
+from nodeagent.lab.net.namespaces import LabError, inside
 
-TIMEOUT = 15.0
+TIMEOUTS = Timeouts(connect=5.0, headers=30.0, body=30.0)
+AMONG_SEVERAL = Failover(connect=4.0, answer=4.0)
+AWAY = frozenset({HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
+"""What a server says for which another one may do better."""
 
 Document = dict[str, Any]
-Connect = Callable[[str, int], socket.socket]
 
 
 class ApiRefused(LabError):
@@ -37,26 +39,27 @@ class ApiRefused(LabError):
 
 
 class Access:
-    """A server, whom to trust, who one is. Raises LabError for what cannot be used."""
+    """Servers of one cluster, whom to trust, who one is. Raises LabError for what cannot be used."""
 
-    def __init__(self, access: ClusterAccess) -> None:
-        self._access = access
+    def __init__(self, cluster: ClusterAccess) -> None:
+        self.cluster: Final = cluster
 
     @classmethod
     def read(cls, path: Path) -> "Access":
-        """What the current context of a kubeconfig says."""
+        """What the current context of a kubeconfig says, but for a proxy: none is between a lab and its servers."""
         try:
-            return cls(load_kubeconfig(path))
+            return cls(replace(load_kubeconfig(path), proxy=None))
         except KubeconfigError as error:
             raise LabError(str(error)) from error
 
-    def at(self, url: str) -> "Access":
-        """The same, where the server has another URL."""
-        return Access(replace(self._access, server=url.rstrip("/")))
+    def at(self, url: str, *others: str) -> "Access":
+        """The same, where the server has another URL, or there are several of equal standing."""
+        servers = tuple(Server(other) for other in others)
+        return Access(replace(self.cluster, server=url.rstrip("/"), others=servers))
 
     @property
     def url(self) -> str:
-        return self._access.server
+        return self.cluster.server
 
     @property
     def secure(self) -> bool:
@@ -73,29 +76,28 @@ class Access:
     @property
     def server_name(self) -> str:
         """Whom the server's certificate is to be for."""
-        return self._access.trust.server_name or self.place[0]
+        return self.cluster.trust.server_name or self.place[0]
 
     def credential(self) -> Credential:
         """Who one is, as of now."""
-        with ThreadPoolExecutor(1) as elsewhere:  # this thread may have a loop that runs
-            try:
-                return elsewhere.submit(asyncio.run, _current(self._access.credentials)).result()
-            except CredentialsError as error:
-                raise LabError(str(error)) from error
 
-    def tls(self, credential: Credential) -> ssl.SSLContext:
-        """How to speak TLS with it."""
+        async def current() -> Credential:
+            return await self.cluster.credentials.current()
+
         try:
-            return TlsContexts(self._access.trust).context(credential.client_certificate)
+            return inside(None, lambda: asyncio.run(current()))
         except CredentialsError as error:
             raise LabError(str(error)) from error
 
-    def moved_to(self, host: str, port: int) -> Document:
-        """A kubeconfig for the same server at another place, with everything in it that the files have."""
-        trust, credential = self._access.trust, self.credential()
+    def moved_to(self, host: str, port: int, name: str = "") -> Document:
+        """A kubeconfig for the same server at another place, with everything in it that the files have.
+
+        name: whom the server's certificate is to be for; without it, for the place where it was.
+        """
+        trust, credential = self.cluster.trust, self.credential()
         cluster: Document = {"server": f"{urlsplit(self.url).scheme}://{host}:{port}{urlsplit(self.url).path}"}
         if self.secure:
-            cluster["tls-server-name"] = self.server_name
+            cluster["tls-server-name"] = name or self.server_name
         if trust.insecure:
             cluster["insecure-skip-tls-verify"] = True
         elif trust.authority is not None:
@@ -115,13 +117,9 @@ class Access:
         }
 
 
-def anonymous(url: str) -> Access:
-    """A server that asks for nothing."""
-    return Access(ClusterAccess(url.rstrip("/"), TlsTrust(), FixedCredential()))
-
-
-async def _current(source: CredentialSource) -> Credential:
-    return await source.current()
+def anonymous(url: str, *others: str) -> Access:
+    """Servers that ask for nothing."""
+    return Access(ClusterAccess(url, TlsTrust(), FixedCredential())).at(url, *others)
 
 
 def _spelled(authorization: str) -> Document:
@@ -138,61 +136,51 @@ def _encoded(content: bytes) -> str:
 
 
 class Api:
-    """One connection, kept. Raises ApiRefused for an answer that is no success, LabError when there is none."""
+    """The agent's client, for one thread that waits for each answer. Of several servers the first is the one in use until
+    it fails. Raises ApiRefused for an answer that is no success, LabError when there is none.
 
-    def __init__(self, access: Access, connect: Connect) -> None:
-        self._access = access
-        self._connect = connect
-        self._credential = access.credential()
-        self._context = access.tls(self._credential) if access.secure else None
-        self._connection: http.client.HTTPConnection | None = None
+    namespace: where connections come from; None for the caller's. A context manager, or `close` it.
+    """
 
-    def call(
-        self, method: str, path: str, body: Document | None = None, *, content_type: str = "application/json"
-    ) -> Document:
-        """The answer's document."""
-        headers = {"Accept": "application/json", "Content-Type": content_type, "User-Agent": "nodeagent-lab"}
-        if self._credential.authorization is not None:
-            headers["Authorization"] = self._credential.authorization
-        data = json.dumps(body).encode() if body is not None else None
-        kept = self._connection is not None
-        try:
-            status, text = self._exchange(method, path, data, headers)
-        except (OSError, http.client.HTTPException) as error:
-            self.close()
-            if not kept:
-                raise LabError(f"{self._access.url}: {error or type(error).__name__}") from error
-            return self.call(method, path, body, content_type=content_type)  # a kept connection may have gone stale
-        try:
-            document: Document = json.loads(text)
-        except ValueError:
-            document = {"message": text.decode(errors="replace")}
-        if not HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
-            raise ApiRefused(status, f"{method} {path}: {status} {document.get('message')}")
-        return document
+    def __init__(self, access: Access, namespace: str | None = None, timeouts: Timeouts = TIMEOUTS) -> None:
+        self._namespace = namespace
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._client = ApiClient(
+            access.cluster,
+            user_agent="nodeagent-lab",
+            timeouts=timeouts,
+            failover=AMONG_SEVERAL,
+            chance=lambda: 0.0,  # leaves the servers in their order
+        )
+        self._is_open = False
 
-    def _exchange(self, method: str, path: str, data: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
-        connection = self._connection or self._open()
-        connection.request(method, path, data, headers)
-        response = connection.getresponse()
-        return response.status, response.read()
+    def __enter__(self) -> Self:
+        return self
 
-    def _open(self) -> http.client.HTTPConnection:
-        host, port = self._access.place
-        opened = self._connect(host, port)
-        opened.settimeout(TIMEOUT)
-        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
-        if self._context is not None:
-            opened = self._context.wrap_socket(opened, server_hostname=self._access.server_name)
-        connection.sock = opened
-        self._connection = connection
-        return connection
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
-        """The next call opens a new connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """No more requests."""
+        inside(None, self._close)
+
+    def call(self, method: str, path: str, body: Document | None = None, *, content_type: str = JSON) -> Document:
+        """The answer's document. path: with its query. A request is sent once more where that may
+        help, so that one that nobody answered may be carried out twice."""
+        try:
+            # In a thread of its own: this one may have a loop that runs, and shall stay in its namespace.
+            answer = inside(self._namespace, lambda: self._runner.run(self._answer(method, path, body, content_type)))
+        except StatusError as error:
+            raise ApiRefused(error.code, f"{method} {path}: {error}") from error
+        except KubeError as error:
+            raise LabError(str(error)) from error
+        try:
+            document: Document = json.loads(answer)
+        except ValueError:
+            return {"message": answer.decode(errors="replace")}
+        return document
 
     def create(self, path: str, body: Document) -> None:
         """POST; one that is there already is fine."""
@@ -208,3 +196,34 @@ class Api:
         except ApiRefused as refusal:
             if refusal.status != fine:
                 raise
+
+    async def _answer(self, method: str, path: str, body: Document | None, content_type: str) -> bytes:
+        is_kept = self._is_open
+        if not is_kept:
+            await self._client.__aenter__()
+            self._is_open = True
+        parts = urlsplit(path)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        send = partial(self._client.request_json, method, parts.path, body, parameters=query, content_type=content_type)
+        try:
+            return await send()
+        except (ServerUnreachableError, StatusError) as error:
+            if not self._is_worth_another(error, is_kept):
+                raise
+        if method != "GET" and self._client.has_several_servers:
+            with suppress(KubeError):
+                await self._client.get(READY_PATH)  # which goes on to a server that is ready
+        return await send()
+
+    def _is_worth_another(self, error: ServerUnreachableError | StatusError, is_kept: bool) -> bool:
+        if isinstance(error, StatusError):
+            return self._client.has_several_servers and error.code in AWAY
+        # A connection that was kept may have ended when nobody looked.
+        is_stale = is_kept and error.sent and not isinstance(error.__cause__, TimeoutError)
+        return self._client.has_several_servers or is_stale
+
+    def _close(self) -> None:
+        if self._is_open:
+            self._runner.run(self._client.__aexit__(None, None, None))
+            self._is_open = False
+        self._runner.close()

@@ -1,10 +1,12 @@
 """What commands use: starting a lab, asking its supervisor, ending it."""
 
+import importlib
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TypeVar
@@ -12,11 +14,14 @@ from typing import IO, TypeVar
 import msgspec
 
 from nodeagent.lab.directory import LabDirectory, labs
+from nodeagent.lab.net.fork_server import import_all
 from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.own_fork import OwnFork, fork_off
 from nodeagent.lab.plan import Settings
 from nodeagent.lab.requests import Refused, Reply, Request, TakeDown
 
 END_PATIENCE = 20.0
+SUPERVISOR = "nodeagent.lab.supervisor"
 
 R = TypeVar("R", bound=Reply)
 
@@ -44,8 +49,8 @@ class Line(msgspec.Struct):
 def start(
     directory: LabDirectory, settings: Settings, environment: Mapping[str, str], said: Callable[[Line], None]
 ) -> None:
-    """Build a lab that goes on when this returns; interrupted or failed, it leaves nothing. Raises ValueError, LabError,
-    OSError when there cannot be files.
+    """Build a lab that goes on when this returns; interrupted or failed, it leaves nothing. This process has one thread:
+    the supervisor is a fork of it. Raises ValueError, LabError, OSError when there cannot be files.
     """
     settings.check()
     directory.check()
@@ -54,34 +59,41 @@ def start(
     inherited = {
         name: value for name, value in environment.items() if not name.startswith(("NODEAGENT_", "NOTIFY_", "JOURNAL_"))
     }
-    with directory.log.open("w+b") as log:
-        supervisor = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "nodeagent.lab.supervisor",
-                str(directory.base),
-                msgspec.json.encode(settings).decode(),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            env=inherited | {"PYTHONPATH": str(Path(__file__).parents[2])},
-            start_new_session=True,
-            cwd="/",
-        )
+    inherited["PYTHONPATH"] = str(Path(__file__).parents[2])  # of programs that begin as new interpreters
+    arguments = str(directory.base), msgspec.json.encode(settings).decode()
+    supervisor = None
+    readable, writable = os.pipe()
+    with Path(os.devnull).open("rb") as nothing, directory.log.open("w+b") as log, os.fdopen(readable, "rb") as printed:
         try:
-            _await_it_up(supervisor, said, log)
+            try:
+                supervisor = fork_off(
+                    lambda: _supervise(arguments, inherited),
+                    (sys.executable, "-m", SUPERVISOR, *arguments),
+                    (nothing.fileno(), writable, log.fileno()),
+                )
+            finally:
+                os.close(writable)
+            _await_it_up(supervisor, printed, said, log)
         except BaseException:
-            _end(supervisor)
+            if supervisor is not None:
+                _end(supervisor)
             if directory.holder() is None:
                 directory.sweep()
             raise
 
 
-def _await_it_up(supervisor: "subprocess.Popen[bytes]", said: Callable[[Line], None], log: IO[bytes]) -> None:
-    assert supervisor.stdout
-    for text in supervisor.stdout:
+def _supervise(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    """In the fork: all there is to do for a lab."""
+    os.chdir("/")
+    os.environ.clear()
+    os.environ.update(environment)
+    import_all([SUPERVISOR])
+    status: int = importlib.import_module(SUPERVISOR).main(*arguments)
+    return status
+
+
+def _await_it_up(supervisor: OwnFork, printed: IO[bytes], said: Callable[[Line], None], log: IO[bytes]) -> None:
+    for text in printed:
         line = msgspec.json.decode(text, type=Line)
         if line.up:
             return
@@ -92,8 +104,8 @@ def _await_it_up(supervisor: "subprocess.Popen[bytes]", said: Callable[[Line], N
     raise LabError(words[-1] if words else f"the supervisor ended with {status}")
 
 
-def _end(supervisor: "subprocess.Popen[bytes]") -> None:
-    supervisor.terminate()
+def _end(supervisor: OwnFork) -> None:
+    supervisor.send_signal(signal.SIGTERM)
     try:
         supervisor.wait(END_PATIENCE)
     except subprocess.TimeoutExpired:

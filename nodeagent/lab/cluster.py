@@ -7,75 +7,89 @@ import os
 import re
 import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Protocol as Interface
 
 import yaml
 
+from nodeagent.kube.client import READY_PATH
 from nodeagent.lab import objects
-from nodeagent.lab.api import Access, Api, ApiRefused, Document, anonymous
+from nodeagent.lab.api import Access, Api, Document, anonymous
+from nodeagent.lab.control_plane import API_ANSWER, CERTIFIED_NAME, ControlPlane, answers
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.net import bridge_wiring
+from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import Serving
 from nodeagent.lab.net.namespaces import LabError, inside
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.process import AgentProcess, Launcher
 from nodeagent.lab.net.strays import end_processes_in
 from nodeagent.lab.net.topology import UNDERLAY, Pod
+from nodeagent.lab.net.warm_launcher import NODEAGENT, WarmLauncher
 from nodeagent.lab.net.world import World
+from nodeagent.lab.patience import SECONDS, Patience, TooLate
 from nodeagent.lab.plan import (
     API_PORT,
     CLUSTER_CIDRS,
-    CONTROL,
-    LOAD_BALANCER_CIDRS,
     SERVICE,
-    SERVICE_CIDRS,
     TARGET_PORT,
     ZONE,
     Settings,
     api_address,
+    api_urls,
     caller_name,
     families_of,
     plan,
     pod_at,
     resolv_conf,
 )
-from nodeagent.lab.programming import NODEAGENT, expected_endpoints, programmed
+from nodeagent.lab.programming import expected_endpoints, programmed
 from nodeagent.lab.registration import Registration
+from nodeagent.lab.requests import LoadSample
 from nodeagent.lab.resolver import Resolver
 from nodeagent.model.addresses import Protocol
 
-PATIENCE = 30.0
 OUTER_PATIENCE = 8.0
-LOOK_EVERY = 0.05
-API_ANSWER = "an answer of the API server"
+CONNECT_SECONDS = 5.0
 DNS_PROCESS = re.compile(r"(?:started a|adopted the) DNS process pid=(\d+)")
 READY = " ready: "
 """In the line that an agent prints when it is."""
 SPREAD_BY_FLOW = {"net/ipv4/fib_multipath_hash_policy": "1", "net/ipv6/fib_multipath_hash_policy": "1"}
 
 
-class Interrupted(LabError):
-    """The lab is being taken down while it is being built."""
+class Sampled(Interface):
+    """A load that goes on."""
 
-
-class TooLate(LabError):
-    """Something did not happen in time."""
+    def sample(self) -> LoadSample: ...
 
 
 class LiveCluster:
-    """A cluster of this machine. `build` it, `close` it. Raises LabError when the machine does not play along."""
+    """A cluster of this machine. `build` it, `close` it. Raises LabError when the machine does not play along.
 
-    def __init__(self, settings: Settings, directory: LabDirectory, say: Callable[[str], None]) -> None:
+    fork_server: what is started first is forked of it, if there is one. What is started again begins as it would on a
+    machine. faults: what is broken on purpose now, in words. loads: those that go on now.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        directory: LabDirectory,
+        say: Callable[[str], None],
+        fork_server: ForkServer | None = None,
+    ) -> None:
         self.settings = settings
-        self.world = World(plan(settings), bridge_wiring)
+        launcher = None if fork_server is None else WarmLauncher(fork_server)
+        self.world = World(plan(settings), bridge_wiring, fork_server=fork_server, launcher=launcher)
         self.nodes = {node.name: (number, node) for number, node in enumerate(self.world.topology.nodes, 1)}
         self.pods: dict[str, tuple[Pod, str]] = {}
         self.agents: dict[str, AgentProcess] = {}
         self.restarts: dict[str, int] = dict.fromkeys(self.nodes, 0)
         self.frozen: set[str] = set()
-        self.api_server: AgentProcess | None = None
-        self.interrupted = threading.Event()
+        self.faults: list[str] = []
+        self.loads: list[Sampled] = []
+        self.patience = Patience()
+        self.control = ControlPlane(settings, directory, self.world, self.patience) if settings.embedded else None
         self._directory = directory
         self._say = say
         self._servers: dict[str, list[Serving]] = {}
@@ -125,19 +139,14 @@ class LiveCluster:
         member = self.world[pod.name]
         self._servers[pod.name] = [member.serve(TARGET_PORT, protocol) for protocol in (Protocol.TCP, Protocol.UDP)]
 
-    def start_api_server(self) -> None:
-        """The embedded one, answering; its kubeconfig is for the inside."""
-        ranges = {
-            "--service-cluster-ip-range": SERVICE_CIDRS,
-            "--load-balancer-cidr": LOAD_BALANCER_CIDRS,
-        }
-        options = [f"{option}={','.join(self.settings.of_families(pair))}" for option, pair in ranges.items()]
-        options += [f"--pod-cidr={cidr}" for cidr in self.settings.of_families(CLUSTER_CIDRS)]
-        listen = f"--listen={api_address()}:{API_PORT}"
-        kubeconfig = f"--kubeconfig-out={self._directory.inner_kubeconfig}"
-        data = f"--data-dir={self._directory.api_data}"
-        self.api_server = self.world.start(CONTROL, [*NODEAGENT, "apiserver", listen, kubeconfig, data, *options])
-        self.wait_until(self._directory.inner_kubeconfig.exists, "the API server's kubeconfig", of=self.api_server)
+    def start_control_plane(self) -> None:
+        """The lab's own API servers, and etcd where they are several."""
+        control = self.control
+        assert control is not None, "the API server is of the lab"
+        took = control.start_etcd()
+        if control.etcd is not None:
+            self._say(f"{len(control.hosts)} members of etcd answer, after {took:.1f} s")
+        control.start_servers()
 
     def outer_access(self) -> Access:
         """The API server elsewhere, as this machine reaches it."""
@@ -158,7 +167,7 @@ class LiveCluster:
             return True
 
         try:
-            self.wait_until(listens, "a connection", seconds=OUTER_PATIENCE)  # it may just be starting
+            self.patience.until(listens, "a connection", seconds=OUTER_PATIENCE)  # it may just be starting
         except TooLate:
             raise LabError(f"--api {self.settings.api}: {refusals[-1]}") from None
 
@@ -169,7 +178,8 @@ class LiveCluster:
     def write_outer_kubeconfig(self, port: int) -> None:
         """The API server as programs of this machine reach it: on a port of loopback."""
         inner = Access.read(self._directory.inner_kubeconfig)
-        self.write_private(self._directory.kubeconfig, inner.moved_to("127.0.0.1", port))
+        name = CERTIFIED_NAME if self.settings.several else ""
+        self.write_private(self._directory.kubeconfig, inner.moved_to("127.0.0.1", port, name))
 
     @staticmethod
     def write_private(path: os.PathLike[str], document: Document) -> None:
@@ -180,32 +190,30 @@ class LiveCluster:
 
     def open_api(self) -> None:
         """From now on `api` works."""
-        self._api = Api(Access.read(self._directory.inner_kubeconfig), self.connect_from_control)
+        self._api = self.new_api()
         self._registration = Registration(self._api, self.settings)
-        if self.settings.embedded:
-            self.wait_until(self.api_answers, API_ANSWER, of=self.api_server)
+        if self.control is not None:
+            for host in self.control.hosts:
+                self.control.await_ready(host)
             return
         try:
-            self.wait_until(self.api_answers, API_ANSWER, seconds=OUTER_PATIENCE)
+            self.patience.until(lambda: answers(self.api), API_ANSWER, seconds=OUTER_PATIENCE)
         except TooLate:
-            self.api.call("GET", "/readyz")  # says why
+            self.api.call("GET", READY_PATH)  # says why
             raise
 
-    def connect_from_control(self, host: str, port: int) -> socket.socket:
-        """A TCP connection out of the control host. Raises OSError."""
-        return inside(self.world.namespace(CONTROL), lambda: socket.create_connection((host, port), timeout=5.0))
+    def new_api(self) -> Api:
+        """Requests to whichever API server answers, for another thread."""
+        if self.control is not None:
+            return self.control.new_api()
+        return Api(Access.read(self._directory.inner_kubeconfig), self.world.namespace(UNDERLAY))
 
-    def api_answers(self) -> bool:
-        """Whether the API server is ready. Raises ApiRefused when it does not let us in."""
-        try:
-            self.api.call("GET", "/readyz")
-        except ApiRefused as refusal:
-            if refusal.status in (401, 403):
-                raise
-            return False
-        except LabError:
-            return False
-        return True
+    def connect_to_api(self) -> socket.socket:
+        """A TCP connection from the router of the lab to an API server, of several to one that runs. Raises OSError."""
+        addresses = [api_address()]
+        if self.control is not None:
+            addresses = [self.control.addresses(host)[0] for host in self.control.active_first()]
+        return inside(self.world.namespace(UNDERLAY), lambda: connected(addresses))
 
     def start_agents(self) -> None:
         """An agent on each node; they need not be ready."""
@@ -216,6 +224,8 @@ class LiveCluster:
         """What a node's agent is started with."""
         cluster = ",".join(self.settings.of_families(CLUSTER_CIDRS))
         options = ["--kubeconfig", str(self._directory.inner_kubeconfig), "--node-name", node]
+        if self.settings.several:
+            options += ["--master", ",".join(api_urls(self.settings))]
         options += ["--cluster-cidr", cluster, "--families", ",".join(families_of(self.settings))]
         options += ["--conntrack-max-per-core", "0"]
         if self.settings.dns:
@@ -242,8 +252,8 @@ class LiveCluster:
             return all(have == want for have, want in programmed(self.world, self.nodes, expected).values())
 
         for name, agent in self.agents.items():
-            self.wait_for_line(agent, READY, f"the agent of {name}")
-        self.wait_until(complete, "every endpoint on every node")
+            self.patience.until_line(agent, READY, f"the agent of {name}")
+        self.patience.until(complete, "every endpoint on every node")
 
     def wait_until_names_are_answered(self) -> None:
         """Return when the lab's service has a name on every node."""
@@ -251,7 +261,7 @@ class LiveCluster:
         for number, _ in self.nodes.values():
             for server in self.settings.dns_addresses:
                 resolver = Resolver(self.world.namespace(caller_name(number)), server)
-                self.wait_until(lambda resolver=resolver: resolver.knows(name), f"{name} at {server}")  # type: ignore[misc]
+                self.patience.until(lambda resolver=resolver: resolver.knows(name), f"{name} at {server}")  # type: ignore[misc]
 
     def dns_process(self, node: str) -> int:
         """The pid of the process that answers names, as the agent said last. Raises LabError when it said nothing."""
@@ -260,31 +270,11 @@ class LiveCluster:
                 return int(found[1])
         raise LabError(f"the agent of {node} speaks of no DNS process")
 
-    def wait_until(
-        self, condition: Callable[[], bool], what: str, *, of: AgentProcess | None = None, seconds: float = PATIENCE
-    ) -> None:
-        """Return when the condition holds. Raises Interrupted, TooLate, and LabError when the program `of` ended."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if self.interrupted.is_set():
-                raise Interrupted("interrupted")
-            if of is not None and not of.running:
-                raise LabError(f"a program ended while waiting for {what}: {of.last_words()}")
-            if time.monotonic() > deadline:
-                raise TooLate(f"{what}: not within {seconds:.0f} s")
-            time.sleep(LOOK_EVERY)
-
-    def wait_for_line(
-        self, process: AgentProcess, words: str, what: str, *, after: int = 0, seconds: float = PATIENCE
-    ) -> None:
-        """Return when a program has printed a line with these words, from line number `after` on."""
-        self.wait_until(lambda: any(words in line for line in process.lines[after:]), what, of=process, seconds=seconds)
-
-    def start_until(self, member: str, argv: Sequence[str], words: str, seconds: float = PATIENCE) -> AgentProcess:
+    def start_until(self, member: str, argv: Sequence[str], words: str, seconds: float = SECONDS) -> AgentProcess:
         """A program in a member's namespace that has printed a line with these words; it is killed when it does not."""
         process = self.world.start(member, argv)
         try:
-            self.wait_for_line(process, words, f"{words!r}", seconds=seconds)
+            self.patience.until_line(process, words, f"{words!r}", seconds=seconds)
         except LabError:
             process.kill()
             raise
@@ -330,9 +320,9 @@ class LiveCluster:
         began = time.monotonic()
         agent = self.agents[node]
         printed = len(agent.lines)
-        agent.restart()
+        agent.restart(Launcher())
         self.restarts[node] += 1
-        self.wait_for_line(agent, READY, f"the agent of {node}", after=printed)
+        self.patience.until_line(agent, READY, f"the agent of {node}", after=printed)
         return time.monotonic() - began
 
     def freeze_agent(self, node: str) -> None:
@@ -345,26 +335,23 @@ class LiveCluster:
         self.agents[node].signal(signal.SIGCONT)
         self.frozen.discard(node)
 
-    def stop_api_server(self) -> None:
-        """End the embedded API server; nothing happens where the lab has another one."""
-        if self.api_server is not None:
-            self.api_server.stop()
-
-    def restart_api_server(self) -> None:
-        """Start the embedded API server again; returns when it answers. Raises LabError when it does not."""
-        if self.api_server is not None:
-            self.api_server.restart()
-            self.wait_until(self.api_answers, API_ANSWER, of=self.api_server)
-
     # -- finding ------------------------------------------------------------------------------------------------
 
-    def place_of(self, member: str) -> str:
-        """The namespace of a node, a pod, `client`, `control` or `underlay`. Raises LabError for another name."""
+    def namespace_of(self, member: str) -> str:
+        """The namespace of a node, a pod, a control-plane host, `client` or `underlay`. Raises LabError for another name."""
         try:
             return self.world.namespace(member)
         except KeyError:
-            known = ", ".join(sorted([*self.nodes, *self.pods, *self.callers, "client", CONTROL, UNDERLAY]))
+            hosts = [host.name for host in self.world.topology.outside]
+            known = ", ".join(sorted([*self.nodes, *self.pods, *self.callers, *hosts, UNDERLAY]))
             raise LabError(f"there is no {member!r} in the lab; there are {known}") from None
+
+    def kubeconfig_of(self, member: str) -> str:
+        """The path of one that works there: of a control-plane host its own server, else one that runs."""
+        if self.control is None or not self.settings.several:
+            return str(self._directory.inner_kubeconfig)
+        host = member if member in self.control.hosts else self.control.an_active_host()
+        return str(self._directory.control_kubeconfig(host))
 
     # -- the end ------------------------------------------------------------------------------------------------
 
@@ -377,9 +364,17 @@ class LiveCluster:
         """Remove everything, whatever state it is in."""
         if self._api is not None:
             self._api.close()
-        for process in (*self.agents.values(), self.api_server):
-            if process is not None:
-                process.kill()
+        for process in self.agents.values():
+            process.kill()
         if self._directory.namespaces.exists():
             end_processes_in(self._directory.namespaces.read_text().split(), but=self.world.actors)
         self.world.close()
+
+
+def connected(addresses: Sequence[str]) -> socket.socket:
+    """A TCP connection to the first of these API servers that takes one. Raises OSError, the last one's."""
+    *several, last = addresses
+    for address in several:
+        with suppress(OSError):
+            return socket.create_connection((address, API_PORT), timeout=CONNECT_SECONDS)
+    return socket.create_connection((last, API_PORT), timeout=CONNECT_SECONDS)

@@ -9,7 +9,6 @@ import argparse
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from types import FrameType
 import yaml
 from rich.console import Console
 
+from nodeagent.interrupts import heeding_signals
 from nodeagent.lab.api import Access, Api
 from nodeagent.lab.caller import Line, ask, conversation, start, take_down
 from nodeagent.lab.directory import LabDirectory
@@ -145,9 +145,8 @@ class Demo:
         return result.stdout.strip()
 
     def _by_hand(self) -> str:
-        api = Api(Access.read(self._directory.kubeconfig), lambda *place: socket.create_connection(place, timeout=5.0))
-        created = api.call("POST", SERVICES, yaml.safe_load(MANIFEST))
-        api.close()
+        with Api(Access.read(self._directory.kubeconfig)) as api:
+            created = api.call("POST", SERVICES, yaml.safe_load(MANIFEST))
         return f"service/{created['metadata']['name']} created"
 
     def _await_shop(self) -> ServiceStatus:
@@ -285,7 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, leave)
     screen = Console()
     started = time.monotonic()
-    with TemporaryDirectory(prefix="nodeagent-demo-", ignore_cleanup_errors=True) as path:
+    with heeding_signals(), TemporaryDirectory(prefix="nodeagent-demo-", ignore_cleanup_errors=True) as path:
         directory = LabDirectory(Path(path), "demo")
         settings = Settings("demo", NODES, PODS, ipv6=True, agent_options=tuple(options.agent_option))
         demo = Demo(directory, settings, screen, started)

@@ -69,20 +69,47 @@ class LabDirectory:
         """For programs inside the lab."""
         return self.path / "kubeconfig-inside"
 
+    def control_kubeconfig(self, host: str) -> Path:
+        """For programs inside the lab: the API server of one control-plane host."""
+        return self.path / f"kubeconfig-{host}"
+
     @property
     def resolv_conf(self) -> Path:
         """What pods have as /etc/resolv.conf."""
         return self.path / "resolv.conf"
 
     @property
+    def page(self) -> Path:
+        """The address of the page, with its token; no such file without a page."""
+        return self.path / "page"
+
+    @property
     def api_data(self) -> Path:
-        """The embedded API server's store and keys."""
+        """The embedded API server's store and keys; a directory for each of several."""
         return self.path / "api"
+
+    @property
+    def etcd(self) -> Path:
+        """Keys, certificates and data of the members of etcd."""
+        return self.path / "etcd"
 
     @property
     def namespaces(self) -> Path:
         """The names of the lab's namespaces, one per line: what a sweep must look through for strayed processes."""
         return self.path / "namespaces"
+
+    def write_page(self, address: str) -> None:
+        """Keep the address of the page for the lab's owner alone."""
+        descriptor = os.open(self.page, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(address)
+
+    def read_page(self) -> str:
+        """The address of the page; empty where there is none."""
+        try:
+            return self.page.read_text()
+        except FileNotFoundError:
+            return ""
 
     def holder(self) -> int | None:
         """The process that holds the lab now; None when there is none."""

@@ -1,4 +1,4 @@
-"""What can be broken in a lab, what shows that it is broken, and how it is put right again."""
+"""What can be broken of nodes, and of all at once, what shows that it is broken, and how it is put right again."""
 
 import asyncio
 import json
@@ -6,24 +6,24 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 
 from nodeagent.lab.cluster import LiveCluster
+from nodeagent.lab.control_plane import answers
 from nodeagent.lab.net.bridge_wiring import BRIDGE
 from nodeagent.lab.net.namespaces import LabError, inside, run_ip
 from nodeagent.lab.net.topology import UNDERLAY
 from nodeagent.lab.objects import NAMESPACE
-from nodeagent.lab.plan import CONTROL, SERVICE, ZONE, caller_name
+from nodeagent.lab.plan import SERVICE, ZONE, caller_name
 from nodeagent.lab.resolver import Lookups, Resolver
 from nodeagent.lab.slow_link import restore_lines
-from nodeagent.lab.verdict import Promise
 from nodeagent.lab.worker import Work
 
-GRACE = 2
+GRACE = 5
 FIRST_LOOKUPS = 20
 DROPS = "lab-drops"
 PROGRAM = (sys.executable, "-m")
@@ -44,7 +44,7 @@ class Broken(Struct, frozen=True):
 
 
 class Site:
-    """Where something is broken: the node, how much, and what came of it."""
+    """Where something is broken: the node or the control-plane host, how much, and what came of it."""
 
     def __init__(self, cluster: LiveCluster, work: Work, node: str, amount: float) -> None:
         self.cluster = cluster
@@ -72,9 +72,9 @@ class Site:
         await self.work(carry_out)
 
     def ping(self, timeout: float) -> float | None:
-        """Seconds until the node answers the control host; None when it does not."""
+        """Seconds until the node answers the router; None when it does not."""
         address = self.cluster.nodes[self.node][1].addresses[0]
-        answer = self.cluster.world[CONTROL].ping(address, timeout=timeout).only
+        answer = self.cluster.world[UNDERLAY].ping(address, timeout=timeout).only
         return None if answer.failure else answer.seconds
 
 
@@ -208,10 +208,10 @@ async def dns(site: Site) -> None:
             return f"{asked} lookups, {site.lost} failed, {again} asked again, the slowest took {slowest:.2f} s"
 
         try:
-            site.cluster.wait_until(lambda: all(each.asked > FIRST_LOOKUPS for each in lookups), "lookups")
+            site.cluster.patience.until(lambda: all(each.asked > FIRST_LOOKUPS for each in lookups), "lookups")
             os.kill(before, signal.SIGKILL)
             site.began = time.monotonic()
-            site.cluster.wait_for_line(agent, "started a DNS process", "another DNS process", after=printed)
+            site.cluster.patience.until_line(agent, "started a DNS process", "another DNS process", after=printed)
         except BaseException:
             end()
             raise
@@ -242,26 +242,28 @@ async def freeze(site: Site) -> None:
 
 
 async def api(site: Site) -> None:
-    """The API server is stopped (SIGTERM), and started again later."""
+    """The API server, or each of several, is stopped (SIGTERM), and started again later."""
+    control = site.cluster.control
+    assert control is not None, "the API server is of the lab"
 
     def look() -> str:
-        if site.cluster.api_answers():
+        if answers(site.cluster.api):
             raise LabError("the API server answered while it was to be down")
         return f"it did not answer {time.monotonic() - site.began:.1f} s later"
 
     def start() -> str:
-        site.cluster.restart_api_server()
+        control.restart_servers()
         return "then it did"
 
     def stop() -> Broken:
-        site.cluster.stop_api_server()
+        control.stop_servers()
         return Broken(look, start)
 
     await site.break_by(stop)
 
 
 async def rollover(site: Site) -> None:
-    """Every pod is replaced by a new one: that one first, then the old one ends, two seconds after it was told to."""
+    """Every pod is replaced by a new one: that one first, then the old one ends, five seconds after it was told to."""
     leaving: list[tuple[float, str]] = []
 
     def replace(name: str, node: str) -> None:
@@ -339,37 +341,3 @@ def packets_without_room(site: Site) -> int:
     heading, *rows = text.splitlines()
     column = heading.split().index("drop")
     return sum(int(row.split()[column], 16) for row in rows)
-
-
-class FaultKind(Struct, frozen=True):
-    """A fault. seconds: how long it lasts when nobody says, 0 when that is not for anybody to say; amount: how much,
-    with its unit in `what`, 0 when there is none.
-    """
-
-    what: str
-    inject: Callable[[Site], Awaitable[None]]
-    promise: Promise = Promise()
-    seconds: float = 0.0
-    amount: float = 0.0
-    on_a_node: bool = True
-
-    def text(self, site: Site) -> str:
-        """What is done, in words."""
-        return self.what.format(node=site.node, amount=site.amount)
-
-
-NOTHING = Promise(new=True, open=True)
-KINDS = {
-    "restart": FaultKind("agent of {node} restarted", restart, NOTHING),
-    "kill": FaultKind("agent of {node} killed, started again", kill, NOTHING, seconds=1.0),
-    "dns": FaultKind("DNS process of {node} killed", dns, NOTHING, seconds=2.0),
-    "freeze": FaultKind("agent of {node} frozen", freeze, NOTHING, seconds=3.0),
-    "api": FaultKind("API server down", api, NOTHING, seconds=4.0, on_a_node=False),
-    "rollover": FaultKind("every pod replaced", rollover, Promise(new=True), on_a_node=False),
-    "flush": FaultKind("nft flush ruleset on {node}", flush),
-    "delay": FaultKind("{amount:g} ms more to and from {node}", delay, seconds=3.0, amount=20.0),
-    "drop": FaultKind("{amount:g}% of packets to and from {node} lost", drop, seconds=3.0, amount=5.0),
-    "conntrack": FaultKind("connection table of {node} full", conntrack, seconds=2.0),
-    "cut": FaultKind("link of {node} cut", cut, seconds=2.0),
-}
-"""In the order in which they hurt."""

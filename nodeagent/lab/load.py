@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Protocol as Interface
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from nodeagent.lab.api import Document
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.net.member import Holding, Loading, Member
 from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.requests import Record
 from nodeagent.lab.plan import CLIENT
 from nodeagent.lab.requests import LoadSample, Way, WaySample
 from nodeagent.lab.worker import Work
@@ -89,15 +91,26 @@ class ClusterLoad:
     """New connections on every way, `rate` a second in all; started when made, until `stop`.
 
     They come evenly: the ways take turns. There are enough workers to keep the rate while every connection waits until
-    its timeout, up to a limit.
+    its timeout, up to a limit. With `record`, each of them is in `records` once it has been stopped.
     """
 
-    def __init__(self, cluster: LiveCluster, ways: Sequence[Way], protocol: str, rate: float, timeout: float) -> None:
+    def __init__(
+        self,
+        cluster: LiveCluster,
+        ways: Sequence[Way],
+        protocol: str,
+        rate: float,
+        timeout: float,
+        *,
+        record: bool = False,
+    ) -> None:
         workers = min(MOST_WORKERS, math.ceil(rate / len(ways) * timeout))
         self.spacing = len(ways) / rate
         """Seconds from one connection of a way to the next one."""
         self.began = time.monotonic()
+        self.records: list[tuple[Way, Record]] = []
         self._running: list[tuple[Way, Loading]] = []
+        self._all = cluster.loads
         with ExitStack() as stack:
             stack.callback(self.stop)  # those that have begun, when one cannot
             for number, way in enumerate(ways):
@@ -110,9 +123,11 @@ class ClusterLoad:
                     workers=workers,
                     timeout=timeout,
                     delay=number / rate,
+                    record=record,
                 )
                 self._running.append((way, loading))
             stack.pop_all()
+        self._all.append(self)
 
     def sample(self) -> LoadSample:
         """What has happened since it began."""
@@ -133,7 +148,14 @@ class ClusterLoad:
     def stop(self) -> None:
         """End it."""
         running, self._running = self._running, []
-        member_by_member([(way.client, loading.stop) for way, loading in running])
+        if self in self._all:
+            self._all.remove(self)
+
+        def ended(way: Way, loading: Loading) -> list[tuple[Way, Record]]:
+            return [(way, record) for record in loading.stop().records]
+
+        for found in member_by_member([(way.client, partial(ended, way, loading)) for way, loading in running]):
+            self.records += found
 
 
 class HeldConnections:

@@ -16,6 +16,8 @@ DNS_SERVICES = "/api/v1/namespaces/kube-system/services"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 """The label that says which lab an object is of."""
+CHANGES = "nodeagent-lab-change"
+"""What Services begin with, and are marked with, that are made to see whether changes come into force."""
 MERGE_PATCH = "application/merge-patch+json"
 LEASE_SECONDS = 40
 IMAGE = "nodeagent-lab/echo"
@@ -122,6 +124,13 @@ def service_object(settings: Settings, name: str = SERVICE) -> Document:
     if settings.ipv6:
         spec |= {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv4", "IPv6"]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+
+
+def change_object(name: str) -> Document:
+    """A service with nothing but a ClusterIP, for all pods."""
+    spec = {"selector": dict(LABELS), "ports": [{"port": SERVICE_PORT, "targetPort": TARGET_PORT}]}
+    metadata = {"name": name, "namespace": NAMESPACE, "labels": {MANAGED_BY: CHANGES}}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
 def dns_service_object(settings: Settings) -> Document:

@@ -16,8 +16,13 @@ EMBEDDED = "embedded"
 CONTROL = "control"
 CLIENT = "client"
 CONTROL_ADDRESSES = ("192.168.0.2", "2001:db8::a2")
+"""Of the first control-plane host; the others follow."""
+CONTROL_PLANES = (1, 3, 5)
+"""How many there may be: etcd has no use for an even number."""
 CLIENT_ADDRESSES = ("203.0.113.2", "2001:db8:ffff::2")
 API_PORT = 6443
+ETCD_PORT = 2379
+ETCD_PEER_PORT = 2380
 HEALTH_PORT = 10256
 
 CLUSTER_CIDRS = ("10.244.0.0/16", "fd00:244::/32")
@@ -45,7 +50,9 @@ class Settings(Struct, frozen=True):
     """How a lab is to be. `check` says what is wrong with it.
 
     api: ``embedded``, or the URL of a running server; then credentials may name a kubeconfig to take them from.
-    agent_options: further options of every node's `nodeagent run`. dns: whether nodes answer names.
+    agent_options: further options of every node's `nodeagent run`. dns: whether nodes answer names. page: whether there is
+    a page to look at. control_planes: hosts with an API server; where they are several, with a member of etcd each, which is
+    the program `etcd`. faketime: the library that makes one of them tell another time; empty for the machine's, if it has one.
     """
 
     name: str = "lab"
@@ -56,6 +63,10 @@ class Settings(Struct, frozen=True):
     credentials: str = ""
     agent_options: tuple[str, ...] = ()
     dns: bool = True
+    page: bool = True
+    control_planes: int = 1
+    etcd: str = ""
+    faketime: str = ""
 
     @property
     def embedded(self) -> bool:
@@ -71,6 +82,15 @@ class Settings(Struct, frozen=True):
             raise ValueError(f"--api {self.api!r} is neither 'embedded' nor an http:// or https:// URL of a server")
         if self.credentials and self.embedded:
             raise ValueError("--api-kubeconfig is for a server given with --api; the embedded one makes its own")
+        if self.control_planes not in CONTROL_PLANES:
+            raise ValueError(f"--control-planes {self.control_planes}: 1, 3 or 5")
+        if self.several and not self.embedded:
+            raise ValueError("--control-planes is for API servers of the lab, not for one given with --api")
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several control-plane hosts, with etcd."""
+        return self.control_planes > 1
 
     @property
     def dns_addresses(self) -> tuple[str, ...]:
@@ -133,11 +153,26 @@ def node_at(settings: Settings, number: int) -> Node:
     )
 
 
+def control_hosts(settings: Settings) -> tuple[Outside, ...]:
+    """The control-plane hosts: `control`, or `control-1` …"""
+    if not settings.several:
+        return (Outside(CONTROL, settings.of_families(CONTROL_ADDRESSES)),)
+    return tuple(
+        Outside(f"{CONTROL}-{number}", settings.of_families((f"192.168.0.{1 + number}", f"2001:db8::a{1 + number}")))
+        for number in range(1, settings.control_planes + 1)
+    )
+
+
+def member_name(host: str) -> str:
+    """The etcd member of a control-plane host."""
+    return f"etcd-{host.rpartition('-')[2]}"
+
+
 def plan(settings: Settings) -> Topology:
-    """All of it: nodes with pods, the control host, the client outside."""
+    """All of it: nodes with pods, the control-plane hosts, the client outside."""
     nodes = tuple(node_at(settings, number) for number in range(1, settings.nodes + 1))
-    control = Outside(CONTROL, settings.of_families(CONTROL_ADDRESSES))
-    return Topology(nodes, (control, Outside(CLIENT, settings.of_families(CLIENT_ADDRESSES))))
+    client = Outside(CLIENT, settings.of_families(CLIENT_ADDRESSES))
+    return Topology(nodes, (*control_hosts(settings), client))
 
 
 def resolv_conf(server: str, namespace: str) -> str:
@@ -147,8 +182,13 @@ def resolv_conf(server: str, namespace: str) -> str:
 
 
 def api_address() -> str:
-    """Where the API server listens inside the lab."""
+    """Where the API server, the first one of several, listens inside the lab."""
     return CONTROL_ADDRESSES[0]
+
+
+def api_urls(settings: Settings) -> tuple[str, ...]:
+    """The lab's own API servers, as the inside reaches them."""
+    return tuple(f"https://{host.addresses[0]}:{API_PORT}" for host in control_hosts(settings))
 
 
 def families_of(settings: Settings) -> tuple[str, ...]:

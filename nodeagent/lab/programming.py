@@ -1,15 +1,14 @@
 """Which endpoints there should be, and which are in a node's kernel: the API server is asked, and `nodeagent show`."""
 
 import json
-import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from nodeagent.lab.api import Api
+from nodeagent.lab.net.warm_launcher import NODEAGENT
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import endpoint_text
 
-NODEAGENT = (sys.executable, "-m", "nodeagent")
 AT_A_TIME = 4
 
 ServiceEndpoint = tuple[str, str]

@@ -10,7 +10,6 @@ from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.load import ClusterLoad, check_rate, find_service, going_on, ways_to
 from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.plan import CONTROL
 from nodeagent.lab.requests import (
     Connect,
     Connected,
@@ -41,7 +40,6 @@ class Replies:
         self._work = work
         self._directory = directory
         self._started = time.monotonic()
-        self._faults: list[str] = []
 
     def to(self, request: Request) -> AsyncGenerator[Reply, None]:
         """All of them; closing it ends what they tell of. Raises LabError, and ValueError for a request that cannot be."""
@@ -57,7 +55,7 @@ class Replies:
             case Connect():
                 return self._connect(request)
             case InjectFault():
-                return carry_out(request, self._cluster, self._work, self._faults)
+                return carry_out(request, self._cluster, self._work, self._cluster.faults)
             case TakeDown():
                 raise LabError("the end is answered at the end")
 
@@ -70,24 +68,25 @@ class Replies:
                 os.getpid(),
                 time.monotonic() - self._started,
                 status.api_state(cluster),
+                status.control_statuses(cluster),
                 status.node_statuses(cluster),
                 status.pod_statuses(cluster),
                 status.service_statuses(cluster),
-                tuple(self._faults),
+                tuple(cluster.faults),
             )
 
         yield await self._work(look)
 
     async def _locate(self, request: Locate) -> AsyncGenerator[Reply, None]:
-        namespace = await self._work(lambda: self._cluster.place_of(request.member))
+        namespace = await self._work(lambda: self._cluster.namespace_of(request.member))
         is_pod = request.member in self._cluster.pods or request.member in self._cluster.callers
         resolv_conf = self._directory.resolv_conf if is_pod and self._cluster.settings.dns else ""
-        yield MemberPlace(namespace, str(self._directory.inner_kubeconfig), str(resolv_conf))
+        yield MemberPlace(namespace, self._cluster.kubeconfig_of(request.member), str(resolv_conf))
         await asyncio.Event().wait()
 
     async def _connect(self, request: Connect) -> AsyncGenerator[Reply, None]:
         def connect() -> Connected:
-            self._cluster.place_of(request.member)
+            self._cluster.namespace_of(request.member)
             member, protocol = self._cluster.world[request.member], Protocol[request.protocol]
             began = time.monotonic()
             survey = member.ask(request.address, request.port, protocol, count=request.count, timeout=request.timeout)
@@ -110,12 +109,11 @@ class Replies:
                 yield await self._work(load.sample)
 
     async def _log(self, request: GetLog) -> AsyncGenerator[Reply, None]:
-        process = self._cluster.agents.get(request.member)
-        if request.member == CONTROL:
-            process = self._cluster.api_server
+        control = self._cluster.control
+        processes = self._cluster.agents | (control.processes if control is not None else {})
+        process = processes.get(request.member)
         if process is None:
-            having = ", ".join([*self._cluster.agents, *([CONTROL] if self._cluster.api_server else [])])
-            raise LabError(f"{request.member!r} writes no log; {having} do")
+            raise LabError(f"{request.member!r} writes no log; {', '.join(processes)} do")
         seen = max(0, len(process.lines) - request.count)
         while True:
             lines = process.lines[seen:]

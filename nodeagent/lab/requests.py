@@ -47,9 +47,9 @@ class StartLoad(Struct, frozen=True, tag=True):
 
 
 class InjectFault(Struct, frozen=True, tag=True):
-    """FaultProgress, then one FaultReport; under load of its own.
+    """FaultProgress, then one FaultReport; under load of its own. With `record`, a FaultRecord follows.
 
-    node: empty for the first node, or where the fault has none. seconds: how long it lasts, amount: how much of it;
+    node: empty for the usual victim, or where the fault has none. seconds: how long it lasts, amount: how much of it;
     0 for either: as is usual for it.
     """
 
@@ -60,6 +60,7 @@ class InjectFault(Struct, frozen=True, tag=True):
     rate: float = 100.0
     amount: float = 0.0
     protocol: str = "TCP"
+    record: bool = False
 
 
 class Connect(Struct, frozen=True, tag=True):
@@ -92,6 +93,19 @@ class NodeStatus(Struct, frozen=True):
     programmed: tuple[int, int]
 
 
+class ControlStatus(Struct, frozen=True):
+    """A control-plane host. server, etcd: what they do (running, stopped, frozen). ready: the server says so. elected: it
+    runs the controllers. leads: its member of etcd does."""
+
+    name: str
+    addresses: tuple[str, ...]
+    server: str
+    ready: bool
+    elected: bool
+    etcd: str
+    leads: bool
+
+
 class PodStatus(Struct, frozen=True):
     name: str
     node: str
@@ -109,12 +123,14 @@ class ServiceStatus(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True, tag=True):
-    """A lab, as it is. api: running, stopped, or the URL of one elsewhere. faults: those in effect."""
+    """A lab, as it is. api: running, stopped, how many of several run, or the URL of one elsewhere. control: the hosts
+    of several. faults: those in effect."""
 
     settings: Settings
     pid: int
     up_seconds: float
     api: str
+    control: tuple[ControlStatus, ...]
     nodes: tuple[NodeStatus, ...]
     pods: tuple[PodStatus, ...]
     services: tuple[ServiceStatus, ...]
@@ -218,11 +234,12 @@ class FaultProgress(Struct, frozen=True, tag=True):
 
 
 class FaultVerdict(StrEnum):
-    """What a fault came to. LOST: connections that it must not cost."""
+    """What a fault came to. LOST: connections that it must not cost. LATE: Service changes took longer than they may."""
 
     NONE_FAILED = "none failed"
     RECOVERED = "recovered"
     LOST = "CONNECTIONS LOST"
+    LATE = "CHANGES LATE"
     NOT_RECOVERED = "NOT RECOVERED"
 
     @property
@@ -250,6 +267,8 @@ class FaultReport(Struct, frozen=True, tag=True):
     still failed when nobody looked any longer. slowest: seconds that the slowest answer took, to two digits.
     kept, held: connections open before, and those of them that still answered in the end.
     seen: what showed that the fault was in effect.
+    changes: Service changes that came into force meanwhile. slowest_change: seconds that the slowest took, None where
+    nobody looked.
     """
 
     kind: str
@@ -263,6 +282,8 @@ class FaultReport(Struct, frozen=True, tag=True):
     kept: int
     held: int
     seen: str = ""
+    changes: int = 0
+    slowest_change: float | None = None
 
     @property
     def attempts(self) -> int:
@@ -281,6 +302,27 @@ class FaultReport(Struct, frozen=True, tag=True):
         return total
 
 
+class Recorded(Struct, frozen=True, array_like=True):
+    """One connection of the load. way: its number. at: when it was begun, in seconds after the fault; seconds: until the
+    answer of `pod`, or until it failed in the way `failure` names, which is empty for one that was answered.
+    """
+
+    way: int
+    at: float
+    seconds: float
+    pod: str
+    failure: str
+
+
+class FaultRecord(Struct, frozen=True, tag=True):
+    """Every connection of the load under which a fault was made. ended: seconds after the fault when it was over."""
+
+    kind: str
+    ended: float
+    ways: tuple[Way, ...]
+    connections: tuple[Recorded, ...]
+
+
 class Done(Struct, frozen=True, tag=True):
     """The request is carried out."""
 
@@ -292,4 +334,15 @@ class Refused(Struct, frozen=True, tag=True):
     unusable: bool = False
 
 
-Reply = Status | MemberPlace | LogLines | LoadSample | Connected | FaultProgress | FaultReport | Done | Refused
+Reply = (
+    Status
+    | MemberPlace
+    | LogLines
+    | LoadSample
+    | Connected
+    | FaultProgress
+    | FaultReport
+    | FaultRecord
+    | Done
+    | Refused
+)

@@ -13,6 +13,7 @@ import sys
 import time
 from collections import deque
 
+from nodeagent.interrupts import heeding_signals
 from nodeagent.lab.net.namespaces import run_ip
 
 TUNSETIFF = 0x400454CA
@@ -64,7 +65,8 @@ def main(port: str, bridge: str, milliseconds: str) -> None:
     try:
         ends = splice(port, bridge)
         print("in place", flush=True)
-        carry(ends, float(milliseconds) / 1000)
+        with heeding_signals():
+            carry(ends, float(milliseconds) / 1000)
     finally:
         run_ip(["-force"], restore_lines(port, bridge))  # both lines, also where only half was in place
 

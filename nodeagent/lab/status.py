@@ -7,13 +7,14 @@ from http.client import HTTPConnection, HTTPException
 from nodeagent.lab import objects
 from nodeagent.lab.api import Document
 from nodeagent.lab.cluster import LiveCluster
+from nodeagent.lab.control_plane import process_state
 from nodeagent.lab.net.namespaces import LabError, inside
 from nodeagent.lab.plan import HEALTH_PORT
 from nodeagent.lab.programming import ServiceEndpoint, expected_endpoints, programmed
-from nodeagent.lab.requests import NodeStatus, PodStatus, ServiceStatus
+from nodeagent.lab.requests import ControlStatus, NodeStatus, PodStatus, ServiceStatus
 from nodeagent.model.addresses import endpoint_text
 
-HEALTH_TIMEOUT = 1.0
+ANSWER_SECONDS = 1.0
 
 
 def node_statuses(cluster: LiveCluster) -> tuple[NodeStatus, ...]:
@@ -50,24 +51,58 @@ def is_healthy(cluster: LiveCluster, node: str) -> bool:
     if agent_state(cluster, node) != "running":
         return False
 
-    def look() -> bool:
-        connection = HTTPConnection(cluster.nodes[node][1].addresses[0], HEALTH_PORT, timeout=HEALTH_TIMEOUT)
+    address = cluster.nodes[node][1].addresses[0]
+    return answer_of_agent(cluster.world.namespace(node), address, HEALTH_PORT, "/healthz") is not None
+
+
+def answer_of_agent(namespace: str, address: str, port: int, path: str) -> bytes | None:
+    """The body of what the agent of a namespace answers at one of its ports; None without a 200 within a second."""
+
+    def ask() -> bytes | None:
+        connection = HTTPConnection(address, port, timeout=ANSWER_SECONDS)
         try:
-            connection.request("GET", "/healthz")
-            return connection.getresponse().status == HTTPStatus.OK
+            connection.request("GET", path)
+            response = connection.getresponse()
+            return response.read() if response.status == HTTPStatus.OK else None
         except (OSError, HTTPException):
-            return False
+            return None
         finally:
             connection.close()
 
-    return inside(cluster.world.namespace(node), look)
+    return inside(namespace, ask)
 
 
 def api_state(cluster: LiveCluster) -> str:
-    """running, stopped, or where it is."""
-    if cluster.api_server is None:
+    """running, stopped, how many of several run, or where it is."""
+    if cluster.control is None:
         return cluster.settings.api
-    return "running" if cluster.api_server.running else "stopped"
+    states = [process_state(server) for server in cluster.control.servers.values()]
+    if len(states) == 1:
+        return states[0]
+    return f"{states.count('running')} of {len(states)} running"
+
+
+def control_statuses(cluster: LiveCluster) -> tuple[ControlStatus, ...]:
+    """Every control-plane host, where they are several."""
+    control = cluster.control
+    if control is None or control.etcd is None:
+        return ()
+    try:
+        elected = control.elected(cluster.api)
+    except LabError:
+        elected = ""
+    return tuple(
+        ControlStatus(
+            host,
+            control.addresses(host),
+            process_state(control.servers[host]),
+            control.is_ready(host),
+            host == elected,
+            process_state(control.etcd.members[host]),
+            process_state(control.etcd.members[host]) == "running" and control.etcd.leads(host),
+        )
+        for host in control.hosts
+    )
 
 
 def pod_statuses(cluster: LiveCluster) -> tuple[PodStatus, ...]:

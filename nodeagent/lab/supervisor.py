@@ -1,4 +1,4 @@
-"""The one process of a lab: ``python -m nodeagent.lab.supervisor BASE SETTINGS``, as root.
+"""The one process of a lab, as root: a fork of what was asked to start one.
 
 It builds the lab, prints what it does (one JSON line each, on standard output, until the lab is up), keeps it, answers
 on a socket, and takes it down on SIGTERM, SIGINT or when asked to. Whoever started it may go once the lab is up; if that
@@ -20,10 +20,15 @@ from typing import TypeVar
 
 import msgspec
 
-from nodeagent.lab.cluster import Interrupted, LiveCluster
+from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.forward import Forwarder
+from nodeagent.lab.net.fork_server import ForkServer
+from nodeagent.lab.net.member import ACTOR
 from nodeagent.lab.net.namespaces import LabError, inside
+from nodeagent.lab.net.warm_launcher import COMMANDS, modules_of
+from nodeagent.lab.page.server import PageServer
+from nodeagent.lab.patience import Interrupted
 from nodeagent.lab.plan import API_PORT, CONTROL, SERVICE, Settings, api_address
 from nodeagent.lab.replies import Replies
 from nodeagent.lab.requests import Done, Refused, Reply, Request, TakeDown
@@ -38,13 +43,13 @@ T = TypeVar("T")
 class Supervisor:
     """One lab. `run` returns when it is gone."""
 
-    def __init__(self, directory: LabDirectory, settings: Settings) -> None:
+    def __init__(self, directory: LabDirectory, settings: Settings, fork_server: ForkServer) -> None:
         self._directory = directory
         self._settings = settings
         self._started = time.monotonic()
         self._work = Worker()
         self._stop = asyncio.Event()
-        self._cluster = LiveCluster(settings, directory, self._say)
+        self._cluster = LiveCluster(settings, directory, self._say, fork_server)
         self._requests: set[asyncio.Task[None]] = set()
         self._replies = Replies(self._cluster, self._work, directory)
         self._waiting_for_the_end: list[asyncio.StreamWriter] = []
@@ -70,7 +75,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Take the lab down."""
-        self._cluster.interrupted.set()
+        self._cluster.patience.interrupted.set()
         self._stop.set()
 
     def _say(self, text: str, *, up: bool = False) -> None:
@@ -79,13 +84,13 @@ class Supervisor:
             line = {"at": time.monotonic() - self._started, "text": text, "up": up}
             os.write(sys.stdout.fileno(), msgspec.json.encode(line) + b"\n")
         except BrokenPipeError:
-            self._cluster.interrupted.set()
+            self._cluster.patience.interrupted.set()
 
     async def _build(self, stack: AsyncExitStack) -> None:
         cluster = self._cluster
         if self._settings.embedded:
             await self._step(cluster.build_world)
-            await self._step(cluster.start_api_server)
+            await self._step(cluster.start_control_plane)
         else:
             outer = await self._step(cluster.outer_access)
             await self._step(lambda: cluster.await_outer(outer))
@@ -97,12 +102,11 @@ class Supervisor:
             await self._step(lambda: cluster.write_inner_kubeconfig(outer))
         await self._step(cluster.start_agents)
         await self._step(cluster.open_api)
-        self._say("the API server answers" if self._settings.embedded else f"{self._settings.api} answers")
+        self._say(f"{self._api_servers()} answers")
         await self._step(cluster.register)
         self._say(f"registered: nodes {', '.join(cluster.nodes)}, {len(cluster.pods)} pods, Service default/{SERVICE}")
         outward = socket.create_server(("127.0.0.1", 0))
-        there = (api_address(), API_PORT)
-        await stack.enter_async_context(Forwarder(outward, lambda: cluster.connect_from_control(*there)))
+        await stack.enter_async_context(Forwarder(outward, cluster.connect_to_api))
         await self._step(lambda: cluster.write_outer_kubeconfig(outward.getsockname()[1]))
         await self._step(cluster.wait_until_programmed)
         self._say("every endpoint is programmed on every node")
@@ -114,8 +118,11 @@ class Supervisor:
         """Answer, and keep it alive, until it is to go."""
         server = await asyncio.start_unix_server(self._accept, str(self._directory.socket))
         stack.callback(server.close)
+        if self._settings.page:
+            page = await stack.enter_async_context(PageServer(self._cluster, self._work))
+            await self._step(lambda: self._directory.write_page(page.address))
         self._say("", up=True)
-        if self._cluster.interrupted.is_set():
+        if self._cluster.patience.interrupted.is_set():
             return
         async with asyncio.TaskGroup() as group:
             beating = group.create_task(self._beat())
@@ -125,9 +132,14 @@ class Supervisor:
             beating.cancel()
 
     async def _step(self, function: Callable[[], T]) -> T:
-        if self._cluster.interrupted.is_set():
+        if self._cluster.patience.interrupted.is_set():
             raise Interrupted("interrupted")
         return await self._work(function)
+
+    def _api_servers(self) -> str:
+        if not self._settings.embedded:
+            return self._settings.api
+        return "each API server" if self._settings.several else "the API server"
 
     def _listen_inside(self) -> socket.socket:
         namespace = self._cluster.world.namespace(CONTROL)
@@ -213,12 +225,12 @@ def main(base: str, settings: str) -> int:
     directory = LabDirectory(Path(base), wanted.name)
     try:
         directory.hold()
-        asyncio.run(Supervisor(directory, wanted).run())
+        fork_server = ForkServer.of_this_process(ACTOR, *modules_of(*COMMANDS))
+        try:
+            asyncio.run(Supervisor(directory, wanted, fork_server).run())
+        finally:
+            fork_server.close()
     except (LabError, OSError) as error:
         print(" ".join(str(error).split()), file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

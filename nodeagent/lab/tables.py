@@ -11,6 +11,7 @@ from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, WayCos
 from nodeagent.lab.verdict import NotDone
 from nodeagent.model.addresses import Family
 
+COST_HEADINGS = ("FAULT", "WHAT HAPPENED", "FAILED", "OF", "OUTAGE", "RECOVERY", "SLOWEST", "OPEN KEPT", "VERDICT")
 PIPE_WIDTH = 1000
 NEVER = "not seen"
 FEW_SECONDS = 0.01
@@ -92,11 +93,14 @@ def fault_table(results: Sequence[FaultReport | NotDone]) -> str:
     """What each fault cost; where connections failed; what showed that it was there; what was not done, and why."""
     reports = [result for result in results if isinstance(result, FaultReport)]
     costs = table(
-        ("FAULT", "WHAT HAPPENED", "FAILED", "OF", "OUTAGE", "RECOVERY", "SLOWEST", "OPEN KEPT", "VERDICT"),
-        (_of_fault(result) if isinstance(result, FaultReport) else _of_none(result) for result in results),
+        COST_HEADINGS,
+        map(cost_row, results),
         right=range(2, 8),
     )
     parts = [costs]
+    if changed := [report for report in reports if report.slowest_change is not None]:
+        slowest = ((one.kind, str(one.changes), f"{one.slowest_change:.1f} s") for one in changed)
+        parts.append(table(("CHANGES AT", "IN FORCE", "SLOWEST"), slowest, right=(1, 2)))
     if lost := [row for report in reports for row in _failed_ways(report)]:
         headings = ("FAILED AT", "FROM", "TO", *(family.value for family in Family), "HOW")
         parts.append(table(headings, lost, right=(3, 4)))
@@ -124,7 +128,10 @@ def shortcomings(results: Sequence[FaultReport | NotDone]) -> str:
     return f"not as it must be: {', '.join(bad)}" if bad else ""
 
 
-def _of_fault(report: FaultReport) -> Sequence[str]:
+def cost_row(report: FaultReport | NotDone) -> Sequence[str]:
+    """What stands below COST_HEADINGS."""
+    if isinstance(report, NotDone):
+        return (report.kind, "", "", "", "", "", "", "", "NOT DONE")
     seconds = (report.outage, report.recovery)
     times = [NEVER if each is None else f"{each:.2f} s" for each in seconds]
     spotless = not report.failed and report.verdict is not FaultVerdict.NOT_RECOVERED
@@ -138,10 +145,6 @@ def _of_fault(report: FaultReport) -> Sequence[str]:
         f"{report.kept} of {report.held}",
         report.verdict.value,
     )
-
-
-def _of_none(result: NotDone) -> Sequence[str]:
-    return (result.kind, "", "", "", "", "", "", "", "NOT DONE")
 
 
 def _failed_ways(report: FaultReport) -> Iterator[Sequence[str]]:

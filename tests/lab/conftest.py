@@ -15,10 +15,12 @@ import pytest
 from nodeagent.lab.caller import take_down
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.net.namespaces import our_namespaces
+from tests.harness.warm_start import WarmLauncher
 
 ROOT = Path(__file__).parents[2]
 DEADLINE = 60.0
 """Seconds; generous, because the machine may be busy."""
+CALLED = "python -m nodeagent"
 
 
 @dataclass
@@ -32,10 +34,11 @@ class Outcome:
 
 
 class Bench:
-    """Runs `nodeagent lab` on labs of a directory of its own."""
+    """Runs `nodeagent lab` on labs of a directory of its own; what is run to its end is forked."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, launcher: WarmLauncher) -> None:
         self.base = base
+        self._launcher = launcher
         self.environment = os.environ | {"NODEAGENT_LAB_DIR": str(base), "COLUMNS": "200", "PYTHONPATH": str(ROOT)}
 
     def directory(self, name: str = "lab") -> LabDirectory:
@@ -50,15 +53,16 @@ class Bench:
             env=self.environment,
         )
 
-    def run(self, *arguments: str, name: str = "lab") -> Outcome:
+    def run(self, *arguments: str, name: str = "lab", seconds: float = DEADLINE) -> Outcome:
         began = time.monotonic()
-        with self.start(*arguments, name=name) as process:
-            output, errors = process.communicate(timeout=DEADLINE)
-        return Outcome(process.returncode, output, errors, time.monotonic() - began)
+        done = self._launcher.command(
+            "", ["lab", "--name", name, *arguments], environment=self.environment, timeout=seconds, called=CALLED
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
-    def do(self, *arguments: str, name: str = "lab") -> str:
+    def do(self, *arguments: str, name: str = "lab", seconds: float = DEADLINE) -> str:
         """What a command prints that succeeds."""
-        outcome = self.run(*arguments, name=name)
+        outcome = self.run(*arguments, name=name, seconds=seconds)
         assert outcome.status == 0, outcome.errors + outcome.output
         return outcome.output
 
@@ -79,10 +83,10 @@ def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE) -> None
 
 
 @contextmanager
-def bench_of_its_own() -> Iterator[Bench]:
+def bench_of_its_own(launcher: WarmLauncher) -> Iterator[Bench]:
     """A bench; every lab on it is taken down in the end."""
     with TemporaryDirectory(prefix="nodeagent-lab-", ignore_cleanup_errors=True) as scratch:
-        found = Bench(Path(scratch))
+        found = Bench(Path(scratch), launcher)
         try:
             yield found
         finally:
@@ -97,15 +101,15 @@ def eventually() -> Callable[..., None]:
 
 
 @pytest.fixture
-def bench(network_namespaces: None) -> Iterator[Bench]:
+def bench(network_namespaces: None, warm_launcher: WarmLauncher) -> Iterator[Bench]:
     """Labs of the test's own, none there yet."""
-    with bench_of_its_own() as found:
+    with bench_of_its_own(warm_launcher) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def shared(network_namespaces: None) -> Iterator[Bench]:
+def shared(network_namespaces: None, warm_launcher: WarmLauncher) -> Iterator[Bench]:
     """A lab of two nodes with two pods each, both families, for the tests of a module."""
-    with bench_of_its_own() as found:
+    with bench_of_its_own(warm_launcher) as found:
         found.do("up", "--nodes", "2", "--pods", "2", "--ipv6")
         yield found

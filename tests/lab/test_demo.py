@@ -74,7 +74,7 @@ def test_the_demo_shows_every_way_and_loses_no_connection(short_path: Path) -> N
     rest, errors = demo.finish()
     output += rest
 
-    assert (demo.process.returncode, errors) == (0, "")
+    assert (demo.process.returncode, errors) == (0, ""), output
     assert "service/shop created" in output
     assert "12 endpoints of default/shop are programmed on every node" in output
     counted = [line.split() for line in output.splitlines() if "█" in line]

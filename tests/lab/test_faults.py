@@ -1,7 +1,10 @@
 """What is broken in a lab costs what the report says, and is put right."""
 
+import csv
 import signal
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -19,9 +22,12 @@ from nodeagent.lab.requests import (
     Status,
 )
 from tests.harness.nft import Nft
+from tests.harness.stopwatch import allowed, once_within
 
 SERVICE = "default/echo"
 RATE = 150.0
+DEADLINE = 240.0
+"""Seconds, for a machine that is busy."""
 SOON = 3.0
 """Seconds for a recovery that takes parts of one on a quiet machine."""
 EVERYBODY = {(role, family) for role in ("pod", "node", "outside") for family in ("IPv4", "IPv6")}
@@ -29,7 +35,7 @@ EVERYBODY = {(role, family) for role in ("pod", "node", "outside") for family in
 
 def broken(lab: Any, kind: str, *, seconds: float = 0.0, protocol: str = "TCP") -> FaultReport:
     request = InjectFault(kind, SERVICE, "", seconds, RATE, 0.0, protocol)
-    with conversation(lab.directory(), request, timeout=60) as answers:
+    with conversation(lab.directory(), request, timeout=DEADLINE) as answers:
         *before, report = answers
     assert [type(one) for one in before] == [FaultProgress]
     assert isinstance(report, FaultReport)
@@ -93,9 +99,9 @@ def test_a_cut_node_costs_connections_until_the_link_is_back(shared: Any) -> Non
 
     assert (report.verdict, report.seen) == (FaultVerdict.RECOVERED, "node-1 answered no ping")
     assert report.failed == report.failures.total() > 0
-    assert 0.0 < report.outage < 8.0
+    assert 0.0 < report.outage < allowed(8.0)
     assert report.recovery is not None
-    assert report.recovery < SOON
+    assert report.recovery < allowed(SOON)
     assert connect(shared, "client", "192.168.0.11", 80).failures == {"refused": 1}, "reached, and nobody there"
 
 
@@ -106,7 +112,7 @@ def test_a_full_connection_table_costs_connections_until_there_is_room(shared: A
     assert report.failed > 0
     assert report.seen.endswith("packets of new connections found no room")
     assert report.recovery is not None
-    assert report.recovery < SOON
+    assert report.recovery < allowed(SOON)
     assert report.kept == report.held, "tracked before"
     assert connect(shared, "caller-1", cluster_ip(shared), 80, count=20).failures == {}
 
@@ -123,11 +129,32 @@ def test_lost_packets_are_sent_again_and_the_report_is_a_table(shared: Any) -> N
     assert connect(shared, "client", "192.168.0.12", 80).failures == {"refused": 1}
 
 
-def test_all_packets_may_be_lost(shared: Any) -> None:
-    outcome = shared.run("fault", "drop", "--amount", "100", "--for", "0.3")
+def test_all_packets_may_be_lost_and_the_picture_shows_which_connections(shared: Any, tmp_path: Path) -> None:
+    outcome = shared.run("fault", "drop", "--amount", "100", "--for", "0.3", "--report", str(tmp_path / "run"))
 
     assert outcome.status == 0, outcome.errors
     assert "100% of packets to and from node-1 lost" in outcome.output
+    assert outcome.output.endswith(f"report: {tmp_path}/run/index.html\n")
+    with (tmp_path / "run/drop.csv").open() as file:
+        connections = list(csv.DictReader(file))
+    moments = [float(one["seconds_after_fault"]) for one in connections]
+    assert moments == sorted(moments)
+    assert moments[0] < 0.0 < 0.3 < moments[-1], "from before the fault until all was well"
+    assert {one["client"] for one in connections} >= {"client", "node-1", "caller-2"}
+    slow = [
+        one for one, at in zip(connections, moments, strict=True) if 0.0 <= at < 0.3 and float(one["seconds"]) > 0.5
+    ]
+    assert slow, "its first packet was lost, and sent again a second later"
+    ET.parse(tmp_path / "run/drop.svg")
+    assert "drop.svg" in (tmp_path / "run/index.html").read_text()
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_broken(shared: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    outcome = shared.run("fault", "kill", "--report", str(tmp_path / "file" / "run"))
+
+    assert (outcome.status, outcome.output) == (1, "")
+    assert outcome.errors == f"nodeagent: {tmp_path}/file/run: Not a directory\n"
 
 
 def test_a_slow_link_is_slow_both_ways_and_then_no_longer(shared: Any) -> None:
@@ -141,9 +168,7 @@ def test_a_slow_link_is_slow_both_ways_and_then_no_longer(shared: Any) -> None:
         assert 0.08 <= slow < 1.0
         faults = ask(shared.directory(), GetStatus(), Status).faults
         assert faults == ("40 ms more to and from node-1",)
-    quick = min(connect(shared, "node-2", "192.168.0.11", 81).seconds for _ in range(20))
-
-    assert quick < 0.04
+    once_within(0.04, lambda: connect(shared, "node-2", "192.168.0.11", 81).seconds, "a link that is not slow")
     assert ask(shared.directory(), GetStatus(), Status).faults == ()
 
 
@@ -153,7 +178,7 @@ def test_a_fault_whose_asker_goes_away_is_put_right_at_once(shared: Any, eventua
         assert command.stderr.readline() == "link of node-2 cut …\n"
         eventually(lambda: connect(shared, "node-1", "192.168.0.12", 81, timeout=0.2).failures != {"refused": 1})
         command.send_signal(signal.SIGINT)
-        assert command.wait(20) == 130
+        assert command.wait(60) == 130
     eventually(lambda: connect(shared, "node-1", "192.168.0.12", 81, timeout=1.0).failures == {"refused": 1})
     eventually(lambda: ask(shared.directory(), GetStatus(), Status).faults == ())
 
@@ -167,7 +192,7 @@ def test_pods_are_as_many_as_before_when_their_replacement_is_interrupted(shared
         assert command.stderr is not None
         command.stderr.readline()
         command.send_signal(signal.SIGINT)
-        assert command.wait(20) == 130
+        assert command.wait(60) == 130
     eventually(lambda: ask(shared.directory(), GetStatus(), Status).faults == ())
     assert len(pods()) == before
 
@@ -180,7 +205,7 @@ def test_flushed_plain_tables_are_reported_as_they_are(bench: Any) -> None:
     assert report.seen == "the agent's tables were flushed"
     assert "nodeagent" in {table["name"] for table in tables}, "repaired"
     assert report.recovery is not None
-    assert report.recovery < SOON
+    assert report.recovery < allowed(SOON)
     assert (report.verdict is FaultVerdict.RECOVERED) is (report.failed > 0), "no failure is hidden, none invented"
     assert connect(bench, "caller-1", cluster_ip(bench), 80, count=20).failures == {}
 
@@ -193,9 +218,15 @@ def test_flushed_plain_tables_are_reported_as_they_are(bench: Any) -> None:
         ),
         pytest.param(["fault", "cut", "echo-1-1"], 2, "there is no node 'echo-1-1'", id="a pod"),
         pytest.param(["fault", "api", "node-1"], 2, "api is not on one node: leave out 'node-1'", id="not on a node"),
+        pytest.param(
+            ["fault", "leader-kill"], 1, "the lab has no etcd: `nodeagent lab up --control-planes 3`", id="no etcd"
+        ),
+        pytest.param(
+            ["fault", "leader-cut", "x"], 2, "leader-cut is on whichever member leads: leave out", id="leader"
+        ),
         pytest.param(["fault", "drop", "--amount", "101"], 2, "--amount 101: percent, from 0.1", id="too many drops"),
         pytest.param(["fault", "kill", "--amount", "5"], 2, "kill knows no --amount", id="no amount"),
-        pytest.param(["fault", "all", "--amount", "5"], 2, "--amount is for `delay` or `drop`", id="amount of all"),
+        pytest.param(["fault", "all", "--amount", "5"], 2, "--amount is for one fault", id="amount of all"),
         pytest.param(["fault", "all", "node-9"], 2, "there is no node 'node-9'", id="all on no node"),
         pytest.param(["fault", "restart", "--for", "5"], 2, "restart lasts as long as it takes", id="no time"),
         pytest.param(["fault", "kill", "--for", "-1"], 2, "--for -1 is not above 0", id="negative time"),
@@ -237,7 +268,7 @@ def test_load_ends_with_ctrl_c_and_says_what_it_was(shared: Any) -> None:
         assert command.stdout is not None
         command.stdout.readline()
         command.send_signal(signal.SIGINT)
-        output, _ = command.communicate(timeout=20)
+        output, _ = command.communicate(timeout=60)
 
     assert command.returncode == 0
     assert output.count("FROM") == 1
@@ -280,6 +311,6 @@ def test_a_fault_or_load_whose_lab_goes_away_is_no_success(bench: Any) -> None:
         load.stdout.readline()
         bench.do("down")
         for command in (fault, load):
-            _, errors = command.communicate(timeout=20)
+            _, errors = command.communicate(timeout=60)
             assert command.returncode == 1
             assert "nodeagent: lab lab ended before it answered" in errors

@@ -1,5 +1,7 @@
 """A lab may follow an API server that is not its own: nothing of the lab stays there."""
 
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from nodeagent.lab.api import Access, Api
+from tests.harness.warm_start import AGENT, WarmLauncher
 
 COLLECTIONS = (
     "/api/v1/nodes",
@@ -20,14 +23,18 @@ SERVICES = "/api/v1/namespaces/default/services"
 
 
 @pytest.fixture
-def kubeconfig(tmp_path: Path, eventually: Any) -> Iterator[Path]:
+def kubeconfig(tmp_path: Path, warm_launcher: WarmLauncher, eventually: Any) -> Iterator[Path]:
     """Of a server on loopback, with TLS and credentials."""
     path = tmp_path / "kubeconfig"
-    command = [sys.executable, "-m", "nodeagent", "apiserver", "--listen", "127.0.0.1:0", "--kubeconfig-out", str(path)]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+    command = [*AGENT, "apiserver", "--listen", "127.0.0.1:0", "--kubeconfig-out", str(path)]
+    with open(os.devnull, "wb") as nothing:
+        server = warm_launcher.start("", command, os.environ, nothing.fileno())
+    try:
         eventually(path.exists)
         yield path
-        server.terminate()
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait()
 
 
 def names(api: Api, path: str) -> list[str]:
@@ -36,7 +43,7 @@ def names(api: Api, path: str) -> list[str]:
 
 def test_a_lab_follows_it_with_its_credentials_and_cleans_up(bench: Any, kubeconfig: Path) -> None:
     access = Access.read(kubeconfig)
-    api = Api(access, lambda *place: socket.create_connection(place, timeout=5))
+    api = Api(access)
     small = ("--nodes", "1", "--pods", "1")
     left = {"metadata": {"name": "node-1", "labels": {"app.kubernetes.io/managed-by": "nodeagent-lab-lab"}}}
     api.call("POST", "/api/v1/nodes", left)
@@ -55,7 +62,7 @@ def test_a_lab_follows_it_with_its_credentials_and_cleans_up(bench: Any, kubecon
 
 def test_what_is_there_and_not_of_the_lab_is_left_alone(bench: Any, kubeconfig: Path) -> None:
     access = Access.read(kubeconfig)
-    api = Api(access, lambda *place: socket.create_connection(place, timeout=5))
+    api = Api(access)
     api.call("POST", "/api/v1/nodes", {"metadata": {"name": "node-1", "labels": {"of": "others"}}})
     outcome = bench.run("up", "--nodes", "1", "--api", access.url, "--api-kubeconfig", str(kubeconfig))
 

@@ -1,17 +1,24 @@
 """A lab is there after `up`, works from everywhere, and is gone after `down`."""
 
 import json
-import socket
+import os
+import re
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nodeagent.lab.api import Access, Api
+from nodeagent.lab.caller import ask
 from nodeagent.lab.net.namespaces import is_alive
-from tests.harness.stopwatch import waited_for_processor
+from nodeagent.lab.requests import Connect, Connected
+from tests.harness.stopwatch import allowed, waited_for_processor
 
 READY_WITHIN = 15.0
 
@@ -44,7 +51,7 @@ def test_three_nodes_are_up_and_programmed_in_time_and_leave_nothing(bench: Any)
     supervisor = bench.supervisor()
     namespaces = bench.namespaces(supervisor)
     processes = processes_of(namespaces)
-    assert up.seconds < READY_WITHIN + waited_for_processor({supervisor, *processes})
+    assert up.seconds < allowed(READY_WITHIN) + waited_for_processor({supervisor, *processes})
     status = bench.do("status")
 
     assert len(rows(status, "NODE")) == 3
@@ -73,8 +80,9 @@ def test_a_pod_finds_services_by_name_with_the_resolv_conf_that_kubernetes_write
     assert shared.do("exec", "node-1", "--", "cat", "/etc/resolv.conf") == machine
 
 
-def test_a_lab_without_names_leaves_pods_the_machines_resolvers(bench: Any) -> None:
-    bench.do("up", "--nodes", "1", "--pods", "1", "--no-dns")
+def test_a_lab_without_names_leaves_pods_the_machines_resolvers_and_without_a_page_has_none(bench: Any) -> None:
+    printed = bench.do("up", "--nodes", "1", "--pods", "1", "--no-dns", "--no-page")
+    assert "http" not in printed + bench.do("status")
     assert bench.do("exec", "caller-1", "--", "cat", "/etc/resolv.conf") == Path("/etc/resolv.conf").read_text()
     refused = bench.run("fault", "dns", "--for", "0.1")
     assert (refused.status, refused.errors.count("\n")) == (1, 1)
@@ -173,6 +181,23 @@ def test_an_agent_that_does_not_start_is_told_with_its_words(bench: Any) -> None
     assert list(bench.base.iterdir()) == []
 
 
+def test_an_agent_is_shown_as_what_it_is_and_ends_and_begins_alone(shared: Any) -> None:
+    def agents(node: str) -> list[int]:
+        namespace = next(one for one in shared.namespaces(shared.supervisor()) if one.endswith(f"-{node}"))
+        lines = {pid: Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in processes_of([namespace])}
+        return [pid for pid, words in lines.items() if words[1:4] == ["-m", "nodeagent", "run"]]
+
+    forked, (other,) = agents("node-1"), agents("node-2")
+    assert len(forked) == 1
+    assert os.getsid(forked[0]) == forked[0]
+    assert shared.run("fault", "restart", "node-1").status == 0
+    (begun,) = agents("node-1")
+    assert begun not in forked
+    assert agents("node-2") == [other]
+    assert Path(f"/proc/{begun}/comm").read_text() == Path(f"/proc/{other}/comm").read_text()
+    assert "nodeagent.lab.supervisor" in Path(f"/proc/{shared.supervisor()}/cmdline").read_text().split("\0")
+
+
 def test_exec_is_in_the_namespace_with_the_exit_code_of_the_command(shared: Any) -> None:
     assert "192.168.0.12" in shared.do("exec", "node-2", "--", "ip", "-o", "address", "show", "dev", "eth0")
     assert shared.run("exec", "echo-1-1", "--", "sh", "-c", "exit 7").status == 7
@@ -220,7 +245,7 @@ def test_a_pod_reaches_the_pods_of_the_other_node_without_translation(shared: An
 
 def test_the_kubeconfig_works_on_this_machine(shared: Any) -> None:
     path = Path(shared.do("kubeconfig").strip())
-    api = Api(Access.read(path), lambda *place: socket.create_connection(place, timeout=5))
+    api = Api(Access.read(path))
 
     assert [node["metadata"]["name"] for node in api.call("GET", "/api/v1/nodes")["items"]] == ["node-1", "node-2"]
     assert path.stat().st_mode & 0o077 == 0
@@ -239,7 +264,7 @@ def test_the_api_wants_credentials(shared: Any) -> None:
 
 
 def test_nodes_go_on_being_ready(shared: Any, eventually: Any) -> None:
-    api = Api(Access.read(shared.directory().kubeconfig), lambda *place: socket.create_connection(place, timeout=5))
+    api = Api(Access.read(shared.directory().kubeconfig))
 
     def renewed() -> str:
         lease = api.call("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1")
@@ -263,7 +288,7 @@ def test_logs_are_those_of_the_agent_and_follow_it(shared: Any) -> None:
 
 
 def test_a_user_may_create_a_service_of_their_own(shared: Any, eventually: Any) -> None:
-    api = Api(Access.read(shared.directory().kubeconfig), lambda *place: socket.create_connection(place, timeout=5))
+    api = Api(Access.read(shared.directory().kubeconfig))
     path = "/api/v1/namespaces/default/services"
     spec = {"selector": {"app": "echo"}, "ports": [{"port": 8000, "targetPort": "tcp"}]}
     address = api.call("POST", path, {"metadata": {"name": "mine"}, "spec": spec})["spec"]["clusterIP"]
@@ -274,3 +299,71 @@ def test_a_user_may_create_a_service_of_their_own(shared: Any, eventually: Any) 
     finally:
         api.delete(f"{path}/mine")
         api.close()
+
+
+class Page:
+    """The page of a lab, as its script speaks with it."""
+
+    def __init__(self, printed: str) -> None:
+        found = re.search(r"http://127\.0\.0\.1:(\d+)/#(\S+)", printed)
+        assert found is not None, printed
+        self.address = found[0]
+        self._port, self._token = int(found[1]), found[2]
+
+    def request(self, method: str, path: str) -> HTTPResponse:
+        connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
+        connection.request(method, path, headers={"Authorization": f"Bearer {self._token}"})
+        return connection.getresponse()
+
+    def order(self, path: str) -> int:
+        return self.request("POST", path).status
+
+    def states(self) -> Generator[Any, None, None]:
+        with self.request("GET", "/api/events") as answer:
+            while line := answer.readline():
+                if line.startswith(b"data: "):
+                    yield json.loads(line[6:])
+
+
+def test_the_page_shows_the_lab_and_its_orders_cut_a_node_and_mend_it(shared: Any) -> None:
+    page = Page(shared.do("status"))
+
+    def reached() -> dict[str, int]:
+        return ask(shared.directory(), Connect("node-1", "192.168.0.12", 81, timeout=1.0), Connected).failures
+
+    def seen(states: Iterator[Any], condition: Callable[[Any], bool]) -> Any:
+        deadline = time.monotonic() + 60
+        for state in states:
+            if condition(state):
+                return state
+            assert time.monotonic() < deadline, state
+        raise AssertionError("the page ended")
+
+    with closing(page.states()) as states:
+        first = seen(states, lambda state: len(state["nodes"]) == 2)
+        assert [(node["name"], node["agent"], node["cut"]) for node in first["nodes"]] == [
+            ("node-1", "running", False),
+            ("node-2", "running", False),
+        ]
+        assert reached() == {"refused": 1}, "the control: node-2 is reached, and nobody listens there"
+        assert page.order("/api/load/start") == 204
+        talking = seen(states, lambda state: any(one["answered"] and one["pods"] for one in state["talks"]))
+        assert {one["client"] for one in talking["talks"]} == {"caller-1", "caller-2", "node-1", "node-2", "client"}
+        seen(states, lambda state: any(one["client"] == "caller-1" for one in state["tracked"]))
+
+        assert page.order("/api/cut?node=node-2") == 204
+        cut = seen(states, lambda state: state["nodes"][1]["cut"])
+        assert cut["faults"] == ["link of node-2 cut"]
+        assert set(reached()) & {"timeout", "unreachable"}
+        assert page.order("/api/cut?node=node-2") == 409
+        assert "broken on purpose: link of node-2 cut" in shared.do("status")
+        assert shared.run("fault", "cut", "node-2").errors == "nodeagent: link of node-2 cut: so it is already\n"
+        seen(states, lambda state: any(one["failed"] for one in state["talks"]))
+
+        assert page.order("/api/mend?node=node-2") == 204
+        mended = seen(states, lambda state: not state["nodes"][1]["cut"])
+        assert mended["faults"] == []
+        assert mended["troubles"][-1]["ended"] is not None
+        seen(states, lambda _: reached() == {"refused": 1})
+        assert page.order("/api/load/stop") == 204
+        seen(states, lambda state: not state["loading"] and not state["talks"])

@@ -31,7 +31,8 @@ with World() as world:
     world["web-0"].serve(80)
     agent = world.start("node-a", ["sleep", "1000"])
     print(agent.pid, flush=True)
-    time.sleep(1000)
+    while True:
+        time.sleep(0.1)  # a signal just before a longer one would be heard when that is over
 """
 
 pytestmark = pytest.mark.usefixtures("network_namespaces")

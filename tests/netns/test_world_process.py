@@ -10,11 +10,11 @@ from nodeagent.lab.net.world import World
 
 READY_THEN_WAIT = """
 import signal, sys
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 print("starting", flush=True)
 print("ready", file=sys.stderr, flush=True)
-while True:
-    signal.pause()
+signal.sigwait([signal.SIGTERM])
+sys.exit(7)
 """
 
 

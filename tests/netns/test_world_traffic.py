@@ -10,7 +10,8 @@ from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
-from tests.harness.lost_packets import nothing_resent
+from tests.harness.lost_packets import PATIENT, nothing_resent
+from tests.harness.stopwatch import allowed
 
 PROTOCOLS = pytest.mark.parametrize("protocol", Protocol, ids=lambda protocol: protocol.name)
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
@@ -53,6 +54,18 @@ def test_a_server_says_who_it_is_and_whom_it_saw(shared_world: World, protocol: 
     assert (answer.local, answer.local_port, answer.failure) == (server.address(family), 9000, None)
 
 
+@PROTOCOLS
+def test_a_server_whose_answer_is_not_let_out_serves_the_next_client(shared_world: World, protocol: Protocol) -> None:
+    server, client = shared_world["node-a"], shared_world["caller"]
+    shut = "table inet shut { chain o { type filter hook output priority 0; th sport 9007 drop; }; }"
+    with server.serve(9007, protocol):
+        shared_world.nft("node-a", shut)
+        denied = client.ask(server.address(), 9007, protocol, timeout=0.4).only
+        shared_world.nft("node-a", "delete table inet shut")
+        assert denied.failure is Failure.TIMEOUT
+        assert client.ask(server.address(), 9007, protocol, timeout=20.0).only.failure is None
+
+
 @FAMILIES
 @pytest.mark.parametrize(
     ("protocol", "port", "failure"),
@@ -68,7 +81,8 @@ def test_a_server_says_who_it_is_and_whom_it_saw(shared_world: World, protocol: 
 def test_a_failure_has_its_kind(
     obstructed: World, protocol: Protocol, port: int, failure: Failure, family: Family
 ) -> None:
-    answer = obstructed["caller"].ask(obstructed["far-0"].address(family), port, protocol, timeout=0.4).only
+    timeout = 0.4 if failure is Failure.TIMEOUT else PATIENT
+    answer = obstructed["caller"].ask(obstructed["far-0"].address(family), port, protocol, timeout=timeout).only
 
     assert answer.failure is failure
     assert failure is not Failure.TIMEOUT or answer.seconds > 0.39
@@ -76,7 +90,7 @@ def test_a_failure_has_its_kind(
 
 def test_a_lost_first_packet_is_seen_by_what_the_client_resends(obstructed: World) -> None:
     with pytest.raises(AssertionError), nothing_resent(obstructed, ["caller"]):
-        obstructed["caller"].ask(obstructed["far-0"].address(), 1002, timeout=1.5)
+        obstructed["caller"].ask(obstructed["far-0"].address(), 1002, timeout=3.0)
     with nothing_resent(obstructed, ["caller"]):
         obstructed["caller"].ask(obstructed["far-0"].address(), 1001)
 
@@ -96,7 +110,7 @@ def test_a_thousand_connections_are_a_matter_of_a_second(shared_world: World, wo
 
     assert survey.names == {"web-0": 1000}
     print(f"1000 connections by {workers} in {seconds:.2f} s")
-    assert seconds < 10, "0.2 s on an idle machine with two cores"
+    assert seconds < allowed(2.0), "0.2 s on an idle machine with two cores"
 
 
 @PROTOCOLS

@@ -71,7 +71,7 @@ def test_pods_and_clients_may_have_any_addresses(build_world: Callable[[Topology
 
 def test_what_a_node_attracts_does_not_circle_between_it_and_the_underlay(shared_world: World) -> None:
     with shared_world["node-a"].sniff("eth0") as sniffing:
-        answer = shared_world["caller"].ask("10.96.0.99", 80, timeout=1).only
+        answer = shared_world["caller"].ask("10.96.0.99", 80).only
         seen = [packet for packet in sniffing.stop() if packet.destination == "10.96.0.99"]
 
     assert answer.failure is Failure.UNREACHABLE

@@ -18,15 +18,19 @@ import traceback
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
 from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.own_fork import fork_off
+from nodeagent.lab.net.process import Running
 
 LARGEST_ORDER = 1 << 17
 MOST_DESCRIPTORS = 8
 START_DEADLINE = 60.0
 PID_BYTES, STATUS_BYTES = 8, 4
+PROGRAM = (sys.executable, "-m", "nodeagent.lab.net.fork_server")
 
 
 class Order(msgspec.Struct, frozen=True, array_like=True):
@@ -89,16 +93,31 @@ class ForkServer:
     """Starts the server, which imports `modules` while the caller goes on. It ends when this is closed, or its creator."""
 
     def __init__(self, *modules: str) -> None:
-        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         root = str(Path(__file__).parents[3])
+        self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno()), *modules],
+            self._process: Running = subprocess.Popen(
+                [*PROGRAM, str(theirs.fileno()), *modules],
                 pass_fds=[theirs.fileno()],
                 env=os.environ | {"PYTHONPATH": root},
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the creator, which then ends what it has started
             )
+
+    @classmethod
+    def of_this_process(cls, *modules: str) -> Self:
+        """A server that is a fork of this process, which has one thread, with what that has imported, and `modules`."""
+        import_all(modules)
+        made = cls.__new__(cls)
+        made._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+        def run() -> int:
+            serve(theirs)
+            return 0
+
+        with theirs, Path(os.devnull).open("rb") as nothing:
+            made._process = fork_off(run, [*PROGRAM, *modules], (nothing.fileno(), 1, 2), {theirs.fileno()})
+        return made
 
     def fork(self, function: str, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> Fork:
         """A process that calls a function of one of the modules. Raises LabError."""
@@ -126,7 +145,6 @@ def serve(orders: socket.socket) -> None:
         end.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    gc.freeze()
     while True:
         ready, _, _ = select.select([orders, awake], [], [])
         if awake in ready:
@@ -180,10 +198,20 @@ def carry_out(order: Order, descriptors: Sequence[int]) -> None:
         os._exit(status)
 
 
+def import_all(modules: Iterable[str]) -> None:
+    """Import them. Nothing of what that makes is garbage, and looking for it takes a good part of the time."""
+    gc.disable()
+    try:
+        for module in modules:
+            importlib.import_module(module)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def main(descriptor: str, *modules: str) -> None:
     """Import, then serve."""
-    for module in modules:
-        importlib.import_module(module)
+    import_all(modules)
     serve(socket.socket(fileno=int(descriptor)))
 
 

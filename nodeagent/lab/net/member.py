@@ -39,6 +39,8 @@ from nodeagent.model.addresses import Family, Protocol
 
 ACTOR = "nodeagent.lab.net.actor"
 """What a fork server needs to have imported for members."""
+PATIENCE = 10.0
+"""Seconds for one connection where no less is said: a busy machine answers late, and a quick answer waits for nothing."""
 REPLY_DEADLINE = 120.0
 END_DEADLINE = 5.0
 
@@ -211,7 +213,7 @@ class Member:
         *,
         count: int = 1,
         workers: int = 1,
-        timeout: float = 3.0,
+        timeout: float = PATIENCE,
         source_address: str | None = None,
         source_port: int = 0,
         mark: int | None = None,
@@ -228,7 +230,7 @@ class Member:
         protocol: Protocol = Protocol.TCP,
         *,
         count: int = 1,
-        timeout: float = 3.0,
+        timeout: float = PATIENCE,
         source_address: str | None = None,
         source_port: int = 0,
     ) -> Holding:
@@ -244,14 +246,15 @@ class Member:
         *,
         interval: float = 0.01,
         workers: int = 1,
-        timeout: float = 3.0,
+        timeout: float = PATIENCE,
         delay: float = 0.0,
+        record: bool = False,
     ) -> Loading:
         """A new connection every `interval` seconds and worker until stopped, the first one after `delay` seconds."""
-        load = Load(Dial(protocol, address, port, timeout), interval, workers, delay)
+        load = Load(Dial(protocol, address, port, timeout), interval, workers, delay, record)
         return Loading(self._channel, self._channel.request(load, Started))
 
-    def ping(self, address: str, *, count: int = 1, timeout: float = 1.0) -> Survey:
+    def ping(self, address: str, *, count: int = 1, timeout: float = PATIENCE) -> Survey:
         """ICMP echo; an answer's `local` is the address that replied."""
         return Survey(self._channel.request(Ping(address, count, timeout), Answers).answers)
 

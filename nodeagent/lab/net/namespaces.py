@@ -109,14 +109,15 @@ def enter(name: str) -> None:
         os.close(descriptor)
 
 
-def inside(name: str, function: Callable[[], T]) -> T:
-    """Call `function` in the namespace, in a thread of its own, and return or raise what it does."""
+def inside(name: str | None, function: Callable[[], T]) -> T:
+    """Call `function` in the namespace (None: the caller's), in a thread of its own, and return or raise what it does."""
     values: list[T] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            enter(name)
+            if name is not None:
+                enter(name)
             values.append(function())
         except BaseException as error:  # noqa: BLE001 - handed to the caller below
             errors.append(error)

@@ -8,13 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
 
 from nodeagent.lab.net.namespaces import LabError, check_ours
 
 SHOWN_LINES = 40
 LOOK_EVERY = 0.005
-PATIENCE = 30.0
+LOOK_RARELY = 0.05
+LATER = 1 / 20
+"""What has taken so long is seen later by this part of that, at most."""
+PATIENCE = 60.0
 """Seconds until something that takes one on an idle machine is given up. Who cares how long it takes measures it."""
 
 
@@ -109,6 +113,14 @@ class AgentProcess:
         return self._process.poll() is None
 
     @property
+    def kernel_state(self) -> str:
+        """The state the kernel has it in, as proc(5) writes it: T is stopped by a signal. Empty when it is gone."""
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][:1]
+        except OSError:
+            return ""
+
+    @property
     def lines(self) -> tuple[str, ...]:
         """All it has printed (both streams), over restarts too."""
         return tuple(self._lines)
@@ -132,16 +144,17 @@ class AgentProcess:
 
     def wait_until(self, condition: Callable[[], bool], what: str, *, seconds: float = PATIENCE) -> None:
         """Return when the condition holds. Raises LabError when it does not in time or the process ended."""
-        deadline = time.monotonic() + seconds
+        began = time.monotonic()
         while not condition():
             if not self.running:
                 self._reader.join()
                 if condition():
                     return
                 raise LabError(f"{self._describe()} ended with {self._process.returncode} before {what}")
-            if time.monotonic() > deadline:
+            took = time.monotonic() - began
+            if took > seconds:
                 raise LabError(f"{self._describe()} did not show {what} within {seconds} s")
-            time.sleep(LOOK_EVERY)
+            time.sleep(max(LOOK_EVERY, min(LOOK_RARELY, took * LATER)))
 
     def _describe(self) -> str:
         shown = "".join(f"\n  | {line}" for line in self._lines[-SHOWN_LINES:])
@@ -172,10 +185,11 @@ class AgentProcess:
         self._process.wait()
         self._reader.join()
 
-    def restart(self) -> None:
-        """The same command once more; a running one is stopped first. Raises LabError."""
+    def restart(self, launcher: Launcher | None = None) -> None:
+        """The same command once more; a running one is stopped first. launcher: another, from now on. Raises LabError."""
         if self.running:
             self.stop()
+        self._launcher = launcher or self._launcher
         self._start()
 
 

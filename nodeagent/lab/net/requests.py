@@ -112,12 +112,16 @@ class Ping(Struct, frozen=True, tag=True):
 
 
 class Load(Struct, frozen=True, tag=True):
-    """New connections, one every `interval` seconds and worker, until stopped; the first one after `delay` seconds."""
+    """New connections, one every `interval` seconds and worker, until stopped; the first one after `delay` seconds.
+
+    record: whether the report in the end has each of them.
+    """
 
     dial: Dial
     interval: float = 0.01
     workers: int = 1
     delay: float = 0.0
+    record: bool = False
 
 
 class Sniff(Struct, frozen=True, tag=True):
@@ -156,13 +160,23 @@ class Stopped(Struct, frozen=True, tag=True):
     """A task without a report has ended."""
 
 
+class Record(Struct, frozen=True, array_like=True):
+    """One connection of a load. started: when it was begun; seconds: until the answer of `name`, or the failure."""
+
+    started: float
+    seconds: float
+    name: str
+    failure: Failure | None = None
+
+
 class LoadReport(Struct, frozen=True, tag=True):
     """What a load has seen.
 
     names: answers by server. failures: by kind. first, last: moment of the first and last answer of each server
     (when the connection was begun). failed: the first hundred failures. slowest: seconds of the slowest answer.
     latencies: how many answers took that many microseconds, to two digits. last_failure: when the latest failed
-    connection was begun; 0 for none. horizon: what was begun before this moment is counted.
+    connection was begun; 0 for none. horizon: what was begun before this moment is counted. records: of a load that has
+    ended and was to record; in the order in which they ended.
     """
 
     names: dict[str, int]
@@ -174,6 +188,7 @@ class LoadReport(Struct, frozen=True, tag=True):
     latencies: dict[int, int] = {}
     last_failure: float = 0.0
     horizon: float = 0.0
+    records: tuple[Record, ...] = ()
 
     @property
     def attempts(self) -> int:

@@ -91,7 +91,8 @@ class Server:
     def _run(self) -> None:
         while not self._stopping.is_set():
             for key, _ in self._selector.select(TICK):
-                with suppress(BlockingIOError):
+                # An answer that is not let out, or has no route, concerns its client alone.
+                with suppress(OSError):
                     key.data(key.fileobj)
 
     def _accept(self, listener: socket.socket) -> None:
@@ -118,11 +119,8 @@ class Server:
         connection.close()
 
     def _answer_datagram(self, listener: socket.socket) -> None:
-        try:
-            _, peer = listener.recvfrom(4096)
-            listener.sendto(testimony(self._name, peer[:2], listener.getsockname()[:2]), peer)
-        except ConnectionError:
-            return  # an ICMP error for an earlier answer: that client has gone
+        _, peer = listener.recvfrom(4096)  # ECONNREFUSED: an ICMP error for an earlier answer, that client has gone
+        listener.sendto(testimony(self._name, peer[:2], listener.getsockname()[:2]), peer)
 
     def _answer_init(self, listener: socket.socket) -> None:
         packet, peer = listener.recvfrom(65535)

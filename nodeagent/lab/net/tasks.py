@@ -6,9 +6,23 @@ import threading
 import time
 from collections import Counter
 
+from msgspec.structs import replace
+
 from nodeagent.lab.net.dial import Conversation, ask, begin, continue_asking
 from nodeagent.lab.net.latencies import to_two_digits
-from nodeagent.lab.net.requests import Answer, Answers, Dial, Failure, Load, LoadReport, Packet, Packets, Sniff, Stopped
+from nodeagent.lab.net.requests import (
+    Answer,
+    Answers,
+    Dial,
+    Failure,
+    Load,
+    LoadReport,
+    Packet,
+    Packets,
+    Record,
+    Sniff,
+    Stopped,
+)
 from nodeagent.lab.net.servers import Server
 from nodeagent.model.addresses import unpack_address
 
@@ -74,6 +88,7 @@ class LoadTask:
         self._latencies: Counter[int] = Counter()
         self._last_failure = 0.0
         self._open: dict[int, float] = {}
+        self._records: list[Record] = []
         self._threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(load.workers)]
         for thread in self._threads:
             thread.start()
@@ -90,6 +105,8 @@ class LoadTask:
             self._stopping.wait(max(0.0, began + self._load.interval - time.monotonic()))
 
     def _count(self, answer: Answer) -> None:
+        if self._load.record:
+            self._records.append(Record(answer.started, answer.seconds, answer.name, answer.failure))
         if answer.failure:
             self._failures[answer.failure] += 1
             self._last_failure = max(self._last_failure, answer.started)
@@ -120,7 +137,7 @@ class LoadTask:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
-        return self.report()
+        return replace(self.report(), records=tuple(self._records))
 
 
 class SniffTask:

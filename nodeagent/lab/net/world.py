@@ -158,9 +158,17 @@ class World:
         """Set sysctls (``net/ipv4/icmp_ratelimit``) in a member's namespace only. Raises OSError."""
         write_sysctls(self._namespaces[member], values)
 
-    def start(self, member: str, argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> AgentProcess:
-        """Start a program in a member's namespace; it ends with the world at the latest."""
-        process = AgentProcess(self._namespaces[member], argv, environment=environment, launcher=self._launcher)
+    def start(
+        self,
+        member: str,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        launcher: Launcher | None = None,
+    ) -> AgentProcess:
+        """Start a program in a member's namespace; it ends with the world at the latest. launcher: another than usual."""
+        launcher = launcher or self._launcher
+        process = AgentProcess(self._namespaces[member], argv, environment=environment, launcher=launcher)
         self._processes.append(process)
         return process
 

@@ -1,0 +1,197 @@
+"""What can be broken of several control planes: members of etcd, API servers, their clocks, the room they have."""
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+from nodeagent.lab.control_plane import ControlPlane
+from nodeagent.lab.etcd import EtcdCluster
+from nodeagent.lab.faults import Broken, Site
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.plan import API_PORT, ETCD_PEER_PORT
+
+CUT = "lab-cut"
+FAKETIME_PLACES = "usr/lib/*/faketime/libfaketimeMT.so.1"
+LEAST_SHARE = 0.5
+"""Of a skew, that has to be seen."""
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps?dryRun=All"
+
+
+class Part(Struct, frozen=True):
+    """Something of which each control-plane host has one. port: where others talk to it."""
+
+    process: Callable[[ControlPlane, str], AgentProcess]
+    restart: Callable[[ControlPlane, str], None]
+    port: int
+
+    async def kill(self, site: Site) -> None:
+        """Killed (SIGKILL), and started again later."""
+        control = control_of(site)
+        process = self.process(control, site.node)
+
+        def look() -> str:
+            if process.running:
+                raise LabError(f"process {pid} was running while it was to be dead")
+            return f"process {pid} was dead for {time.monotonic() - site.began:.1f} s"
+
+        def start() -> str:
+            began = time.monotonic()
+            self.restart(control, site.node)
+            return f"{process.pid} answered after {time.monotonic() - began:.1f} s"
+
+        def strike() -> Broken:
+            process.kill()
+            return Broken(look, start)
+
+        pid = process.pid
+        await site.break_by(strike)
+
+    async def freeze(self, site: Site) -> None:
+        """Stopped in its tracks (SIGSTOP); connections to it stay open and silent."""
+        process = self.process(control_of(site), site.node)
+
+        def look() -> str:
+            if process.kernel_state != "T":
+                raise LabError(f"process {process.pid} was in state {process.kernel_state}, not T (stopped)")
+            return f"process {process.pid} was in state T (stopped) for {time.monotonic() - site.began:.1f} s"
+
+        def thaw() -> str:
+            process.signal(signal.SIGCONT)
+            return ""
+
+        def stop() -> Broken:
+            process.signal(signal.SIGSTOP)
+            return Broken(look, thaw)
+
+        await site.break_by(stop)
+
+    async def cut(self, site: Site) -> None:
+        """What it and other hosts say to each other at its port is dropped; nobody is told."""
+        world = site.cluster.world
+        commands = f"add table inet {CUT}\n" + "".join(
+            f"add chain inet {CUT} {hook} {{ type filter hook {hook} priority -400; }}\n"
+            f"add rule inet {CUT} {hook} {direction}ifname eth0 tcp {port} {self.port} counter drop\n"
+            for hook, direction in (("input", "i"), ("output", "o"))
+            for port in ("dport", "sport")
+        )
+
+        def look() -> str:
+            listed = world.run(site.node, ["nft", "-j", "list", "table", "inet", CUT]).stdout
+            rules = [entry["rule"]["expr"] for entry in json.loads(listed)["nftables"] if "rule" in entry]
+            dropped = sum(one["counter"]["packets"] for rule in rules for one in rule if "counter" in one)
+            if not dropped:
+                raise LabError(f"none of the packets to and from port {self.port} of {site.node} was dropped")
+            return f"{dropped} packets dropped in {time.monotonic() - site.began:.1f} s"
+
+        def join() -> str:
+            world.nft(site.node, f"delete table inet {CUT}")
+            return ""
+
+        def part() -> Broken:
+            world.nft(site.node, commands)
+            return Broken(look, join)
+
+        await site.break_by(part)
+
+
+def etcd_of(control: ControlPlane) -> EtcdCluster:
+    """Raises LabError where the API server has a store of its own."""
+    if control.etcd is None:
+        raise LabError("the lab has no etcd")
+    return control.etcd
+
+
+def control_of(site: Site) -> ControlPlane:
+    """Raises LabError where the API server is not the lab's."""
+    if site.cluster.control is None:
+        raise LabError("the API server is not of the lab")
+    return site.cluster.control
+
+
+ETCD = Part(
+    lambda control, host: etcd_of(control).members[host],
+    lambda control, host: etcd_of(control).restart(host),
+    ETCD_PEER_PORT,
+)
+"""A member of etcd. Cut off from the others, clients still reach it."""
+SERVER = Part(lambda control, host: control.servers[host], lambda control, host: control.restart_server(host), API_PORT)
+"""An API server."""
+
+
+async def space(site: Site) -> None:
+    """The quota of etcd's database is used up, so that nothing more is written until somebody makes room."""
+    etcd = etcd_of(control_of(site))
+
+    def look() -> str:
+        if not etcd.is_full():
+            raise LabError("etcd has raised no alarm")
+        return f"alarm after {written >> 20} MB"
+
+    def make_room() -> str:
+        began = time.monotonic()
+        etcd.make_room()
+        return f"compacted, defragmented and disarmed in {time.monotonic() - began:.1f} s"
+
+    written = 0
+
+    def fill() -> Broken:
+        nonlocal written
+        try:
+            written = etcd.fill()
+        except BaseException:
+            etcd.make_room()
+            raise
+        site.began = time.monotonic()
+        return Broken(look, make_room)
+
+    await site.break_by(fill)
+
+
+async def clock(site: Site) -> None:
+    """An API server is stopped and started again with a clock that is ahead, later with the right one.
+
+    Only its wall clock is: CLOCK_REALTIME belongs to the machine, so the C library is made to tell another time. etcd,
+    a Go program, does not ask the C library.
+    """
+    control = control_of(site)
+    library = find_faketime(site.cluster.settings.faketime)
+    environment = {
+        "LD_PRELOAD": str(library),
+        "FAKETIME": f"+{site.amount:g}",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "DONT_FAKE_MONOTONIC": "1",
+    }
+
+    def look() -> str:
+        with control.api_of(site.node) as api:
+            shown = api.call("POST", CONFIG_MAPS, {"metadata": {"name": "nodeagent-lab-clock"}})
+        there = datetime.fromisoformat(shown["metadata"]["creationTimestamp"])
+        ahead = (there - datetime.now(UTC)).total_seconds()
+        if ahead < LEAST_SHARE * site.amount:
+            raise LabError(f"the clock of {site.node}'s API server was {ahead:.0f} s ahead, not {site.amount:g}")
+        return f"it dated an object {ahead:.0f} s ahead"
+
+    def skew() -> Broken:
+        undo = control.replace_server(site.node, environment)
+
+        def right() -> str:
+            undo()
+            return ""
+
+        return Broken(look, right)
+
+    await site.break_by(skew)
+
+
+def find_faketime(given: str) -> Path:
+    """The library that tells another time. Raises LabError."""
+    found = [Path(given)] if given else sorted(Path("/").glob(FAKETIME_PLACES))
+    if not found or not found[0].is_file():
+        raise LabError(f"there is no {given or f'/{FAKETIME_PLACES}'}: Debian has it in the package libfaketime")
+    return found[0]

@@ -1,0 +1,233 @@
+"""The control plane of a lab: one API server with a store of its own, or several beside the members of etcd.
+
+One thread may use it.
+"""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from ipaddress import IPv4Address
+from pathlib import Path
+
+from nodeagent.kube.client import READY_PATH
+from nodeagent.lab.api import Access, Api, ApiRefused
+from nodeagent.lab.directory import LabDirectory
+from nodeagent.lab.etcd import EtcdCluster
+from nodeagent.lab.net.namespaces import LabError, inside
+from nodeagent.lab.net.process import AgentProcess, Launcher
+from nodeagent.lab.net.topology import UNDERLAY
+from nodeagent.lab.net.warm_launcher import NODEAGENT
+from nodeagent.lab.net.world import World
+from nodeagent.lab.patience import Patience
+from nodeagent.lab.plan import (
+    API_PORT,
+    CLUSTER_CIDRS,
+    LOAD_BALANCER_CIDRS,
+    SERVICE_CIDRS,
+    Settings,
+    api_urls,
+    control_hosts,
+    member_name,
+)
+
+CONTROLLERS = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodeagent-controllers"
+CERTIFIED_NAME = "kubernetes"
+"""In the certificate of every API server."""
+TCP_TABLE = Path("/proc/thread-self/net/tcp")
+ESTABLISHED = "01"
+API_ANSWER = "an answer of the API server"
+
+
+class ControlPlane:
+    """API servers by the names of their hosts; etcd None: there is one server, with a store of its own.
+
+    Methods raise LabError when something does not do as told.
+    """
+
+    def __init__(self, settings: Settings, directory: LabDirectory, world: World, patience: Patience) -> None:
+        self.servers: dict[str, AgentProcess] = {}
+        self._settings = settings
+        self._directory = directory
+        self._world = world
+        self._patience = patience
+        self._hosts = control_hosts(settings)
+        self.etcd = (
+            EtcdCluster(settings.etcd, self._hosts, directory.etcd, world, patience) if settings.several else None
+        )
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(host.name for host in self._hosts)
+
+    @property
+    def processes(self) -> dict[str, AgentProcess]:
+        """Everything that writes a log, by the name it is known by."""
+        found = dict(self.servers)
+        if self.etcd is not None:
+            found |= {member_name(host): process for host, process in self.etcd.members.items()}
+        return found
+
+    def addresses(self, host: str) -> tuple[str, ...]:
+        """Of a host."""
+        return self._world.topology.addresses[host]
+
+    # -- building -----------------------------------------------------------------------------------------------
+
+    def start_etcd(self) -> float:
+        """Start etcd where there is one; seconds until every member answers."""
+        began = time.monotonic()
+        if self.etcd is not None:
+            self.etcd.start()
+        return time.monotonic() - began
+
+    def start_servers(self) -> None:
+        """All API servers, begun; their kubeconfigs are for the inside."""
+        for host in self.hosts:
+            self.servers[host] = self._world.start(host, self._command(host))
+        for host, server in self.servers.items():
+            written = self._directory.control_kubeconfig(host)
+            self._patience.until(written.exists, "the API server's kubeconfig", of=server)
+        shutil.copyfile(self._directory.control_kubeconfig(self.hosts[0]), self._directory.inner_kubeconfig)
+        self._directory.inner_kubeconfig.chmod(0o600)
+
+    def _command(self, host: str) -> list[str]:
+        ranges = {
+            "--service-cluster-ip-range": SERVICE_CIDRS,
+            "--load-balancer-cidr": LOAD_BALANCER_CIDRS,
+        }
+        options = [f"{option}={','.join(self._settings.of_families(pair))}" for option, pair in ranges.items()]
+        options += [f"--pod-cidr={cidr}" for cidr in self._settings.of_families(CLUSTER_CIDRS)]
+        options += [f"--listen={self.addresses(host)[0]}:{API_PORT}"]
+        options += [f"--kubeconfig-out={self._directory.control_kubeconfig(host)}"]
+        if self.etcd is None:
+            return [*NODEAGENT, "apiserver", f"--data-dir={self._directory.api_data}", *options]
+        data = self._directory.api_data / host
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return [
+            *(*NODEAGENT, "apiserver", "--storage=etcd", f"--data-dir={data}", *options),
+            *self.etcd.client_options,
+        ]
+
+    # -- asking -------------------------------------------------------------------------------------------------
+
+    def an_active_host(self) -> str:
+        """One whose API server runs, if any does."""
+        return self.active_first()[0]
+
+    def active_first(self) -> list[str]:
+        """The hosts, those before others whose API server runs."""
+        return sorted(self.hosts, key=lambda host: not is_active(self.servers[host]))
+
+    def new_api(self) -> Api:
+        """Requests to whichever server answers, for one thread."""
+        inner = Access.read(self._directory.inner_kubeconfig)
+        return Api(inner.at(*api_urls(self._settings)), self._world.namespace(UNDERLAY))
+
+    def api_of(self, host: str) -> Api:
+        """Requests to one server."""
+        return Api(Access.read(self._directory.control_kubeconfig(host)), self._world.namespace(UNDERLAY))
+
+    def is_ready(self, host: str) -> bool:
+        """Whether the server of a host says that it is ready."""
+        if not is_active(self.servers[host]):
+            return False
+        with self.api_of(host) as api:
+            return answers(api)
+
+    def elected(self, api: Api) -> str:
+        """The host whose server runs the controllers."""
+        lease = api.call("GET", CONTROLLERS)
+        holder = lease["spec"].get("holderIdentity") or ""
+        for host in self.hosts:
+            if f"{self.addresses(host)[0]}:{API_PORT}" in holder:
+                return host
+        raise LabError(f"nobody runs the controllers (the lease says {holder!r})")
+
+    def most_used(self) -> str:
+        """The host whose server most nodes are connected to."""
+        nodes = {node.addresses[0] for node in self._world.topology.nodes}
+        counts = {
+            host: len(nodes & inside(self._world.namespace(host), lambda: clients_of(API_PORT, TCP_TABLE.read_text())))
+            for host in self.hosts
+        }
+        return max(self.hosts, key=counts.__getitem__)
+
+    # -- breaking -----------------------------------------------------------------------------------------------
+
+    def stop_servers(self) -> None:
+        """End all API servers (SIGTERM)."""
+        for server in self.servers.values():
+            server.stop()
+
+    def restart_servers(self) -> None:
+        """Start all API servers again; each is ready when this returns."""
+        for server in self.servers.values():
+            server.restart(Launcher())
+        for host in self.hosts:
+            self.await_ready(host)
+
+    def restart_server(self, host: str) -> None:
+        """The server of a host anew, or again; it is ready when this returns."""
+        self.servers[host].restart(Launcher())
+        self.await_ready(host)
+
+    def replace_server(self, host: str, environment: Mapping[str, str]) -> Callable[[], None]:
+        """Another server takes the place of a host's, with an environment of its own; it is ready. What undoes that."""
+        usual = self.servers[host]
+        usual.stop()
+        command = self._command(host)
+        self.servers[host] = self._world.start(host, command, environment=environment, launcher=Launcher())
+
+        def undo() -> None:
+            self.servers[host].kill()
+            self.servers[host] = usual
+            self.restart_server(host)
+
+        try:
+            self.await_ready(host)
+        except BaseException:
+            undo()
+            raise
+        return undo
+
+    def await_ready(self, host: str) -> None:
+        """Return when the server of a host is ready."""
+        self._patience.until(lambda: self.is_ready(host), API_ANSWER, of=self.servers[host])
+
+
+def answers(api: Api) -> bool:
+    """Whether the API server is ready. Raises ApiRefused when it does not let us in."""
+    try:
+        api.call("GET", READY_PATH)
+    except ApiRefused as refusal:
+        if refusal.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise
+        return False
+    except LabError:
+        return False
+    return True
+
+
+def clients_of(port: int, table: str) -> set[str]:
+    """The IPv4 addresses that have a connection to a local port, from proc_net(5)'s table of TCP sockets. Pure."""
+    found = set()
+    for row in table.splitlines()[1:]:
+        _, local, remote, state, *_ = row.split()
+        if state == ESTABLISHED and int(local.rpartition(":")[2], 16) == port:
+            found.add(str(IPv4Address(int.from_bytes(bytes.fromhex(remote.partition(":")[0]), sys.byteorder))))
+    return found
+
+
+def is_active(process: AgentProcess) -> bool:
+    """Whether a process runs, and is not stopped in its tracks."""
+    return process_state(process) == "running"
+
+
+def process_state(process: AgentProcess) -> str:
+    """running, stopped or frozen."""
+    if not process.running:
+        return "stopped"
+    return "frozen" if process.kernel_state == "T" else "running"

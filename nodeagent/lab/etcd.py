@@ -1,0 +1,198 @@
+"""The members of etcd in a lab, one beside each API server, as one thread sees them."""
+
+import base64
+import shutil
+from pathlib import Path
+
+from nodeagent.kube.client import Timeouts
+from nodeagent.kube.credentials import ClientCertificate, FixedCredential
+from nodeagent.kube.kubeconfig import ClusterAccess
+from nodeagent.kube.tls import TlsTrust
+from nodeagent.lab.api import Access, Api, Document
+from nodeagent.lab.certificates import AUTHORITY, CLIENT, certificate, key, make_certificates
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.topology import UNDERLAY, Outside
+from nodeagent.lab.net.world import World
+from nodeagent.lab.patience import Patience
+from nodeagent.lab.plan import ETCD_PEER_PORT, ETCD_PORT, member_name
+
+CALL_SECONDS = 2.0
+UPKEEP_SECONDS = 30.0
+"""For what a member stands still for."""
+DISK_BYTES_EACH = 200 << 20
+"""Two log files of 64 MB, which etcd allocates before it needs them, and the quota twice: defragmenting copies."""
+QUOTA_BYTES = 32 << 20
+FILLER_BYTES = 1 << 20
+FILLER = "/lab/filler/"
+"""Keys of which there are many when the quota is to be used up; nobody looks there."""
+NO_SPACE = "NOSPACE"
+
+
+class EtcdCluster:
+    """Members by the names of their hosts. Methods raise LabError where etcd does not do as told."""
+
+    def __init__(
+        self,
+        program: str,
+        hosts: tuple[Outside, ...],
+        directory: Path,
+        world: World,
+        patience: Patience,
+    ) -> None:
+        self.members: dict[str, AgentProcess] = {}
+        self._program = program
+        self._addresses = {host.name: host.addresses[0] for host in hosts}
+        self._directory = directory
+        self._world = world
+        self._patience = patience
+
+    @property
+    def client_options(self) -> list[str]:
+        """What tells an API server where it is, and how to get in."""
+        urls = [f"https://{address}:{ETCD_PORT}" for address in self._addresses.values()]
+        return [
+            f"--etcd-servers={','.join(urls)}",
+            f"--etcd-cafile={certificate(self._directory, AUTHORITY)}",
+            f"--etcd-certfile={certificate(self._directory, CLIENT)}",
+            f"--etcd-keyfile={key(self._directory, CLIENT)}",
+        ]
+
+    def start(self) -> None:
+        """All members, each of which answers."""
+        self._directory.mkdir(mode=0o700)
+        check_room(self._directory, len(self._addresses))
+        make_certificates(self._directory, {member_name(host): at for host, at in self._addresses.items()})
+        for host in self._addresses:
+            self.members[host] = self._world.start(host, self._command(host))
+        for host in self._addresses:
+            self.await_answer(host)
+
+    def _command(self, host: str) -> list[str]:
+        name, address = member_name(host), self._addresses[host]
+        client, peer = f"https://{address}:{ETCD_PORT}", f"https://{address}:{ETCD_PEER_PORT}"
+        peers = ",".join(f"{member_name(one)}=https://{at}:{ETCD_PEER_PORT}" for one, at in self._addresses.items())
+        files = {
+            "cert-file": certificate(self._directory, name),
+            "key-file": key(self._directory, name),
+            "trusted-ca-file": certificate(self._directory, AUTHORITY),
+        }
+        tls = [f"--{kind}{option}={path}" for kind in ("", "peer-") for option, path in files.items()]
+        return [
+            self._program,
+            *("--name", name, "--data-dir", str(self._directory / name)),
+            *("--listen-client-urls", client, "--advertise-client-urls", client),
+            *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
+            *("--initial-cluster", peers, "--initial-cluster-token", "nodeagent-lab"),
+            *("--client-cert-auth", "--peer-client-cert-auth", *tls),
+            *("--quota-backend-bytes", str(QUOTA_BYTES), "--pre-vote=true", "--log-level", "warn"),
+        ]
+
+    def await_answer(self, host: str) -> None:
+        """Return when a member answers, which it does when it follows a leader."""
+        self._patience.until(lambda: self.answers(host), f"an answer of {member_name(host)}", of=self.members[host])
+
+    def answers(self, host: str) -> bool:
+        """Whether a member knows what the others know."""
+        try:
+            self.call(host, "/v3/kv/range", {"key": encoded("\0")})
+        except LabError:
+            return False
+        return True
+
+    def status(self, host: str) -> Document:
+        """What a member says of itself: who leads, how large it is."""
+        return self.call(host, "/v3/maintenance/status")
+
+    def leads(self, host: str) -> bool:
+        """Whether a member says that it leads; one that does not answer does not."""
+        try:
+            status = self.status(host)
+        except LabError:
+            return False
+        return bool(status.get("leader", "0") == status["header"]["member_id"])
+
+    def leader(self) -> str:
+        """The host of the member that leads, once there is one. Several may believe so; the latest term counts."""
+        found: dict[int, str] = {}
+
+        def look() -> bool:
+            for host in self._addresses:
+                if self.members[host].running and self.leads(host):
+                    found[int(self.status(host).get("raftTerm", 0))] = host
+            return bool(found)
+
+        self._patience.until(look, "a leader of etcd")
+        return found[max(found)]
+
+    def restart(self, host: str) -> None:
+        """A member anew, or again; it answers when this returns."""
+        self.members[host].restart()
+        self.await_answer(host)
+
+    # -- its space ----------------------------------------------------------------------------------------------
+
+    def fill(self) -> int:
+        """Write until there is no room; how many bytes that took."""
+        value = base64.b64encode(bytes(FILLER_BYTES)).decode()
+        host = self.leader()
+        for number in range(2 * QUOTA_BYTES // FILLER_BYTES):
+            try:
+                self.call(host, "/v3/kv/put", {"key": encoded(f"{FILLER}{number}"), "value": value}, UPKEEP_SECONDS)
+            except LabError:
+                if self.is_full():
+                    return number * FILLER_BYTES
+                raise
+        raise LabError(f"etcd took {2 * QUOTA_BYTES >> 20} MB, twice its quota")
+
+    def is_full(self) -> bool:
+        """Whether a member has raised the alarm; from then on nothing is written."""
+        return bool(self._alarms())
+
+    def _alarms(self) -> list[Document]:
+        """Of any member, who they are of included."""
+        alarms = self.call(next(iter(self._addresses)), "/v3/maintenance/alarm", {"action": "GET"}).get("alarms", [])
+        return [one for one in alarms if one.get("alarm") == NO_SPACE]
+
+    def make_room(self) -> None:
+        """Delete what `fill` wrote, compact, defragment each member, end the alarm."""
+        host = self.leader()
+        end = FILLER[:-1] + chr(ord(FILLER[-1]) + 1)
+        deleted = self.call(
+            host, "/v3/kv/deleterange", {"key": encoded(FILLER), "range_end": encoded(end)}, UPKEEP_SECONDS
+        )
+        self.call(
+            host, "/v3/kv/compaction", {"revision": deleted["header"]["revision"], "physical": True}, UPKEEP_SECONDS
+        )
+        for each in self._addresses:
+            self.call(each, "/v3/maintenance/defragment", {}, UPKEEP_SECONDS)
+        for alarm in self._alarms():
+            self.call(host, "/v3/maintenance/alarm", {**alarm, "action": "DEACTIVATE"})
+
+    def call(self, host: str, path: str, body: Document | None = None, seconds: float = CALL_SECONDS) -> Document:
+        """A member's answer, from its JSON gateway."""
+        trust = TlsTrust(certificate(self._directory, AUTHORITY))
+        identity = ClientCertificate(
+            FixedCredential(), certificate(self._directory, CLIENT), key(self._directory, CLIENT)
+        )
+        access = Access(ClusterAccess(f"https://{self._addresses[host]}:{ETCD_PORT}", trust, identity))
+        try:
+            with Api(access, self._world.namespace(UNDERLAY), Timeouts(seconds, seconds, seconds)) as api:
+                return api.call("POST", path, body or {})
+        except LabError as error:
+            raise LabError(f"{member_name(host)}: {error}") from error
+
+
+def check_room(directory: Path, members: int) -> None:
+    """Raise LabError where the data of so many members has no room; etcd would end in the middle of something."""
+    needed, free = members * DISK_BYTES_EACH, shutil.disk_usage(directory).free
+    if free < needed:
+        raise LabError(
+            f"{directory}: {free >> 20} MB are free, and {members} members of etcd take {needed >> 20}: "
+            "set NODEAGENT_LAB_DIR to a directory with more room"
+        )
+
+
+def encoded(text: str) -> str:
+    """A key as the JSON gateway has it."""
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,124 @@
+"""Which faults there are: what each is on, how long it lasts, what it must not cost."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+
+from msgspec import Struct
+
+from nodeagent.lab import control_faults, faults
+from nodeagent.lab.cluster import LiveCluster
+from nodeagent.lab.control_faults import ETCD, SERVER
+from nodeagent.lab.faults import Site
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.verdict import Promise
+
+
+class Target(StrEnum):
+    """What a fault is on, and so what may be named as its victim."""
+
+    NODE = "node"
+    CLUSTER = "cluster"
+    ETCD = "etcd"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    SERVER = "server"
+    """That which runs the controllers, unless one is named."""
+    USED = "used server"
+    """That which most nodes follow, unless one is named."""
+
+    @property
+    def named(self) -> bool:
+        """Whether a victim may be chosen by name."""
+        return self in (Target.NODE, Target.FOLLOWER, Target.SERVER, Target.USED)
+
+    @property
+    def of_several(self) -> bool:
+        """Whether that is there only where control planes are several."""
+        return self not in (Target.NODE, Target.CLUSTER)
+
+
+class FaultKind(Struct, frozen=True):
+    """A fault. seconds: how long it lasts when nobody says, 0 when that is not for anybody to say; amount: how much,
+    with its unit in `what`, 0 when there is none. Where changes are looked at and nobody says, it ends when one has come into force in spite of it.
+    """
+
+    what: str
+    inject: Callable[[Site], Awaitable[None]]
+    promise: Promise = Promise()
+    seconds: float = 0.0
+    amount: float = 0.0
+    target: Target = Target.NODE
+
+    def text(self, site: Site) -> str:
+        """What is done, in words."""
+        return self.what.format(node=site.node, amount=site.amount)
+
+
+NOTHING = Promise(new=True, open=True)
+NODE_KINDS = {
+    "restart": FaultKind("agent of {node} restarted", faults.restart, NOTHING),
+    "kill": FaultKind("agent of {node} killed, started again", faults.kill, NOTHING, seconds=1.0),
+    "dns": FaultKind("DNS process of {node} killed", faults.dns, NOTHING, seconds=2.0),
+    "freeze": FaultKind("agent of {node} frozen", faults.freeze, NOTHING, seconds=3.0),
+    "api": FaultKind("API server down", faults.api, NOTHING, seconds=4.0, target=Target.CLUSTER),
+    "rollover": FaultKind("every pod replaced", faults.rollover, Promise(new=True), target=Target.CLUSTER),
+    "flush": FaultKind("nft flush ruleset on {node}", faults.flush),
+    "delay": FaultKind("{amount:g} ms more to and from {node}", faults.delay, seconds=3.0, amount=20.0),
+    "drop": FaultKind("{amount:g}% of packets to and from {node} lost", faults.drop, seconds=3.0, amount=5.0),
+    "conntrack": FaultKind("connection table of {node} full", faults.conntrack, seconds=2.0),
+    "cut": FaultKind("link of {node} cut", faults.cut, seconds=2.0),
+}
+"""In the order in which they hurt."""
+
+WITHIN = Promise(new=True, open=True, changes=15.0)
+AFTERWARDS = Promise(new=True, open=True, changes=15.0, stands_still=True)
+CONTROL_KINDS = {
+    "follower-kill": FaultKind("etcd follower on {node} killed", ETCD.kill, WITHIN, 20.0, target=Target.FOLLOWER),
+    "follower-freeze": FaultKind("etcd follower on {node} frozen", ETCD.freeze, WITHIN, 20.0, target=Target.FOLLOWER),
+    "follower-cut": FaultKind("etcd follower on {node} cut off", ETCD.cut, WITHIN, 20.0, target=Target.FOLLOWER),
+    "leader-kill": FaultKind("etcd leader on {node} killed", ETCD.kill, WITHIN, 20.0, target=Target.LEADER),
+    "leader-freeze": FaultKind("etcd leader on {node} frozen", ETCD.freeze, WITHIN, 20.0, target=Target.LEADER),
+    "leader-cut": FaultKind("etcd leader on {node} cut off", ETCD.cut, WITHIN, 20.0, target=Target.LEADER),
+    "server-kill": FaultKind("API server of {node} killed", SERVER.kill, WITHIN, 20.0, target=Target.SERVER),
+    "server-freeze": FaultKind("API server of {node} frozen", SERVER.freeze, WITHIN, 20.0, target=Target.SERVER),
+    "server-cut": FaultKind("API server of {node} cut off", SERVER.cut, WITHIN, 20.0, target=Target.USED),
+    "clock": FaultKind(
+        "clock of {node}'s API server {amount:g} s ahead", control_faults.clock, WITHIN, 20.0, 3600.0, Target.SERVER
+    ),
+    "space": FaultKind("etcd out of space", control_faults.space, AFTERWARDS, 2.0, target=Target.ETCD),
+}
+"""Of several control planes."""
+KINDS = {**NODE_KINDS, **CONTROL_KINDS}
+
+
+def victim(name: str, cluster: LiveCluster, named: str) -> str:
+    """The node or control-plane host that a fault is on: the one named, or the usual one. Raises ValueError, LabError."""
+    kind = KINDS[name]
+    if named and not kind.target.named:
+        raise ValueError(f"{name} {_UNNAMED[kind.target]}: leave out {named!r}")
+    if kind.target in (Target.NODE, Target.CLUSTER):
+        if named and named not in cluster.nodes:
+            raise ValueError(f"there is no node {named!r}; there are {', '.join(cluster.nodes)}")
+        return named or next(iter(cluster.nodes))
+    control = cluster.control
+    if control is None or control.etcd is None:
+        raise LabError("the lab has no etcd: `nodeagent lab up --control-planes 3` makes one that has")
+    if named and named not in control.hosts:
+        raise ValueError(f"there is no control plane {named!r}; there are {', '.join(control.hosts)}")
+    if kind.target is Target.SERVER:
+        return named or control.elected(cluster.api)
+    if kind.target is Target.USED:
+        return named or control.most_used()
+    leader = control.etcd.leader()
+    if kind.target is Target.FOLLOWER:
+        if named == leader:
+            raise LabError(f"the member of {named} leads, so it is no follower")
+        return named or next(host for host in control.hosts if host != leader)
+    return leader
+
+
+_UNNAMED = {
+    Target.CLUSTER: "is not on one node",
+    Target.LEADER: "is on whichever member leads",
+    Target.ETCD: "is on all of etcd",
+}

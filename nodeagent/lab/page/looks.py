@@ -1,0 +1,75 @@
+"""What nodes say of themselves, and what is in their connection tables. Everything here blocks, for milliseconds."""
+
+import json
+import socket
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+from nodeagent.lab.cluster import LiveCluster
+from nodeagent.lab.net.namespaces import LabError, inside
+from nodeagent.lab.page.state import NodeLook, ServiceLook, Tracked
+from nodeagent.lab.status import agent_state, answer_of_agent, is_healthy
+from nodeagent.model.addresses import Family, endpoint_text, unpack_address
+from nodeagent.netlink.conntrack import client_of, dump_udp, read_flows
+from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
+
+METRICS_PORT = 10249
+PROTOCOLS = (socket.IPPROTO_TCP, socket.IPPROTO_UDP)
+
+
+def look_at(cluster: LiveCluster, node: str) -> NodeLook:
+    """The node's agent, health and services as of now."""
+    agent = agent_state(cluster, node)
+    services = services_of(cluster.world.namespace(node)) if agent == "running" else None
+    healthy = services is not None and is_healthy(cluster, node)
+    return NodeLook(time.monotonic(), agent, cluster.restarts[node], healthy, services)
+
+
+def services_of(namespace: str) -> dict[str, ServiceLook] | None:
+    """Services by NAMESPACE/NAME, from the agent's status page in that namespace; None when it does not answer."""
+    answer = answer_of_agent(namespace, "127.0.0.1", METRICS_PORT, "/api/services")
+    if answer is None:
+        return None
+    rows = json.loads(answer)["services"]
+    return {
+        str(name): ServiceLook(str(address), int(str(endpoints)), int(str(connections)), str(state))
+        for name, address, _, endpoints, connections, state in rows
+    }
+
+
+def names_of(cluster: LiveCluster) -> dict[str, str]:
+    """The name of the node, pod or client that has an address."""
+    members = [*cluster.world.topology.members, *(pod for pod, _ in list(cluster.pods.values()))]
+    return {address: member.name for member in members for address in member.addresses}
+
+
+def tracked_on(cluster: LiveCluster, node: str, names: Mapping[str, str]) -> list[Tracked]:
+    """The translated TCP and UDP connections in a node's connection table; none where that cannot be read.
+
+    names: who has an address; others are shown by their address.
+    """
+    families = (Family.IPV4, Family.IPV6) if cluster.settings.ipv6 else (Family.IPV4,)
+
+    def read() -> Counter[tuple[str, str, str]]:
+        found: Counter[tuple[str, str, str]] = Counter()
+        with NetlinkSocket(NETLINK_NETFILTER) as kernel:
+            for family in families:
+                for protocol in PROTOCOLS:
+                    for datagram in kernel.dump_datagrams(dump_udp(family, of=protocol)):
+                        for flow in read_flows(family, datagram, wanted=protocol):
+                            if flow.destination == flow.reply_source and flow.port == flow.reply_port:
+                                continue
+                            client = client_of(family, flow)
+                            source = unpack_address(client[0]) if client else "?"
+                            address = endpoint_text(unpack_address(flow.destination), flow.port)
+                            endpoint = unpack_address(flow.reply_source)
+                            found[names.get(source, source), address, names.get(endpoint, endpoint)] += 1
+        return found
+
+    try:
+        counts = inside(cluster.world.namespace(node), read)
+    except (OSError, LabError):
+        return []
+    return [Tracked(node, *key, count) for key, count in counts.items()]

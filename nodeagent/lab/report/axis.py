@@ -1,0 +1,56 @@
+"""Values and their places on paper. Pure."""
+
+import math
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+STEPS = (1.0, 2.0, 5.0)
+MOST_TICKS = 10
+
+
+class Linear(Struct, frozen=True):
+    """From `least` to `most`, drawn from `start` to `end`."""
+
+    least: float
+    most: float
+    start: float
+    end: float
+
+    def place(self, value: float) -> float:
+        """Where a value is; beyond the ends, at an end."""
+        held = min(max(value, self.least), self.most)
+        return self.start + (held - self.least) / (self.most - self.least) * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Round values in between, at most ten or so."""
+        step = next(one for one in _round_steps() if (self.most - self.least) / one <= MOST_TICKS)
+        return [number * step for number in range(math.ceil(self.least / step), math.floor(self.most / step) + 1)]
+
+
+class Decades(Struct, frozen=True):
+    """The same for values above 0, each ten times the last one at the same distance."""
+
+    least: float
+    most: float
+    start: float
+    end: float
+
+    def place(self, value: float) -> float:
+        """Where a value is; beyond the ends, at an end."""
+        held = min(max(value, self.least), self.most)
+        share = math.log(held / self.least) / math.log(self.most / self.least)
+        return self.start + share * (self.end - self.start)
+
+    def ticks(self) -> list[float]:
+        """Powers of ten in between."""
+        first, last = math.ceil(math.log10(self.least) - 1e-9), math.floor(math.log10(self.most) + 1e-9)
+        return [10.0**power for power in range(first, last + 1)]
+
+
+def _round_steps() -> Iterator[float]:
+    """0.001, 0.002, 0.005, 0.01, … without end."""
+    power = -3
+    while True:
+        yield from (step * 10.0**power for step in STEPS)
+        power += 1

@@ -1,0 +1,35 @@
+"""A run of faults in a directory: index.html, and of each fault KIND.svg and KIND.csv."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from nodeagent.lab.report.document import page, rows
+from nodeagent.lab.report.plot import plot
+from nodeagent.lab.requests import FaultRecord, FaultReport
+from nodeagent.lab.verdict import NotDone
+
+INDEX = "index.html"
+
+
+class ReportFolder:
+    """Made, with what is missing above it, when this is. Files of an earlier run are replaced. Raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._drawn: set[str] = set()
+
+    @property
+    def index(self) -> Path:
+        """What one opens."""
+        return self._path / INDEX
+
+    def add(self, report: FaultReport, record: FaultRecord) -> None:
+        """Write the picture and the figures of a fault."""
+        (self._path / f"{report.kind}.svg").write_text(plot(report, record), encoding="utf-8")
+        (self._path / f"{report.kind}.csv").write_text(rows(record), encoding="utf-8")
+        self._drawn.add(report.kind)
+
+    def finish(self, results: Sequence[FaultReport | NotDone]) -> None:
+        """Write the page of all."""
+        self.index.write_text(page(results, self._drawn), encoding="utf-8")

@@ -1,0 +1,140 @@
+"""The page of a lab in a headless Chromium: looked at, and a node cut by mouse and by keyboard."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tests.boot.page.browser import Browser
+from tests.boot.page.test_status_page import picture
+from tests.harness.warm_start import WarmLauncher
+from tests.lab.conftest import Bench, bench_of_its_own
+
+LOADED = "typeof last !== 'undefined' && last && last.nodes.length === 2"
+
+
+@pytest.fixture(scope="module")
+def bench(network_namespaces: None, warm_launcher: WarmLauncher) -> Iterator[Bench]:
+    with bench_of_its_own(warm_launcher) as found:
+        found.do("up", "--nodes", "2", "--pods", "1", "--no-dns")
+        yield found
+
+
+@pytest.fixture(scope="module")
+def lab_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser("", tmp_path_factory.mktemp("lab-browser") / "profile")
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def page(lab_browser: Browser, bench: Bench) -> Browser:
+    lab_browser.open(bench.directory().read_page())
+    lab_browser.wait(LOADED)
+    return lab_browser
+
+
+def button(node: str) -> str:
+    return f"cards.get({node!r}).button"
+
+
+def start_load(page: Browser) -> None:
+    """That of the page; it may have outlived a page that was left for this one."""
+    page.value("last.loading || $('load').click()")
+    page.wait("last.loading && last.talks.some(one => one.answered > 0)")
+
+
+def test_it_shows_the_nodes_and_who_talks_to_whom(page: Browser) -> None:
+    assert page.value("document.querySelectorAll('.node').length") == 2
+    page.wait("$('state').innerText === 'well'")
+    start_load(page)
+    page.wait("document.querySelectorAll('#picture .stream').length >= 8")
+    shown = page.value("$('picture').textContent")
+    for name in ("caller-1", "caller-2", "node-1", "client", "echo-1-1", "echo-2-1"):
+        assert name in shown
+    page.wait("last.tracked.some(one => one.client === 'caller-1')")
+    page.wait("$('services').innerText.includes('default/echo')")
+    page.wait("$('load').innerText === 'Stop load'")
+    assert page.errors == []
+
+
+def test_a_click_cuts_a_node_and_another_one_mends_it(page: Browser, bench: Bench) -> None:
+    start_load(page)
+    page.value(f"{button('node-2')}.click()")
+    page.wait("$('state').innerText === 'link of node-2 cut'")
+    assert "broken on purpose: link of node-2 cut" in bench.do("status")
+    page.wait("last.points.at(-1)[2] > 0")
+    page.wait("document.querySelectorAll('#picture .failing').length > 0")
+    page.wait("document.querySelectorAll('#chart .span').length > 0")
+    picture(page, "lab-cut")
+    page.value(f"{button('node-2')}.click()")
+    page.wait("$('state').innerText === 'well'")
+    page.wait("$('troubles').innerText.includes(' s')")
+    assert "broken on purpose" not in bench.do("status")
+
+
+def test_the_keyboard_is_enough(page: Browser) -> None:
+    for _ in range(10):
+        page.press("Tab")
+        if page.value("document.activeElement.getAttribute('aria-label')") == "Cut the link of node-2":
+            break
+    else:
+        raise AssertionError("the button is not reached by Tab")
+    page.press("Enter", "\r")
+    page.wait("last.nodes[1].cut")
+    page.wait("document.activeElement.getAttribute('aria-label') === 'Mend the link of node-2'")
+    page.press("Enter", "\r")
+    page.wait("!last.nodes[1].cut")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_fits_a_phone(lab_browser: Browser, bench: Bench, dark: bool) -> None:
+    lab_browser.open(bench.directory().read_page(), width=390, height=800, dark=dark)
+    lab_browser.wait(LOADED)
+    assert lab_browser.value("document.documentElement.scrollWidth") <= 390
+    colour = lab_browser.value("getComputedStyle(document.body).backgroundColor")
+    assert colour == ("rgb(17, 22, 29)" if dark else "rgb(246, 247, 249)")
+    picture(lab_browser, f"lab-phone-{'dark' if dark else 'light'}")
+
+
+def test_a_fault_of_a_command_is_seen_too(page: Browser, bench: Bench) -> None:
+    with bench.start("fault", "freeze", "node-1", "--for", "1000", "--rate", "20") as command:
+        assert command.stderr is not None
+        assert command.stderr.readline() == "agent of node-1 frozen …\n"
+        page.wait("$('state').innerText === 'agent of node-1 frozen'")
+        page.wait("last.nodes[0].agent === 'frozen' && last.talks.some(one => one.answered > 0)")
+        command.send_signal(signal.SIGINT)
+        command.communicate(timeout=60)
+    page.wait("$('state').innerText === 'well'")
+    assert "agent of node-1 frozen" in page.value("$('troubles').innerText")
+
+
+def test_names_are_text_and_nothing_else(page: Browser) -> None:
+    hostile = "<img src=x onerror=\"document.title='owned'\">"
+    page.value(
+        f"(() => {{ const news = structuredClone(last), bad = {hostile!r}; news.lab = bad; news.api = bad; news.faults = [bad]; news.nodes[0].name = bad;"
+        "news.nodes[0].pods = {[bad]: 1}; news.nodes[0].addresses = [bad]; news.troubles = [{what: bad, began: news.at, ended: null}];"
+        "news.talks = [{client: bad, role: bad, kind: bad, address: bad, answered: 1, failed: 1, median: null, pods: {[bad]: 1}}];"
+        "news.services = [{name: bad, address: bad, endpoints: [1], connections: 1}]; news.tracked = [{node: bad, client: bad, address: bad, endpoint: bad, count: 1}]; show(news); })()"
+    )
+    assert page.value("document.querySelectorAll('img').length") == 0
+    assert page.value("document.title.includes('<img')")
+    assert page.value("$('picture').textContent.includes('<img')")
+
+
+def test_without_the_token_it_is_empty_and_says_what_to_do(lab_browser: Browser, bench: Bench) -> None:
+    lab_browser.open(bench.directory().read_page().partition("#")[0])
+    lab_browser.wait("typeof $ !== 'undefined' && $('state').innerText.includes('nodeagent lab status')")
+    assert lab_browser.value("document.querySelectorAll('.node').length") == 0
+
+
+def test_nothing_is_asked_of_anybody_else(page: Browser, bench: Bench) -> None:
+    asked = page.value("performance.getEntriesByType('resource').map(one => one.name)")
+    place = bench.directory().read_page().partition("#")[0]
+    assert all(one.startswith(place) for one in asked)
+    assert page.errors == []
+
+
+def test_a_lab_that_is_taken_down_is_said_to_be_gone(page: Browser, bench: Bench) -> None:
+    bench.do("down")
+    page.wait("$('state').innerText.includes('the lab does not answer')")
