@@ -5,7 +5,7 @@ require "openssl"
 require "securerandom"
 
 # Keys and tokens of a cluster, made on this computer and kept beside Vagrant's own keys. Each machine is given what it
-# needs: `control` the authority and the tokens, all others only what reads. So no machine has to ask another for
+# needs: control nodes the authorities and the tokens, all others only what reads. So no machine has to ask another for
 # anything, and whoever can start the machines is their administrator.
 #
 # Kubeconfigs are written as JSON, which is YAML too.
@@ -15,7 +15,7 @@ class Credentials
   # The credentials in `directory`, made when they are not there, for the server at `url`.
   def self.of_own_cluster(directory, url)
     marker = File.join(directory, "server")
-    return new(directory) if File.exist?(marker) && File.read(marker) == url
+    return new(directory) if File.exist?(marker) && File.read(marker) == url && File.exist?("#{directory}/control/etcd-ca.crt")
 
     FileUtils.rm_rf(directory)
     key, certificate = authority
@@ -28,6 +28,10 @@ class Credentials
     write(directory, "control/ca.key", key.to_pem)
     write(directory, "control/tokens.csv",
           %(#{admin},admin,admin,"system:masters"\n#{agent},agent,agent,"nodeagent:agents"\n))
+    # Members of etcd, where there are several, know each other by another authority than clients of the API.
+    key, certificate = authority
+    write(directory, "control/etcd-ca.crt", certificate.to_pem)
+    write(directory, "control/etcd-ca.key", key.to_pem)
     write(directory, "server", url)
     new(directory)
   end
@@ -50,7 +54,7 @@ class Credentials
 
   # The files that a machine is given.
   def for(machine)
-    Dir[File.join(@directory, machine == "control" ? "control" : "worker", "*")]
+    Dir[File.join(@directory, machine.start_with?("control") ? "control" : "worker", "*")]
   end
 
   def self.authority

@@ -9,6 +9,7 @@ cd "$(dirname "$0")" || exit 2
 NETWORK=${NODEAGENT_NETWORK:-192.168.56}
 WORKERS=${NODEAGENT_WORKERS:-2}
 PROGRAMS=/usr/local/lib/nodeagent-cluster
+NAMES=(http:echo:80 http:echo.default.svc.cluster.local:80)
 CLUSTER_IPS=(http:10.96.0.80:80 'http:[fd00:10:96::80]:80')
 EXTRA_IP=10.96.0.81
 NODE_PORT=30080
@@ -16,12 +17,15 @@ PODS=$((2 * WORKERS))
 # Connections for each address: that all of four pods are chosen then is as good as certain.
 COUNT=40
 PATIENCE=600
+# Seconds since a machine was asked in which a problem of its agent may still go, as of names that are not answered yet.
+SETTLING=120
 OUTAGE=5
 
 work=$(mktemp -d)
 failures=0
 machines=()
 workers=()
+controls=()
 trap 'cleanup' EXIT
 trap 'exit 130' INT TERM
 
@@ -71,7 +75,8 @@ agent_is_ready() { # MACHINE
     # shellcheck disable=SC2016  # expanded there
     on "$1" "end=$PATIENCE"'
         until text=$(systemctl show --value --property StatusText nodeagent) &&
-            systemctl --quiet is-active nodeagent && [[ $text == *" endpoints on "* ]]; do
+            systemctl --quiet is-active nodeagent && [[ $text == *" endpoints on "* ]] &&
+            { [[ $text != *problem* ]] || [ $SECONDS -ge '"$SETTLING"' ]; }; do
             if [ $SECONDS -ge $end ]; then journalctl --no-pager -n 20 -u nodeagent >&2; exit 1; fi
             sleep 0.5
         done
@@ -90,7 +95,11 @@ outside() { # MACHINE: from this computer to its node port
 }
 
 address_of() { # MACHINE
-    if [ "$1" = control ]; then echo "$NETWORK.10"; else echo "$NETWORK.$((10 + ${1#worker}))"; fi
+    case $1 in
+        control) echo "$NETWORK.10" ;;
+        control*) echo "$NETWORK.$((20 + ${1#control}))" ;;
+        *) echo "$NETWORK.$((10 + ${1#worker}))" ;;
+    esac
 }
 
 # under_load FUNCTION [ARGUMENT...]: from everywhere while the function runs, and until two seconds later.
@@ -100,7 +109,7 @@ under_load() {
     mkfifo "$work/load.end"
     exec 3<>"$work/load.end"
     for machine in "${workers[@]}"; do
-        from_pod "$machine" --until-eof "${targets[@]}" <"$work/load.end" >"$work/load.$machine.pod" 3>&- &
+        from_pod "$machine" --until-eof "${targets[@]}" "${names[0]}" <"$work/load.end" >"$work/load.$machine.pod" 3>&- &
         from_machine "$machine" --until-eof "${targets[@]}" <"$work/load.end" >"$work/load.$machine" 3>&- &
         loads+=("load.$machine.pod" "load.$machine")
     done
@@ -137,22 +146,34 @@ restart_agent() { # MACHINE
 
 # The agent is even started while there is nobody to ask.
 without_api_server() {
-    on control 'systemctl stop nodeagent-apiserver' || return 1
+    local machine
+    for machine in "${controls[@]}"; do on "$machine" 'systemctl stop nodeagent-apiserver' || return 1; done
     on "${workers[0]}" 'systemctl restart --no-block nodeagent'
     sleep $OUTAGE
-    on control 'systemctl start nodeagent-apiserver || { journalctl --no-pager -n 20 -u nodeagent-apiserver; exit 1; }' || return 1
-    local machine
+    for machine in "${controls[@]}"; do
+        on "$machine" 'systemctl start nodeagent-apiserver || { journalctl --no-pager -n 20 -u nodeagent-apiserver; exit 1; }' || return 1
+    done
     for machine in "${machines[@]}"; do agent_is_ready "$machine" || return 1; done
 }
 
-new_service() {
-    on control "python3 $PROGRAMS/objects.py expose verify $EXTRA_IP" || return 1
+new_service() { # through the API server on the last control node
+    on "${controls[-1]}" "python3 $PROGRAMS/objects.py expose verify $EXTRA_IP" || return 1
     until_everywhere answers
 }
 
 withdrawn_service() {
-    on control "python3 $PROGRAMS/objects.py withdraw verify" || return 1
+    on "${controls[-1]}" "python3 $PROGRAMS/objects.py withdraw verify" || return 1
     until_everywhere is_gone
+}
+
+# One of three ends as if its power had failed, as far as the control plane goes; Services come and go meanwhile.
+without_a_control_node() {
+    local result
+    on control 'systemctl kill --signal KILL etcd nodeagent-apiserver; systemctl stop etcd nodeagent-apiserver' || return 1
+    new_service && withdrawn_service
+    result=$?
+    on control 'systemctl start etcd nodeagent-apiserver' || return 1
+    return $result
 }
 
 answers() { from_machine "$1" --count 1 "http:$EXTRA_IP:80"; }
@@ -187,13 +208,14 @@ connect() {
     local machine
     while read -r machine; do
         machines+=("$machine")
-        if [ "$machine" != control ]; then workers+=("$machine"); fi
+        case $machine in control*) controls+=("$machine") ;; *) workers+=("$machine") ;; esac
         on "$machine" true </dev/null || exit 2
     done < <(awk '$1 == "Host" && $2 != "*" { print $2 }' "$work/ssh")
 }
 
 connect
 targets=("${CLUSTER_IPS[@]}")
+names=("${NAMES[@]}")
 node_ports=()
 for machine in "${workers[@]}"; do node_ports+=("http:$(address_of "$machine"):$NODE_PORT"); done
 began=$(now)
@@ -206,6 +228,7 @@ if [ "${machines[0]}" = control ]; then
     for machine in "${workers[@]}"; do
         check "pod on $machine -> ClusterIP -> pods on every worker" from_pod "$machine" --count $COUNT --pods $PODS \
             --seen "10.244.${machine#worker}.250" --seen "fd00:244:${machine#worker}::250" "${targets[@]}"
+        check "pod on $machine -> name -> pods on every worker" from_pod "$machine" --count $COUNT --pods $PODS "${names[@]}"
     done
     for machine in "${machines[@]}"; do
         check "machine $machine -> ClusterIP -> pods" from_machine "$machine" --count $COUNT --pods $PODS "${targets[@]}"
@@ -215,8 +238,10 @@ if [ "${machines[0]}" = control ]; then
     done
 else
     targets=("tcp:$(kubernetes_service)")
+    names=(tcp:kubernetes:443 tcp:kubernetes.default.svc.cluster.local:443)
     for machine in "${workers[@]}"; do
         check "pod on $machine -> default/kubernetes" from_pod "$machine" --count $COUNT "${targets[@]}"
+        check "pod on $machine -> name -> default/kubernetes" from_pod "$machine" --count $COUNT "${names[@]}"
         check "machine $machine -> default/kubernetes" from_machine "$machine" --count $COUNT "${targets[@]}"
     done
 fi
@@ -227,6 +252,9 @@ if [ "${machines[0]}" = control ]; then
     check "the API server is away for $OUTAGE s, under load" under_load without_api_server
     check "a new Service reaches every machine" new_service
     check "a deleted Service leaves every machine" withdrawn_service
+    if [ ${#controls[@]} -gt 1 ]; then
+        check "control is killed, and Services change, under load" under_load without_a_control_node
+    fi
 fi
 
 if [ $failures = 0 ]; then

@@ -70,6 +70,7 @@ def page(words: tuple[str, ...], command: click.Command) -> Iterator[str]:
         "COMMANDS", [(child_name, child.get_short_help_str(limit=200)) for child_name, child in children(command)]
     )
     yield from definitions("EXIT STATUS", EXIT_CODES)
+    yield from shown_as_typed("EXAMPLES", command.epilog or "")
     yield from definitions("FILES", FILES)
     related = {"nodeagent", *("-".join((*words, child)) for child, _ in children(command))} - {name}
     if related:
@@ -87,9 +88,20 @@ def definitions(title: str, entries: list[tuple[str, str]] | tuple[tuple[str, st
         yield escape(" ".join(meaning.split()))
 
 
+def shown_as_typed(title: str, epilog: str) -> Iterator[str]:
+    """The examples below a command's help, line by line; no section without them."""
+    lines = [line.strip() for line in epilog.split("\n") if line.startswith("  ")]
+    if lines:
+        yield f".SH {title}"
+        yield ".EX"
+        yield from map(escape, lines)
+        yield ".EE"
+
+
 def escape(text: str) -> str:
     """Text that means itself, also at the beginning of a line."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
+    escaped = "".join(one if one.isascii() else f"\\[u{ord(one):04X}]" for one in escaped)
     return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
 

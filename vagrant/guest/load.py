@@ -6,7 +6,7 @@
     load.py --until-eof TARGET...   until standard input ends; "started" is printed first
 
 A TARGET is http:ADDRESS:PORT, where a pod answers with its name and the address it saw, or tcp:ADDRESS:PORT, where it is
-enough to be let in. The last line is the sum. The exit code is 1 when a connection failed or none was made, when --pods
+enough to be let in. A name in place of the address is looked up anew for each connection. The last line is the sum. The exit code is 1 when a connection failed or none was made, when --pods
 is given and a target was answered by fewer, or --seen and a pod saw an address that does not begin with one of these.
 """
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the objects of this cluster to its API server, as kubelets and an administrator would. Runs on `control`.
+"""Writes the objects of this cluster to its API server, as kubelets and an administrator would. Runs on control nodes.
 
-    objects.py declare              the machines, the pods on them, and the Service `echo`
+    objects.py declare              the machines, the pods on them, the Service `echo`, and that of cluster DNS
     objects.py expose NAME ADDRESS  one more Service for the same pods, at this ClusterIP
     objects.py withdraw NAME        without it again
 
@@ -20,12 +20,15 @@ Document = dict[str, Any]
 PKI = Path("/var/lib/nodeagent-apiserver/pki")
 SETTINGS = Path("/etc/nodeagent-cluster/machine.env")
 CORE = "/api/v1"
-IN_DEFAULT = f"{CORE}/namespaces/default"
+IN_DEFAULT, IN_KUBE_SYSTEM = (f"{CORE}/namespaces/{name}" for name in ("default", "kube-system"))
 OURS = {"app.kubernetes.io/managed-by": "vagrant"}
 APP = {"app": "echo"}
 TARGET_PORT = 8080
 NODE_PORT = 30080
+FIRST_CONTROL = 12
+"""The number of `control2`."""
 CLUSTER_IPS = ["10.96.0.80", "fd00:10:96::80"]
+DNS_IPS = ["10.96.0.10", "fd00:10:96::a"]
 
 
 class Server:
@@ -65,15 +68,16 @@ class Server:
 
 
 def node(number: int, settings: dict[str, str]) -> Document:
-    """A machine; number 0 is `control`, which has no pods. Without a heartbeat it is left as it is declared."""
-    name = f"worker{number}" if number else "control"
+    """A machine; 0 and those from 12 on are control nodes, which have no pods. Without a heartbeat it is left as it is declared."""
+    works = 0 < number < FIRST_CONTROL
+    name = f"worker{number}" if works else f"control{number - 10}" if number else "control"
     ranges = [f"{settings['PODS']}.{number}.0/24", f"{settings['PODS6']}:{number}::/64"]
     addresses = [f"{settings['NETWORK']}.{10 + number}", f"fd00:56::{10 + number}"]
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": OURS | {"kubernetes.io/hostname": name}},
-        "spec": {"podCIDR": ranges[0], "podCIDRs": ranges} if number else {},
+        "spec": {"podCIDR": ranges[0], "podCIDRs": ranges} if works else {},
         "status": {
             "addresses": [{"type": "InternalIP", "address": address} for address in addresses]
             + [{"type": "Hostname", "address": name}],
@@ -124,12 +128,16 @@ def service(name: str, cluster_ips: list[str], **spec: object) -> Document:
 def declare(server: Server, settings: dict[str, str]) -> None:
     """Everything that is in this cluster."""
     workers = range(1, int(settings["WORKERS"]) + 1)
-    nodes = [node(number, settings) for number in (0, *workers)]
+    further = range(FIRST_CONTROL, 10 + int(settings["CONTROLS"]) + 1)
+    nodes = [node(number, settings) for number in (0, *further, *workers)]
     pods = [pod(worker, number, settings) for worker in workers for number in (1, 2)]
     for collection, wanted in ((f"{CORE}/nodes", nodes), (f"{IN_DEFAULT}/pods", pods)):
         for document in wanted:
             server.apply(collection, document)
         server.keep_only(collection, {document["metadata"]["name"] for document in wanted})
+    names = [{"name": f"dns-{proto.lower()}", "protocol": proto, "port": 53} for proto in ("UDP", "TCP")]
+    # Without pods: every machine answers at these addresses itself.
+    server.apply(f"{IN_KUBE_SYSTEM}/services", service("kube-dns", DNS_IPS, selector={}, ports=names))
     port = {"name": "http", "port": 80, "targetPort": TARGET_PORT, "nodePort": NODE_PORT}
     server.apply(f"{IN_DEFAULT}/services", service("echo", CLUSTER_IPS, type="NodePort", ports=[port]))
 
@@ -137,7 +145,7 @@ def declare(server: Server, settings: dict[str, str]) -> None:
 def main(argv: list[str]) -> None:
     """See above."""
     settings = dict(line.split("=", 1) for line in SETTINGS.read_text().splitlines())
-    server = Server(f"{settings['NETWORK']}.10")
+    server = Server(f"{settings['NETWORK']}.{10 + int(settings['NUMBER'])}")
     match argv:
         case ["declare"]:
             declare(server, settings)

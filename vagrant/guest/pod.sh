@@ -1,14 +1,24 @@
 #!/usr/bin/env bash
-# The network of a pod, as a container runtime would make it: pod.sh up|down NAME
+# The network of a pod, as a container runtime would make it, and its resolv.conf, as kubelet would: pod.sh up|down NAME
 #
 # A namespace, a link with host routes at both ends, the machine as gateway. NAME ends with the worker's number, and that
 # of the pod: echo-1-2; or has no pod's number: caller-1, for a pod that only asks and is in no list.
 set -euo pipefail
-: "${PODS:?}" "${PODS6:?}"
+: "${PODS:?}" "${PODS6:?}" "${DNS:?}"
 action=${1:?up or down} pod=${2:?name of the pod}
 
 ip netns delete "$pod" 2>/dev/null || true
+rm -rf "/etc/netns/$pod"
 if [ "$action" = down ]; then exit; fi
+
+# What `ip netns exec` puts in the place of /etc/resolv.conf.
+domains=$(awk '$1 == "search" { $1 = ""; found = $0 } END { print found }' /etc/resolv.conf)
+mkdir -p "/etc/netns/$pod"
+cat >"/etc/netns/$pod/resolv.conf" <<RESOLVER
+search default.svc.cluster.local svc.cluster.local cluster.local$domains
+nameserver $DNS
+options ndots:5
+RESOLVER
 
 IFS=- read -r _ worker number <<<"$pod"
 host=${number:+1$number}

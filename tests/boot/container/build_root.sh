@@ -11,8 +11,10 @@ mkdir -p "$(dirname "$target")"
 rm -rf "$target.new"
 mmdebstrap --quiet --mode=root --variant=minbase --aptopt='Acquire::Languages "none"' \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
-    --include=systemd-sysv,init-system-helpers,python3,nftables,iproute2,iputils-ping,procps,kmod,openssl \
+    --include=systemd-sysv,init-system-helpers,python3,nftables,iproute2,iputils-ping,procps,kmod,openssl,conntrack,etcd-server,etcd-client \
     bookworm "$target.new" "deb ${mirror:-http://deb.debian.org/debian} bookworm main"
+# An etcd is there for the tests that want one, and does not start by itself.
+chroot "$target.new" systemctl disable -q etcd.service
 # The name comes from the container, and no job of Debian's own runs beside the tests.
 rm -f "$target.new/etc/hostname" "$target.new"/var/cache/apt/archives/*.deb
 chroot "$target.new" systemctl mask -q apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer \

@@ -35,8 +35,10 @@ class Node:
         """Install or upgrade the package; what dpkg prints."""
         return self.machine.run("dpkg", "--install", f"/packages/{package(revision).name}").stdout
 
-    def configure(self, **traffic: str) -> None:
-        """Write a configuration that reads the cluster's manifests."""
+    def configure(self, *, listen: tuple[str, ...] = (), **traffic: str) -> None:
+        """Write a configuration that reads the cluster's manifests. listen: where names are answered, if they are."""
+        places = "".join(f'\n  - "{place}"' for place in listen)
+        names = f"dns:\n  enabled: true\n  upstreams: [127.0.0.1:9]\n  listen:{places}\n" if listen else ""
         cidrs = "".join(f"\n  - {cidr}" for cidr in POD_CIDRS)
         lines = "".join(f"\n  {key}: {value}" for key, value in traffic.items())
         self.machine.write(
@@ -45,7 +47,7 @@ class Node:
             "kind: NodeAgentConfiguration\n"
             f"source:\n  manifests: {MANIFESTS}\n"
             f"node:\n  name: {NODE}\n"
-            f"traffic:\n  clusterCIDRs:{cidrs}{lines}\n",
+            f"traffic:\n  clusterCIDRs:{cidrs}{lines}\n{names}",
         )
 
     def status_text(self) -> str:

@@ -18,7 +18,9 @@ from nodeagent.lab.net.namespaces import is_alive
 CONTROL_GROUPS = tuple(Path("/sys/fs/cgroup", part) for part in ("", "unified", "systemd"))
 GROUP = re.compile(r"nodeagent-boot-(?P<pid>[0-9]+)-[0-9a-f]+")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-BOOT_SECONDS = 60.0
+BOOT_SECONDS = 120.0
+PATIENCE_SECONDS = 60.0
+"""Emulated machines run at the same time."""
 
 ALONE = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
 """The machine's process 1 outlives systemd-nspawn when that is killed, but not the process namespace around both."""
@@ -118,7 +120,7 @@ class Machine:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    def wait_until(self, condition: Callable[[], bool], what: str, *, seconds: float = 20.0) -> None:
+    def wait_until(self, condition: Callable[[], bool], what: str, *, seconds: float = PATIENCE_SECONDS) -> None:
         """Return when the condition holds. Raises MachineFailed when it does not in time."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -126,7 +128,7 @@ class Machine:
                 raise MachineFailed(f"the machine did not show {what} within {seconds} s:\n{self._last_words()}")
             time.sleep(0.02)
 
-    def wait_for_line(self, unit: str, pattern: str, *, after: int = 0, seconds: float = 20.0) -> str:
+    def wait_for_line(self, unit: str, pattern: str, *, after: int = 0, seconds: float = PATIENCE_SECONDS) -> str:
         """The first message of a unit, from number `after` on, in which the regular expression is found."""
         found: list[str] = []
 
@@ -139,6 +141,14 @@ class Machine:
         except MachineFailed as error:
             raise MachineFailed("\n".join([str(error), *self.journal(unit)[after:]])) from None
         return found[0]
+
+    def power_off(self, *, seconds: float) -> None:
+        """Shut it down in order. Raises MachineFailed when it has not ended in time."""
+        self.run("systemctl", "poweroff")
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise MachineFailed(f"the machine did not end within {seconds} s:\n{self._last_words()}") from None
 
     def close(self) -> None:
         """Switch it off, the hard way."""

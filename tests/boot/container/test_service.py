@@ -13,7 +13,7 @@ from .conftest import AGENT, CONFIG, Node
 
 SERVED = "1 service, 6 endpoints on node-a (IPv4, IPv6)"
 NEW = cluster_ips(3)
-CAP_NET_ADMIN = 1 << 12
+CAP_NET_BIND_SERVICE, CAP_NET_ADMIN = 1 << 10, 1 << 12
 PROBE = Path(__file__).with_name("sandbox_probe.py")
 
 ALLOWED = {
@@ -23,6 +23,7 @@ ALLOWED = {
     "open a netlink socket",
     "open an IPv6 socket",
     "program nftables",
+    "bind a low port",
 }
 
 
@@ -67,11 +68,11 @@ def test_the_journal_has_its_lines_with_their_priority(serving: Node) -> None:
     assert set(told.values()) <= {"4", "6"}
 
 
-def test_it_is_nobody_with_one_capability(serving: Node) -> None:
+def test_it_is_nobody_with_two_capabilities(serving: Node) -> None:
     status = status_of_process(serving)
     assert "0" not in status["Uid"].split()
     for kind in ("CapEff", "CapPrm", "CapBnd", "CapAmb"):
-        assert int(status[kind], 16) == CAP_NET_ADMIN, kind
+        assert int(status[kind], 16) == CAP_NET_ADMIN | CAP_NET_BIND_SERVICE, kind
     assert status["NoNewPrivs"] == "1"
     assert status["Seccomp"] == "2"
 

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 IMAGES = ROOT / ".tools" / "boot" / "vagrant"
 PROJECT = ROOT / "vagrant"
 BOX = "debian/bookworm64"
-SECONDS = 1800.0
+SECONDS = 3600.0
 """Minutes on an idle machine, but these machines are emulated, and others may want the processors too."""
 
 ROW = re.compile(r"(?P<name>\S.*?) +(?P<result>pass|FAIL) +(?P<seconds>\d+) s  (?P<seen>.*)")

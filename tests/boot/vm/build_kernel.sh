@@ -10,24 +10,13 @@ release=${2:?Debian release to take the kernel from}
 here=$(dirname "$(realpath "$0")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/lists/partial" "$work/archives/partial" "$target"
+mkdir -p "$target"
 
-mirror=$(awk '/^(URIs:|deb )/ { for (i = 2; i <= NF; i++) if ($i ~ /^https?:/) { print $i; exit } }' \
-    /etc/apt/sources.list /etc/apt/sources.list.d/debian.* 2>/dev/null || true)
-echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] ${mirror:-http://deb.debian.org/debian} $release main" \
-    > "$work/sources.list"
-: > "$work/status"
-options=(
-    -o "Dir::Etc::SourceList=$work/sources.list" -o Dir::Etc::SourceParts=/dev/null
-    -o "Dir::State::Lists=$work/lists" -o "Dir::State::Status=$work/status"
-    -o "Dir::Cache::Archives=$work/archives" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache=
-    -o APT::Sandbox::User=root -qq
-)
-apt-get "${options[@]}" update
-package=$(apt-cache "${options[@]}" depends linux-image-cloud-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')
+"$here/../../tools/prepare_apt.sh" "$work" "$release"
+package=$(apt-cache -c "$work/apt.conf" depends linux-image-cloud-amd64 | awk '/Depends: linux-image-/ { print $2; exit }')
 (
     cd "$work"
-    apt-get "${options[@]}" download "$package"
+    apt-get -c "$work/apt.conf" download "$package"
     dpkg -x ./"$package"_*.deb tree
 )
 # Until Debian 12 modules are in /lib; since then only in /usr/lib, and depmod looks in /lib.

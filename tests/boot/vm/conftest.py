@@ -5,33 +5,23 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from .emulator import run_in_guest
 
-T = TypeVar("T")
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 HARNESS = Path("tests", "harness")
 IMAGES = ROOT / ".tools" / "boot" / "vm"
-GUEST_SECONDS = 480.0
-TESTS_SECONDS = 1500.0
-INSTALL = "pip install --quiet --no-index --no-deps --no-compile ./*.whl"
-JOB = f"""\
-for module in nf_tables nft_chain_nat nft_fib_ipv4 nft_fib_ipv6 nft_masq nft_numgen nft_reject_ipv4 veth; do
-    modprobe $module
-done &
-{INSTALL}
-wait
-python guest_story.py out/facts.json
-"""
-"""Modules are loaded meanwhile only to save time; the kernel loads by itself what is missing."""
+GUEST_SECONDS = 1500.0
+QUIETLY = ("--quiet", "--no-deps")
+WITHOUT_CACHES = shutil.ignore_patterns("__pycache__")
+WITHOUT_BOOT = shutil.ignore_patterns("__pycache__", "boot")
+BEGIN = "set -e\nexport PYTHONPATH=/job\n"
 TESTS = tuple(
     f"tests/contract/nft/test_{what}_in_kernel.py" for what in ("drift", "driver", "fetch", "listing", "rejection")
 )
@@ -69,36 +59,31 @@ class Report:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project's."""
-    directory = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
-    subprocess.run([*build, str(directory), str(ROOT)], check=True)
-    (built,) = directory.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="session")
-def reports_by_release(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Report]:
-    """The story as the kernel of each release of Debian has it, told at the same time."""
-    places = {debian: (tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian)) for debian in KERNELS}
-
-    def tell(debian: str) -> Report:
-        job, out = places[debian]
-        shutil.copy(wheel, job)
-        shutil.copy(HERE / "guest_story.py", job)
-        shutil.copytree(ROOT / HARNESS, job / HARNESS, ignore=shutil.ignore_patterns("__pycache__"))
-        (job / "job.sh").write_text(f"set -e\n{JOB}")
-        run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=GUEST_SECONDS)
-        return Report(KERNELS[debian], json.loads((out / "facts.json").read_text()))
-
-    return in_machines(tell)
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with what the project's wheel installs, and with the harness, all compiled: what takes seconds out here takes
+    an emulated machine a minute."""
+    wheels, directory = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("program")
+    pip = [sys.executable, "-m", "pip"]
+    subprocess.run([*pip, "wheel", *QUIETLY, "--no-build-isolation", "--wheel-dir", str(wheels), str(ROOT)], check=True)
+    (wheel,) = wheels.glob("*.whl")
+    install = [*pip, "install", *QUIETLY, "--no-index", "--no-compile", "--target", str(directory), str(wheel)]
+    subprocess.run(install, check=True)
+    shutil.copytree(ROOT / HARNESS, directory / HARNESS, ignore=WITHOUT_CACHES)
+    compileall = [sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+    subprocess.run([*compileall, "-s", str(directory), "-p", "/job", str(directory)], check=True)
+    return directory
 
 
 @pytest.fixture(scope="session", params=RELEASES)
-def report(request: pytest.FixtureRequest, reports_by_release: dict[str, Report]) -> Report:
-    """One of them. `make test-boot` builds the images."""
-    return reports_by_release[request.param]
+def report(request: pytest.FixtureRequest, program: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
+    """The story as the kernel of one release of Debian has it. `make test-boot` builds the images."""
+    debian: str = request.param
+    job, out = tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian)
+    shutil.copytree(program, job, dirs_exist_ok=True)
+    shutil.copy(HERE / "guest_story.py", job)
+    (job / "job.sh").write_text(f"{BEGIN}python guest_story.py out/facts.json\n")
+    run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=GUEST_SECONDS)
+    return Report(KERNELS[debian], json.loads((out / "facts.json").read_text()))
 
 
 @dataclass(frozen=True)
@@ -110,39 +95,23 @@ class Outcomes:
     skipped: tuple[str, ...]
 
 
-@pytest.fixture(scope="session")
-def outcomes_by_release(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcomes]:
-    """TESTS, run in a machine of each release of Debian."""
-    places = {debian: (tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian)) for debian in KERNELS}
-
-    def run(debian: str) -> Outcomes:
-        return run_tests(debian, wheel, *places[debian])
-
-    return in_machines(run)
+@pytest.fixture(scope="session", params=RELEASES)
+def outcomes(request: pytest.FixtureRequest, program: Path, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """TESTS, run in a machine of one release of Debian."""
+    debian: str = request.param
+    return run_tests(debian, program, tmp_path_factory.mktemp(debian), tmp_path_factory.mktemp(debian))
 
 
-def in_machines(work: Callable[[str], T]) -> dict[str, T]:
-    """What `work` returns for each release of Debian. All at the same time: each machine keeps about one processor busy."""
-    with ThreadPoolExecutor() as machines:
-        return dict(zip(KERNELS, machines.map(work, KERNELS), strict=True))
-
-
-@pytest.fixture(params=RELEASES)
-def outcomes(request: pytest.FixtureRequest, outcomes_by_release: dict[str, Outcomes]) -> Outcomes:
-    """Of one of them."""
-    return outcomes_by_release[request.param]
-
-
-def run_tests(debian: str, wheel: Path, job: Path, out: Path) -> Outcomes:
+def run_tests(debian: str, program: Path, job: Path, out: Path) -> Outcomes:
     """TESTS without LEFT_OUT in a machine; `job` and `out` are empty directories."""
-    shutil.copy(wheel, job)
+    shutil.copytree(program, job, dirs_exist_ok=True)
     shutil.copy(ROOT / "pyproject.toml", job)
-    shutil.copytree(ROOT / "tests", job / "tests", ignore=shutil.ignore_patterns("__pycache__", "boot"))
+    shutil.copytree(ROOT / "tests", job / "tests", ignore=WITHOUT_BOOT, dirs_exist_ok=True)
     left_out = " and ".join(f"not ({words})" for words in LEFT_OUT[debian])
     options = "-m kernel -v --color=no -o timeout=300 -o faulthandler_timeout=0 --junitxml=out/tests.xml"
     command = f"PACE={PACE} python -m pytest {options} -k '{left_out}' {' '.join(TESTS)} || test $? = 1"
-    (job / "job.sh").write_text(f"set -e\n{INSTALL}\n{command}\n")
-    run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=TESTS_SECONDS)
+    (job / "job.sh").write_text(f"{BEGIN}{command}\n")
+    run_in_guest(IMAGES / "root.img", IMAGES / debian, job, out, seconds=GUEST_SECONDS)
     return read_outcomes(out / "tests.xml")
 
 

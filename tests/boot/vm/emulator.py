@@ -10,6 +10,8 @@ from pathlib import Path
 
 RESULTS_BYTES = 16 << 20
 MEMORY_MB = 1024
+PROCESSORS = "1"
+"""Other machines are emulated at the same time: a second processor would cost more than it gains."""
 KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr"
 
 
@@ -30,7 +32,7 @@ def run_in_guest(root: Path, kernel: Path, job: Path, out: Path, *, seconds: flo
         file.truncate(RESULTS_BYTES)
     disks = [(root, True), (kernel / "modules.img", True), (job_disk, True), (results, False)]
     command = ["qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi,tb-size=256"]
-    command += ["-cpu", "max,-cx16", "-smp", "2", "-m", str(MEMORY_MB), "-nodefaults", "-no-user-config"]
+    command += ["-cpu", "max,-cx16", "-smp", PROCESSORS, "-m", str(MEMORY_MB), "-nodefaults", "-no-user-config"]
     command += ["-display", "none", "-no-reboot", "-nic", "none", "-serial", f"file:{console}"]
     command += ["-kernel", str(kernel / "vmlinuz"), "-initrd", str(kernel / "initrd"), "-append", KERNEL_ARGUMENTS]
     command += ["-object", "rng-random,filename=/dev/urandom,id=random", "-device", "virtio-rng-pci,rng=random"]
