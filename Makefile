@@ -10,34 +10,37 @@ SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 kmod ca-certificates o
 TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd .tools/prometheus/promtool
 
 # Tests with packets mostly wait, so there are more workers than processors. Files with slow tests come first.
-PARALLEL := --numprocesses=4 --dist=loadfile --no-loadscope-reorder
+PARALLEL := --numprocesses=6 --dist=loadfile --no-loadscope-reorder
 
 # What only tests need, and what only those of `make test-boot` do.
 TEST_PACKAGES := iputils-ping conntrack iptables procps systemd python3-nftables dnsmasq-base curl shellcheck vagrant linux-libc-dev \
-	bind9-dnsutils gcc libc6-dev musl-tools
+	bind9-dnsutils gcc libc6-dev musl-tools man-db groff-base
 BOOT_PACKAGES := systemd-container mmdebstrap qemu-system-x86 cpio e2fsprogs busybox-static chromium
 VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-config-network libvirt-daemon-system \
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test every-test test-boot lint unit kernel laws history attack fuzz fuzz-names bench bench-connections bench-names wheel deb lock audit clean
+.PHONY: help setup system-packages demo test every-test test-boot boot-cluster boot-containers boot-kernels boot-page boot-packages boot-images lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
 	@echo "make demo    set up, then a cluster of three nodes on this machine, in use and under faults"
 	@echo "make test    set up, then lint and every test (root)"
 	@echo "make test-boot  the tests that boot machines: systemd in containers, stock kernels in QEMU,"
-	@echo "                the Vagrantfile's cluster; the status page in Chromium (root)"
+	@echo "                the Vagrantfile's cluster; the status page in Chromium; storages and an etcd under faults (root)"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
-	@echo "make laws    the tests that look for random cases, ten times as long"
-	@echo "make history  what eight clients see while servers are killed, for minutes"
+	@echo "make laws    the tests that look for random cases, or are large, twenty-five times as long"
+	@echo "make times   the tests that time something, held to what is promised; for a machine that does nothing else (root)"
+	@echo "make history  what eight clients see while servers are killed, and what a lab does whose control planes are"
+	@echo "make storages  kubectl, Python clients and agents with objects in memory and in an etcd of three members (root)"
 	@echo "make attack  what hostile clients, servers and files do to server and agent, at length, with figures"
 	@echo "make fuzz    bytes from outside, led by the code they reach (atheris); SECONDS=60 of each kind"
 	@echo "make bench   the table of times at 10,000 services x 10 endpoints (root)"
 	@echo "make bench-connections  what the first packet of a connection costs, beside kube-proxy's layout (root, cc)"
-	@echo "make bench-names  how fast names are answered, beside unbound with the same names (root, dnsperf)"
+	@echo "make bench-storages  writes and watches of the API server on memory, SQLite and etcd"
+	@echo "make bench-names  how fast names are answered, beside unbound with the same names, and how fresh (root, dnsperf)"
 	@echo "make fuzz-names  a million broken packets to what answers names"
 	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
@@ -109,12 +112,44 @@ unit: $(VENV)/.installed
 kernel: setup $(VENV)/.installed $(TEST_TOOLS)
 	$(SUDO) env CI=$(CI) $(BIN)/pytest $(PARALLEL) -m kernel
 
+# What has a short form for `make test`.
+LARGE := tests/laws tests/contract/apiserver/test_any_request.py tests/contract/apiserver/test_load.py tests/contract/apiserver/test_kubectl.py \
+	tests/unit/controlplane/test_log.py tests/netns/test_scale.py tests/netns/neighbours/test_shrinking_list.py tests/netns/trace \
+	tests/netns/test_lookups_at_length.py tests/unit/dns/test_any_name.py \
+	tests/contract/dataplane/test_conntrack_in_kernel.py tests/netns/test_prometheus.py
 laws: setup $(VENV)/.installed
-	EFFORT=10 $(BIN)/pytest $(PARALLEL) -o timeout=3600 -o faulthandler_timeout=3700 tests/laws tests/contract/apiserver/test_any_request.py
+	$(SUDO) env EFFORT=25 $(BIN)/pytest $(PARALLEL) -o timeout=3600 -o faulthandler_timeout=3700 $(LARGE)
 
-# Three minutes for each way to share a store; SEED=N repeats a schedule.
-history: setup $(VENV)/.installed
-	EFFORT=45 $(BIN)/pytest -s -o timeout=3600 -o faulthandler_timeout=3700 tests/contract/apiserver/test_history.py
+# What `make test` allows twenty times as long, because other tests run beside it.
+TIMED := tests/e2e tests/netns/test_clusterip_changes.py
+times: setup $(VENV)/.installed $(TEST_TOOLS)
+	$(SUDO) env CI=$(CI) PUNCTUAL=1 $(BIN)/pytest $(TIMED)
+
+# Debian's libfaketime, only unpacked: a clock of its own for one API server.
+.tools/faketime/libfaketimeMT.so.1: tests/tools/fetch_faketime.sh
+	$(SUDO) tests/tools/fetch_faketime.sh $(@D)
+
+HISTORY := tests/contract/apiserver/test_history.py
+LONG := -o timeout=3600 -o faulthandler_timeout=3700
+
+# Three minutes for each way to share a store; SEED=N repeats a schedule. Then every fault of three control planes.
+history: setup $(VENV)/.installed $(TEST_TOOLS) .tools/faketime/libfaketimeMT.so.1
+	$(SUDO) env EFFORT=45 SEED=$(SEED) $(BIN)/pytest -s $(LONG) $(HISTORY)
+	$(SUDO) env EFFORT=45 $(BIN)/pytest $(LONG) tests/lab/test_control_planes.py
+
+# What `make test` runs on SQLite, or on an etcd of one member, on memory and an etcd of three as well. Of the API server: whatever
+# does not begin servers of its own.
+storages: setup $(VENV)/.installed $(TEST_TOOLS)
+	$(SUDO) env CI=$(CI) STORAGES=memory,etcd $(BIN)/pytest --numprocesses=2 --dist=loadfile $(LONG) tests/contract/storage tests/contract/apiserver
+	$(SUDO) env CI=$(CI) STORAGES=etcd $(BIN)/pytest $(LONG) tests/e2e/test_apply.py tests/e2e/test_changes.py
+
+# An etcd of three members for three minutes under faults, restored under servers that run, and all its members replaced one by one.
+etcd-at-length: setup $(VENV)/.installed $(TEST_TOOLS)
+	$(SUDO) env CI=$(CI) EFFORT=45 SEED=$(SEED) $(BIN)/pytest -s $(LONG) -k 'etcd or planted or members' $(HISTORY) tests/contract/apiserver/test_restored_etcd.py tests/contract/apiserver/test_planted_bugs.py tests/contract/apiserver/test_changing_members.py
+
+# 500 random nodes with rules of others and real connections, each as a trace had said (half an hour on two cores).
+worlds: setup $(VENV)/.installed
+	EFFORT=100 $(BIN)/pytest $(PARALLEL) tests/netns/trace/test_foretells.py
 
 attack: setup $(VENV)/.installed
 	$(BIN)/pytest -s -o timeout=1200 -o faulthandler_timeout=1300 tests/attack
@@ -140,9 +175,13 @@ bench-connections: SYSTEM_PACKAGES += gcc libc6-dev
 bench-connections: setup $(VENV)/.installed
 	$(SUDO) $(BIN)/python tests/bench/new_connection.py
 
+bench-storages: setup $(VENV)/.installed $(TEST_TOOLS)
+	PYTHONPATH=. $(BIN)/python tests/bench/storages.py
+
 bench-names: SYSTEM_PACKAGES += dnsperf unbound
 bench-names: setup $(VENV)/.installed
 	$(BIN)/python tests/bench/names.py
+	$(BIN)/python -m tests.bench.name_freshness
 
 fuzz-names: setup
 	NODEAGENT_PACKETS=1000000 $(BIN)/pytest -o timeout=3600 -o faulthandler_timeout=3700 tests/unit/dns/test_hostile_packets.py
@@ -166,13 +205,32 @@ audit: .tools/audit/.installed
 deb: $(VENV)/.installed
 	systemd/packaging/build_deb.sh dist
 
+test-boot boot-images boot-cluster boot-containers boot-kernels boot-page: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
+test-boot: setup $(VENV)/.installed $(TEST_TOOLS)
+	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target boot-cluster etcd-at-length boot-containers boot-kernels storages boot-page
+
+# What test-boot runs, two at a time, the longest first: the cluster takes a processor or more, a kernel one, others mostly wait.
+BOOT := $(SUDO) env CI=$(CI) $(BIN)/pytest -o timeout=1800 -o faulthandler_timeout=2000
+boot-cluster: .tools/boot/vagrant/bookworm.box boot-packages
+	$(BOOT) tests/boot/vagrant
+
+boot-containers: .tools/boot/debian-12 boot-packages
+	$(BOOT) tests/boot/container
+
+boot-kernels: $(VM_IMAGES)
+	$(BOOT) tests/boot/vm
+
+boot-page: $(VENV)/.installed
+	$(BOOT) tests/boot/page
+
 # The package twice, for an upgrade from the first to the second.
-test-boot: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
-test-boot: setup $(VENV)/.installed .tools/boot/debian-12 $(VM_IMAGES) .tools/boot/vagrant/bookworm.box
+boot-packages: $(VENV)/.installed
 	rm -rf build/boot
 	systemd/packaging/build_deb.sh build/boot 1
 	systemd/packaging/build_deb.sh build/boot 2
-	$(SUDO) env CI=$(CI) $(BIN)/pytest -o timeout=1800 -o faulthandler_timeout=2000 tests/boot/container tests/boot/vm tests/boot/vagrant tests/boot/page
+
+# What boots; beside each other, for each of them mostly waits for a disk or a network.
+boot-images: .tools/boot/debian-12 $(VM_IMAGES) .tools/boot/vagrant/bookworm.box
 
 .tools/boot/debian-12: tests/boot/container/build_root.sh | system-packages
 	$(SUDO) tests/boot/container/build_root.sh $@
@@ -181,7 +239,7 @@ test-boot: setup $(VENV)/.installed .tools/boot/debian-12 $(VM_IMAGES) .tools/bo
 .tools/boot/vm/root.img: tests/boot/vm/build_root.sh tests/boot/vm/guest_init.sh requirements/development.txt | system-packages
 	$(SUDO) tests/boot/vm/build_root.sh $(@D)
 
-.tools/boot/vm/%/vmlinuz: tests/boot/vm/build_kernel.sh tests/boot/vm/first_init.sh | system-packages
+.tools/boot/vm/%/vmlinuz: tests/boot/vm/build_kernel.sh tests/boot/vm/first_init.sh tests/tools/prepare_apt.sh | system-packages
 	$(SUDO) tests/boot/vm/build_kernel.sh $(@D) $*
 
 # A box for vagrant-libvirt, of the name that the Vagrantfile asks for.

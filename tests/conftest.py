@@ -3,10 +3,11 @@
 Tests with packets need root and network namespaces. A machine without skips them; with CI=true they fail instead.
 """
 
+import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from xdist.workermanage import WorkerController
 
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.namespaces import LabError, create_namespaces, namespace_name, remove_namespace
+from tests.harness.bytecode import compile_share
+from tests.harness.effort import AT_LENGTH
 from tests.harness.warm_start import MODULES, WarmLauncher
 
 HERE = Path(__file__).parent
@@ -90,8 +93,24 @@ def obstacle() -> str:
     return ""
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Do not look for garbage while ten thousand tests are made, which all stay. Workers compile together what all import."""
+    gc.disable()
+    try:
+        if of_worker := getattr(session.config, "workerinput", None):
+            compile_share(session.config, int(of_worker["workerid"].removeprefix("gw")), of_worker["workercount"])
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    late = [] if AT_LENGTH else [item for item in items if item.get_closest_marker("at_length")]
+    config.hook.pytest_deselected(items=late)
+    items[:] = [item for item in items if item not in late]
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
     for item in items:

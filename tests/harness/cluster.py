@@ -1,7 +1,8 @@
 """A world whose `node-a` runs the agent on a directory of manifests: what most tests with packets begin with."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from nodeagent.lab.net.namespaces import LabError
@@ -10,6 +11,7 @@ from nodeagent.lab.net.topology import POD_CIDRS, first_of
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family
 from nodeagent.model.objects import Service, ServicePort, ServiceSpec
+from tests.harness.dns.leftover import kill_dns_processes
 from tests.harness.objects import ManifestDirectory, make_node, make_service, make_slices, service_port
 from tests.harness.warm_start import AGENT
 
@@ -47,6 +49,7 @@ class Cluster:
         self.world = world
         self.manifests = ManifestDirectory(manifests)
         self.manifests.put(make_node(NODE, world[NODE].addresses))
+        self._agents: list[AgentProcess] = []
         self._homes = {pod.name: node.name for node in world.topology.nodes for pod in node.pods}
 
     def expose(
@@ -74,8 +77,32 @@ class Cluster:
     def start_agent(self, *flags: str, seconds: float = PATIENCE) -> AgentProcess:
         """The agent on `node-a`, ready within so many seconds."""
         agent = self.world.start(NODE, [*AGENT, "run", *self._sources(), *flags])
+        self._agents.append(agent)
         agent.wait_for_line(" ready: ", seconds=seconds)
         return agent
+
+    @contextmanager
+    def a_plain_table(self, agent: AgentProcess, *flags: str) -> Iterator[None]:
+        """Another agent in the place of this one, with a table of its own making; this one again in the end. A plain table
+        cannot become an owned one: it is made anew."""
+        agent.stop()
+        successor = self.start_agent(*flags, "--table-ownership", "plain")
+        try:
+            assert "IPv4:new" in successor.wait_for_line("sync done")
+            yield
+        finally:
+            successor.stop()
+            printed = len(agent.lines)
+            agent.restart()
+            agent.wait_for_line(" ready: ", after=printed)
+
+    def kill_agents(self) -> None:
+        """Those that a failed test left, and the process that answers names."""
+        for agent in self._agents:
+            if agent.running:
+                agent.kill()
+        self._agents.clear()
+        kill_dns_processes(self.world.namespace(NODE))
 
     def program_once(self, *flags: str) -> None:
         """Run the agent with ``--once`` to its end."""

@@ -5,6 +5,7 @@ Worlds are wired by `ip -batch` and the agent packs its own messages (docs/decis
 
 import ipaddress
 import socket
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import family_of
 
 IFA_F_NODAD = 0x02
+PATIENCE_SECONDS = 60.0
 RTNH_F_ONLINK = 4
 RT_TABLE_LOCAL = 255
 
@@ -57,12 +59,7 @@ class Links:
 
     def local_routes(self, interface: str) -> set[str]:
         """Single IPv6 addresses that are local by a route over an interface."""
-
-        def read(kernel: Any) -> set[str]:
-            found = kernel.get_routes(family=socket.AF_INET6, table=RT_TABLE_LOCAL, oif=_index(kernel, interface))
-            return {route.get("dst") for route in found if route["dst_len"] == 128}
-
-        return self._ask(read)
+        return self._ask(lambda kernel: _local_routes(kernel, interface))
 
     def add_bridge(self, interface: str, *addresses: str) -> None:
         """A bridge that is up and has these addresses."""
@@ -83,8 +80,14 @@ class Links:
         self._ask(lambda kernel: kernel.link("set", index=_index(kernel, interface), state="down"))
 
     def add_addresses(self, interface: str, *addresses: str) -> None:
-        """Give an interface addresses of full length, usable at once."""
-        self._ask(lambda kernel: _change_addresses(kernel, "add", interface, addresses))
+        """Give an interface addresses of full length, in use when this returns; one that is down has them in use later."""
+
+        def add(kernel: Any) -> None:
+            _change_addresses(kernel, "add", interface, addresses)
+            if kernel.get_links(_index(kernel, interface))[0]["state"] == "up":
+                _wait_until_local(kernel, interface, {address for address in addresses if ":" in address})
+
+        self._ask(add)
 
     def remove_addresses(self, interface: str, *addresses: str) -> None:
         """Take such addresses away again."""
@@ -120,6 +123,20 @@ def _index(kernel: Any, interface: str) -> int:
 
 def _prefix(address: str) -> str:
     return str(ipaddress.ip_network(address))
+
+
+def _local_routes(kernel: Any, interface: str) -> set[str]:
+    found = kernel.get_routes(family=socket.AF_INET6, table=RT_TABLE_LOCAL, oif=_index(kernel, interface))
+    return {route.get("dst") for route in found if route["dst_len"] == 128}
+
+
+def _wait_until_local(kernel: Any, interface: str, addresses: set[str]) -> None:
+    """A worker of the kernel makes the routes of IPv6 addresses, also without DAD (net/ipv6/addrconf.c, addrconf_dad_work):
+    until then packets to them go on to the next hop, and their connections stay without translation."""
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while missing := {str(ipaddress.ip_address(address)) for address in addresses} - _local_routes(kernel, interface):
+        assert time.monotonic() < ends, f"not in use on {interface}: {missing}"
+        time.sleep(0.001)
 
 
 def _change_addresses(kernel: Any, command: str, interface: str, addresses: tuple[str, ...]) -> None:

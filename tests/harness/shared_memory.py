@@ -119,6 +119,7 @@ class Member:
 
     shared = reachable = True
     remote = short = False
+    trouble = ""
 
     def __init__(self, memory: SharedMemory) -> None:
         self._memory = memory

@@ -265,7 +265,7 @@ def test_no_path_outside_the_repository(document: Path) -> None:
 def test_examples_load(path: Path) -> None:
     manifest = parse_manifest(path.name, path.read_bytes())
     assert manifest.objects
-    assert manifest == Manifest(objects=manifest.objects)
+    assert manifest == Manifest(objects=manifest.objects, namespaces=manifest.namespaces)
 
 
 def yaml_blocks() -> Iterator[Any]:

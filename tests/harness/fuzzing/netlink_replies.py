@@ -21,7 +21,8 @@ from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.conntrack import create_flow, delete_flow, read_flows
 from nodeagent.netlink.framing import Request, attribute, nested, packed_message, string
 from nodeagent.netlink.nf_tables.batch import entry_at
-from nodeagent.netlink.nf_tables.elements import pack_elements, pack_expiring, pack_verdicts, read_elements, read_pairs
+from nodeagent.netlink.nf_tables.element_reading import read_elements, read_pairs
+from nodeagent.netlink.nf_tables.elements import pack_elements, pack_expiring, pack_verdicts
 from nodeagent.netlink.nf_tables.expressions import OneOf
 from nodeagent.netlink.nf_tables.objects import (
     ChainHook,

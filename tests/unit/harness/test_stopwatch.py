@@ -4,8 +4,16 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import cast
 
-from tests.harness.stopwatch import Stopwatch, waited_for_processor
+import pytest
+
+from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.process import AgentProcess
+from tests.harness import stopwatch
+from tests.harness.effort import PUNCTUAL
+from tests.harness.stopwatch import Change, Stopwatch, allowed, once_within, waited_for_processor
 
 SPIN = "import os; os.sched_setaffinity(0, {0}); print(flush=True)\nwhile True: pass"
 
@@ -25,7 +33,7 @@ def test_it_stands_still_while_others_have_the_processor() -> None:
             assert process.stdout is not None
             process.stdout.readline()
         watch = Stopwatch([commands[0].pid])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while watch.stood < 0.3:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -40,3 +48,36 @@ def test_a_process_that_has_ended_has_not_waited() -> None:
         process.wait()
 
     assert waited_for_processor([process.pid]) == 0.0
+
+
+def test_what_is_promised_may_take_longer_only_where_others_work_beside_it() -> None:
+    assert allowed(1.5) == (1.5 if PUNCTUAL else 30.0)
+
+
+class Patient:
+    """Waits for a condition as an AgentProcess does that runs."""
+
+    def wait_until(self, condition: Callable[[], bool], what: str, *, seconds: float) -> None:
+        ends = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > ends:
+                raise LabError(what)
+
+
+def test_a_change_that_shows_late_or_never_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopwatch, "PATIENCE_SECONDS", 0.0)
+    change = Change(cast("AgentProcess", Patient()), [])
+    change.shows(lambda: True, "what shows")
+    with pytest.raises(AssertionError, match="what is late took"):
+        change.shows(lambda: True, "what is late", within=0.0)
+    with pytest.raises(LabError, match="what never comes"):
+        change.shows(lambda: False, "what never comes", within=0.001)
+
+
+def test_what_is_quick_once_is_quick_and_what_never_is_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = iter([3.0, 1.2, 0.1])
+    once_within(0.2, lambda: next(attempts), "a refusal")
+    assert list(attempts) == []
+    monkeypatch.setattr(stopwatch, "PATIENCE_SECONDS", 0.0)
+    with pytest.raises(AssertionError, match=r"never less than 0.2, at best 1.00 in"):
+        once_within(0.2, lambda: 1.0, "a refusal")
