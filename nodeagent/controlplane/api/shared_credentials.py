@@ -71,14 +71,14 @@ class SharedCredentials:
             return
         path = self._directory / _USERS
         files = record.document()["files"]
-        own, stored = _lines(await asyncio.to_thread(path.read_text)), _lines(files[_USERS])
+        text_here, text_there = await asyncio.to_thread(path.read_text), files[_USERS]
+        own, stored = _lines(text_here), _lines(text_there)
         wanted = (stored | (own - self._users)) - (self._users - own)
-        text = "".join(f"{line}\n" for line in sorted(wanted))
         if wanted != stored:
-            changed = _draft({**files, _USERS: text})
+            changed = _draft({**files, _USERS: _arranged(wanted, text_there, text_here)})
             await self._store.commit([Change(COLLECTION, _AUTHORITY, record.revision, changed)])
         if wanted != own:
-            await asyncio.to_thread(write_private, path, text)
+            await asyncio.to_thread(write_private, path, _arranged(wanted, text_here, text_there))
         self._users = wanted
 
     def _read(self) -> dict[str, str]:
@@ -99,14 +99,22 @@ class SharedCredentials:
             write_private(self._directory / name, files[name])
         # Users that were added here while no server ran are offered to the others.
         self._users = _lines(files[_USERS])
-        own = _lines(users.read_text()) if users.exists() else frozenset[str]()
+        text = users.read_text() if users.exists() else ""
+        own = _lines(text)
         known = {line.split(",")[1] for line in self._users}
-        added = {line for line in own if line.split(",")[1] not in known}
-        write_private(users, "".join(f"{line}\n" for line in sorted(self._users | added)))
+        wanted = self._users | {line for line in own if line.split(",")[1] not in known}
+        if wanted != own:
+            write_private(users, _arranged(wanted, text, files[_USERS]))
 
 
 def _lines(text: str) -> frozenset[str]:
     return frozenset(line for line in text.splitlines() if line.count(","))
+
+
+def _arranged(lines: frozenset[str], first: str, then: str) -> str:
+    """These lines in the order of one text, and what it has not in that of another, so that who compares files sees no change."""
+    order = dict.fromkeys((*first.splitlines(), *then.splitlines()))
+    return "".join(f"{line}\n" for line in order if line in lines)
 
 
 def _draft(files: Mapping[str, str]) -> bytes:

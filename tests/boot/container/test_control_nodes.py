@@ -82,7 +82,8 @@ def test_provisioning_again_changes_nothing(control_plane: dict[str, Machine], u
     before = [machine.show(unit, "MainPID") for unit in units]
     assert "0" not in before
     provision(machine, "control2", upload)
-    assert [machine.show(unit, "MainPID") for unit in units] == before
+    after = [machine.show(unit, "MainPID") for unit in units]
+    assert after == before, "\n".join(line for unit in units for line in machine.journal(unit))
 
 
 def test_two_go_on_without_the_third(control_plane: dict[str, Machine]) -> None:
