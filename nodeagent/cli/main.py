@@ -1,6 +1,5 @@
 """The command `nodeagent`. Commands are imported when they are used: the daemon never loads what only people need."""
 
-import gc
 import importlib
 from typing import Any
 
@@ -11,6 +10,7 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import INTERRUPTED
 from nodeagent.cli.lacking import lacking
 from nodeagent.cli.output import failing_output
+from nodeagent.imports import import_all
 from nodeagent.model.text import did_you_mean
 
 COMMANDS = {
@@ -33,17 +33,6 @@ COMMANDS = {
     "lab": ("nodeagent.cli.lab", "lab_command", "A cluster of network namespaces to try and to break."),
     "config": ("nodeagent.cli.config", "config_command", "Show and check the configuration."),
 }
-
-
-def import_without_collector(module: str) -> Any:
-    """The module. Nothing of what an import makes is garbage, and looking for it takes a good part of a command's start."""
-    gc.disable()
-    try:
-        imported = importlib.import_module(module)
-    finally:
-        gc.freeze()
-        gc.enable()
-    return imported
 
 
 class Commands(click.Group):
@@ -75,7 +64,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module, name, _ = COMMANDS[cmd_name]
-        command: click.Command = getattr(import_without_collector(module), name)
+        import_all([module])
+        command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
     def resolve_command(

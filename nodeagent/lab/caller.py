@@ -13,8 +13,8 @@ from typing import IO, TypeVar
 
 import msgspec
 
+from nodeagent.imports import import_all
 from nodeagent.lab.directory import LabDirectory, labs
-from nodeagent.lab.net.fork_server import import_all
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.own_fork import OwnFork, fork_off
 from nodeagent.lab.plan import Settings

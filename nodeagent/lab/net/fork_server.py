@@ -5,7 +5,6 @@ An interpreter of its own takes an actor 0.1 s of processor time to start, nearl
 signals, no descriptors but the standard ones and those it is given.
 """
 
-import gc
 import importlib
 import os
 import select
@@ -22,6 +21,7 @@ from typing import Self
 
 import msgspec
 
+from nodeagent.imports import import_all
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.own_fork import fork_off
 from nodeagent.lab.net.process import Running
@@ -196,17 +196,6 @@ def carry_out(order: Order, descriptors: Sequence[int]) -> None:
     finally:
         sys.stderr.flush()
         os._exit(status)
-
-
-def import_all(modules: Iterable[str]) -> None:
-    """Import them. Nothing of what that makes is garbage, and looking for it takes a good part of the time."""
-    gc.disable()
-    try:
-        for module in modules:
-            importlib.import_module(module)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def main(descriptor: str, *modules: str) -> None:

@@ -11,8 +11,11 @@ class Compaction:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.times = 0
-        """Version of that key, as far as this server knows."""
+        self._times = 0
+
+    def begin(self, times: int) -> None:
+        """times: the version of that key, as it was read."""
+        self._times = times
 
     async def compact(self, floor: int, *, counted: bool) -> None:
         """Give up what is below this revision of etcd's, unless another server has done so meanwhile. counted: False where
@@ -26,13 +29,13 @@ class Compaction:
                 raise
 
     async def _is_our_turn(self, floor: int) -> bool:
-        mine = messages.compare(COMPACT_KEY, messages.VERSION, self.times)
+        mine = messages.compare(COMPACT_KEY, messages.VERSION, self._times)
         put = messages.as_put(messages.put_request(COMPACT_KEY, b"%d" % floor))
         other = messages.as_range(messages.range_request(COMPACT_KEY))
         reply = await self._client.txn(messages.txn_request([mine], [put], [other]))
         if reply.succeeded:
-            self.times += 1
+            self._times += 1
         else:
             kvs = reply.ranges[0].kvs
-            self.times = kvs[0].version if kvs else 0
+            self._times = kvs[0].version if kvs else 0
         return reply.succeeded

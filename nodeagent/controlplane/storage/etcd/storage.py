@@ -115,7 +115,7 @@ class EtcdStorage:
         self._numbering = await self._reading(settle_in(self._client, self._layout, remembered))
         found = await self._reading(load(self._client, self._layout, self._numbering, int(self._clock())))
         self._highest = self._since = found.latest
-        self._compaction.times = found.compactions
+        self._compaction.begin(found.compactions)
         self.unreadable = found.unreadable
         self._known = {(row.collection, row.path): row for row in found.rows}
         later: list[Revision] = []
