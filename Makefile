@@ -7,7 +7,8 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # What the agent, the lab and the demo use.
 SYSTEM_PACKAGES := python3 python3-venv nftables iproute2 kmod ca-certificates openssl $(if $(shell command -v kubectl),,kubernetes-client)
 # Programs of other releases that tests hold us to; unpacked below .tools, not installed.
-TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd .tools/prometheus/promtool
+TEST_TOOLS := .tools/nft-1.1/nft .tools/kubectl-1.20/kubectl .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd .tools/prometheus/promtool \
+	.tools/audit/.installed
 
 # Tests with packets mostly wait, so there are more workers than processors. Files with slow tests come first.
 PARALLEL := --numprocesses=6 --dist=loadfile --no-loadscope-reorder
@@ -45,7 +46,7 @@ help:
 	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
 	@echo "make lock    requirements/*.txt anew, with the newest releases that pyproject.toml admits"
-	@echo "make audit   ask PyPI whether a hole is known in a locked release"
+	@echo "make audit   ask PyPI whether a hole is known in a locked release, or with OSV=URL what has the API of osv.dev"
 	@echo "make clean   remove what these commands made in this directory"
 
 setup: system-packages $(VENV)/.runtime
@@ -194,8 +195,10 @@ wheel: $(VENV)/.installed
 lock:
 	requirements/compile.sh
 
+# OSV=URL asks another service, with the API of osv.dev: where PyPI is a mirror, that often knows of no holes.
 audit: .tools/audit/.installed
-	.tools/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements/development.txt
+	.tools/audit/bin/pip-audit --strict --disable-pip --require-hashes --requirement requirements/development.txt \
+		$(if $(OSV),--vulnerability-service osv --osv-url $(OSV))
 
 .tools/audit/.installed:
 	/usr/bin/python3 -m venv $(@D)
