@@ -21,7 +21,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test every-test test-boot boot-cluster boot-containers boot-kernels boot-page boot-packages boot-images lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb lock audit clean
+.PHONY: help setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -29,6 +29,7 @@ help:
 	@echo "make test    set up, then lint and every test (root)"
 	@echo "make test-boot  the tests that boot machines: systemd in containers, stock kernels in QEMU,"
 	@echo "                the Vagrantfile's cluster; the status page in Chromium; storages and an etcd under faults (root)"
+	@echo "make test-boot-short  of these what ends in a quarter of an hour: without the Vagrantfile, one kernel, no faults"
 	@echo "make lint    ruff and mypy --strict"
 	@echo "make unit    the tests that need no root (seconds)"
 	@echo "make kernel  the tests against the kernel of this machine (root)"
@@ -94,7 +95,7 @@ $(VENV)/.installed: $(VENV)/.runtime requirements/development.txt
 demo: setup
 	$(SUDO) $(BIN)/python -m nodeagent.lab.demo
 
-test kernel test-boot: SYSTEM_PACKAGES += $(TEST_PACKAGES)
+test kernel test-boot test-boot-short: SYSTEM_PACKAGES += $(TEST_PACKAGES)
 # Tests mostly wait, so that lint beside them costs no time of its own.
 test: setup $(VENV)/.installed $(TEST_TOOLS)
 	+@$(MAKE) --no-print-directory --jobs=2 lint every-test
@@ -208,9 +209,15 @@ audit: .tools/audit/.installed
 deb: $(VENV)/.installed
 	systemd/packaging/build_deb.sh dist
 
-test-boot boot-images boot-cluster boot-containers boot-kernels boot-page: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
+BOOTING := boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
+$(BOOTING): SYSTEM_PACKAGES += $(BOOT_PACKAGES)
+test-boot boot-images boot-cluster: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
 test-boot: setup $(VENV)/.installed $(TEST_TOOLS)
 	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target boot-cluster etcd-at-length boot-containers boot-kernels storages boot-page
+
+# For every change that is submitted: the kernel whose tables nobody owns, and what mostly waits.
+test-boot-short: setup $(VENV)/.installed $(TEST_TOOLS)
+	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target boot-oldest-kernel boot-containers storages boot-page
 
 # What test-boot runs, two at a time, the longest first: the cluster takes a processor or more, a kernel one, others mostly wait.
 BOOT := $(SUDO) env CI=$(CI) $(BIN)/pytest -o timeout=1800 -o faulthandler_timeout=2000
@@ -222,6 +229,9 @@ boot-containers: .tools/boot/debian-12 boot-packages
 
 boot-kernels: $(VM_IMAGES)
 	$(BOOT) tests/boot/vm
+
+boot-oldest-kernel: .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz
+	$(BOOT) tests/boot/vm -k '6.1 and not 6.12'
 
 boot-page: $(VENV)/.installed
 	$(BOOT) tests/boot/page
