@@ -53,7 +53,7 @@ from nodeagent.model.text import printable
 from nodeagent.observe.systemd import SystemdNotifier
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
-_TLS_BUFFER_BYTES = 32 * 1024
+_TLS_BUFFER_BYTES = 8 * 1024
 _LONGEST_HISTORY_SECONDS = 24 * 3600
 _USER = re.compile(r"[A-Za-z0-9._:@-]{1,253}")
 _OPEN_FILES = 16_384
@@ -164,7 +164,8 @@ def apiserver_command(
     )
     # The store's thread takes the interpreter lock back after every statement; the default of 5 ms is its whole budget.
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
-    # asyncio zeroes a read buffer of 256 KiB for every TLS connection: a thousand idle watches would hold 250 MB.
+    # asyncio zeroes a read buffer of 256 KiB for every TLS connection: a thousand idle watches would hold 250 MB. Only what clients
+    # send is read through it, and the longest body is 3 MiB.
     asyncio.sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
     _allow_descriptors()
     host, port = _host_and_port(listen)

@@ -17,6 +17,8 @@ IDLE = 9000
 GROWTH_MB = 150
 KEPT_MB = 60
 UNREAD_MB = 60
+KEPT_ALIVE = 1500
+KEPT_ALIVE_KB = 50
 UNREAD_MADE_MB = 200
 """Of what is made for one client alone, each keeps an object."""
 ANSWER_SECONDS = allowed(5.0)
@@ -55,6 +57,21 @@ def test_nine_thousand_idle_connections_cost_little_and_it_is_given_back(tmp_pat
         print(f"when they had gone: {server.megabytes - before:.0f} MB more")
         serves(server)
         assert len(b"".join(server.log)) < 10_000
+
+
+def test_connections_with_credentials_cost_little_each(tmp_path: Path) -> None:
+    with victim(tmp_path) as server, contextlib.ExitStack() as kept:
+        serves(server)
+        before = server.megabytes
+        request = f"GET /api/v1/namespaces/default HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {server.token}\r\n\r\n"
+        for _ in range(KEPT_ALIVE):
+            connection = kept.enter_context(server.connect())
+            connection.sendall(request.encode())
+            assert connection.recv(65536)
+        each = (server.megabytes - before) * 1024 / KEPT_ALIVE
+        print(f"{KEPT_ALIVE} connections with credentials: {each:.0f} KB each")
+        assert each < KEPT_ALIVE_KB
+        serves(server)
 
 
 def test_connections_that_begin_and_never_go_on_keep_nobody_out(tmp_path: Path) -> None:
