@@ -45,6 +45,7 @@ from nodeagent.controlplane.storage.sqlite_file import (
 )
 from nodeagent.controlplane.storage.store import Window
 from nodeagent.controlplane.storages import STORE_FILE
+from nodeagent.daemon.arenas import use_one_arena
 from nodeagent.daemon.collector import collect_rarely
 from nodeagent.kube.mirror import mirror_endpoints
 from nodeagent.logs.setup import set_up_logging
@@ -190,6 +191,7 @@ def apiserver_command(
         limit_bytes=store_limit * 1024 * 1024 if store_limit else None,
         connections=_connection_limits(),
     )
+    use_one_arena()
     collect_rarely()
     try:
         asyncio.run(_serve(settings))

@@ -15,6 +15,7 @@ from nodeagent.cli.options import ConfigRejected, reloadable_config_options
 from nodeagent.config import ConfigError, LoadedConfig
 from nodeagent.config.durations import parse_duration
 from nodeagent.daemon.announcement import announce
+from nodeagent.daemon.arenas import use_one_arena
 from nodeagent.daemon.collector import collect_rarely
 from nodeagent.daemon.loop import DaemonLoop, NoThreads
 from nodeagent.daemon.signals import run_until_signal
@@ -82,6 +83,7 @@ def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load
     except ConfigError as error:
         raise ConfigRejected(error) from error
     announce(loaded)
+    use_one_arena()
     collect_rarely()
     faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
     try:
