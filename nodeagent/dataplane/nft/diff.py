@@ -22,18 +22,22 @@ class Delta:
     @property
     def touched(self) -> int:
         """How many different elements change."""
-        names = self.puts.keys() | self.deletes.keys()
-        return sum(len(self.puts.get(name, {}).keys() | set(self.deletes.get(name, ()))) for name in names)
+        put = sum(map(len, self.puts.values()))
+        return put + sum(key not in self.puts.get(name, ()) for name, keys in self.deletes.items() for key in keys)
 
 
 def diff_images(wanted: TableImage, programmed: TableImage) -> Delta:
     """Everything that differs in the sets of `wanted`."""
     keys: dict[str, Iterable[bytes]] = {}
+    new: dict[str, Elements] = {}
     for name, elements in wanted.items():
         held = programmed.get(name, {})
-        if elements != held:
-            keys[name] = elements.keys() | held.keys() if held else elements
-    return diff_keys(keys, wanted, programmed)
+        if not held and elements:
+            new[name] = dict(elements)
+        elif elements != held:
+            keys[name] = elements.keys() | held.keys()
+    some = diff_keys(keys, wanted, programmed)
+    return Delta({**some.puts, **new}, some.deletes)
 
 
 def diff_keys(keys: Mapping[str, Iterable[bytes]], wanted: TableImage, programmed: TableImage) -> Delta:

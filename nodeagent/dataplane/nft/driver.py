@@ -25,6 +25,7 @@ from nodeagent.dataplane.nft.count_keeper import CountKeeper
 from nodeagent.dataplane.nft.desired import DesiredImage, slots_of
 from nodeagent.dataplane.nft.diff import apply_delta
 from nodeagent.dataplane.nft.element_walk import ElementWalk
+from nodeagent.dataplane.nft.image import empty_image
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.plan import Planner, TablePlan
 from nodeagent.dataplane.nft.render import too_many_backends
@@ -340,7 +341,7 @@ class TableDriver:
         belief = self._belief
         assert belief is not None, "a plan was made from a belief"
         if plan.new_table:
-            belief.image = {name: dict(elements) for name, elements in self._desired.image.items()}
+            belief.image = {**empty_image(self._desired.image), **plan.delta.puts}
         else:
             apply_delta(belief.image, plan.delta)
         belief.exists = belief.usable = belief.program_right = True

@@ -5,7 +5,7 @@ so a rejected one can be traced to a rule or to elements.
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nodeagent.dataplane.nft import schema
@@ -236,16 +236,29 @@ class Transaction:
         self._add(NFT_MSG_NEWSETELEM, NLM_F_CREATE, body, "set of a rule")
         return set_id
 
-    def _add_elements(self, kind: int, flags: int, name: str, keys: tuple[bytes, ...], encoded: list[bytes]) -> None:
-        start = 0
-        while start < len(encoded):
-            stop, size = start, 0
-            while stop < len(encoded) and size + len(encoded[stop]) <= MAX_LIST_BYTES:
-                size += len(encoded[stop])
-                stop += 1
-            body = pack_element_list(schema.TABLE, name, encoded[start:stop])
-            self.messages.append(Message(kind, flags, body, f"elements of {name}", name, keys[start:stop]))
+    def _add_elements(
+        self, kind: int, flags: int, name: str, keys: tuple[bytes, ...], encoded: Iterable[bytes]
+    ) -> None:
+        about, start = f"elements of {name}", 0
+        for some in _lists(encoded):
+            body = pack_element_list(schema.TABLE, name, some)
+            stop = start + len(some)
+            self.messages.append(Message(kind, flags, body, about, name, keys[start:stop]))
             start = stop
+
+
+def _lists(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """As many elements at a time as one message holds."""
+    some: list[bytes] = []
+    size = 0
+    for element in encoded:
+        if some and size + len(element) > MAX_LIST_BYTES:
+            yield some
+            some, size = [], 0
+        some.append(element)
+        size += len(element)
+    if some:
+        yield some
 
 
 def _set_user_data(spec: SetSpec) -> bytes:

@@ -38,7 +38,10 @@ def pack_batch(
     for index, (kind, flags, body) in enumerate(items):
         wanted = flags | NLM_F_REQUEST | (NLM_F_ACK if index == last else 0)
         kind_there = message_type(NFNL_SUBSYS_NFTABLES, kind)
-        parts.append(packed_message(kind_there, wanted, first_seq + 1 + index, header + body))
+        # Joined once: what programs a whole node is many megabytes, and each copy of it counts at the peak.
+        size = HEADER.size + len(header) + len(body)
+        head = HEADER.pack(size, kind_there, wanted, first_seq + 1 + index, 0)
+        parts += (head, header, body, b"\0" * (-size % 4))
     parts.append(packed_message(NFNL_MSG_BATCH_END, NLM_F_REQUEST, first_seq + 2 + last, about_subsystem))
     return b"".join(parts)
 

@@ -55,8 +55,8 @@ class ElementForm:
 
 def pack_elements(
     form: ElementForm, elements: Mapping[bytes, bytes], counts: Mapping[bytes, tuple[int, int]] | None = None
-) -> list[bytes]:
-    """Elements in their netlink form, one entry per key (an interval's two elements in one entry).
+) -> Iterable[bytes]:
+    """Elements in their netlink form, one entry per key (an interval's two elements in one entry), made as they are taken.
 
     counts: with what counters begin, key → (packets, bytes); the others begin with nothing.
     """
@@ -65,21 +65,22 @@ def pack_elements(
     if form.commented:
         length = form.value_length
         if not counts:
-            return [_commented(key, value[:length], value[length:]) for key, value in elements.items()]
-        return [
+            return (_commented(key, value[:length], value[length:]) for key, value in elements.items())
+        return (
             _commented(key, value[:length], value[length:], _counter_of(*counts[key]) if key in counts else b"")
             for key, value in elements.items()
-        ]
+        )
     before, between, after = _frame(form)
     if not form.is_map:
-        return [before + key + between for key in elements]
-    plain = [before + key + between + value + after for key, value in elements.items()]
+        return (before + key + between for key in elements)
     if not counts:
-        return plain
-    return [
-        _element(key, _data(value), _counter_of(*counts[key])) if key in counts else packed
-        for (key, value), packed in zip(elements.items(), plain, strict=True)
-    ]
+        return (before + key + between + value + after for key, value in elements.items())
+    return (
+        _element(key, _data(value), _counter_of(*counts[key]))
+        if key in counts
+        else before + key + between + value + after
+        for key, value in elements.items()
+    )
 
 
 def pack_keys(form: ElementForm, keys: Iterable[bytes]) -> list[bytes]:

@@ -107,7 +107,7 @@ def _ruleset() -> Iterator[bytes]:
         elif form.is_map and not form.value_length:
             packed = pack_verdicts({key: "base"})
         else:
-            packed = pack_elements(form, {key: value, b"\1" * len(key): value})
+            packed = list(pack_elements(form, {key: value, b"\1" * len(key): value}))
         yield pack_element_list(TABLE, spec.name, packed)
     for chain in CHAINS[:4]:
         for rule in chain.rules[:3]:
