@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from nodeagent.model.addresses import Family
 from nodeagent.netlink.nf_tables.objects import ChainHook
 
 
@@ -17,11 +18,13 @@ class ChainFact(Struct, frozen=True):
 
 
 class LinkFact(Struct, frozen=True):
-    """An interface. kind: `bridge`, `dummy`, …; empty for hardware. has_ports: others are ports of it."""
+    """An interface. kind: `bridge`, `dummy`, …; empty for hardware. has_ports: others are ports of it. filtered: the families
+    whose packets meet the rules of IP on this bridge by a setting of its own."""
 
     name: str
     kind: str = ""
     has_ports: bool = False
+    filtered: frozenset[Family] = frozenset()
 
 
 class Facts(Struct, frozen=True):

@@ -13,6 +13,7 @@ from nodeagent.dataplane.nft.chain import HookNumber
 from nodeagent.dataplane.nft.ruleset import Ruleset, typed
 from nodeagent.model.addresses import Family
 from nodeagent.netlink import rtnetlink
+from nodeagent.netlink.bridges import families_filtered
 from nodeagent.netlink.nf_tables.expressions import Code
 from nodeagent.netlink.nf_tables.objects import ChainHeader, ChainHook, read_chain
 from nodeagent.netlink.socket import NetlinkSocket, read_consistently
@@ -31,6 +32,7 @@ _NAMED = (
     "netfilter/nf_conntrack_max",
     "netfilter/nf_conntrack_count",
     "bridge/bridge-nf-call-iptables",
+    "bridge/bridge-nf-call-ip6tables",
     "ipv4/conf/all/arp_ignore",
     "ipv4/neigh/default/gc_thresh3",
     "ipv6/neigh/default/gc_thresh3",
@@ -95,9 +97,13 @@ def _legacy_chains() -> Iterator[ChainFact]:
 
 def _links() -> Iterator[LinkFact]:
     with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-        found = read_consistently(lambda: [rtnetlink.read_link(body) for body in netlink.dump(rtnetlink.get_links())])
-    masters = {link.master for link in found}
-    return (LinkFact(link.name, link.kind, link.ifindex in masters) for link in found)
+        found = read_consistently(
+            lambda: [
+                (rtnetlink.read_link(body), families_filtered(body)) for body in netlink.dump(rtnetlink.get_links())
+            ]
+        )
+    masters = {link.master for link, _ in found}
+    return (LinkFact(link.name, link.kind, link.ifindex in masters, filtered) for link, filtered in found)
 
 
 def _settings(links: tuple[LinkFact, ...]) -> Iterator[tuple[str, int]]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nodeagent.checks.facts import Facts
 from nodeagent.checks.finding import Finding, Result
+from nodeagent.model.addresses import Family
 
 STRICT = 1
 NEARLY_FULL = 0.9
@@ -12,6 +13,7 @@ CONNTRACK_DROPS = "conntrack drop"
 NEIGHBOURS, NEIGHBOURS_FULL = "{} neighbours", "{} neighbour table full"
 NO_ANSWERS = 8
 """Of arp_ignore: the host answers nobody (ip-sysctl)."""
+_BRIDGED = {Family.IPV4: "bridge-nf-call-iptables", Family.IPV6: "bridge-nf-call-ip6tables"}
 _FORWARDING = {
     "IPv4": ("ipv4/ip_forward", "net.ipv4.ip_forward"),
     "IPv6": ("ipv6/conf/all/forwarding", "net.ipv6.conf.all.forwarding"),
@@ -138,14 +140,20 @@ def _connection_table(facts: Facts) -> Iterator[Finding]:
 
 def _bridges(facts: Facts) -> Iterator[Finding]:
     """Pods behind one bridge answer each other directly, past the rules that translate back."""
-    called = facts.settings.get("bridge/bridge-nf-call-iptables")
-    bridge = next((link.name for link in facts.links if link.kind == "bridge" and link.has_ports), None)
-    if bridge is None or called:
-        return
-    why = "bridge-nf-call-iptables is 0" if called == 0 else "the module br_netfilter is not loaded"
-    yield Finding(
-        "bridged packets",
-        Result.NOTE,
-        f"{why}: where pods are ports of {bridge}, one that reaches another through a Service gets no answer",
-        "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1",
-    )
+    for family, setting in _BRIDGED.items():
+        path = f"bridge/{setting}"
+        forwards = facts.settings.get(_FORWARDING[family.value][0], 0)
+        unseen = [
+            link.name
+            for link in facts.links
+            if link.kind == "bridge" and link.has_ports and family not in link.filtered
+        ]
+        if not unseen or not forwards or facts.settings.get(path):
+            continue
+        why = f"{setting} is 0" if path in facts.settings else "the module br_netfilter is not loaded"
+        yield Finding(
+            "bridged packets",
+            Result.NOTE,
+            f"{why}: where pods are ports of {unseen[0]}, one that reaches another through a Service gets no answer",
+            f"modprobe br_netfilter; sysctl -w net.bridge.{setting}=1",
+        )

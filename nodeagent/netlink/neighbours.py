@@ -3,7 +3,7 @@
 import struct
 
 from nodeagent.model.addresses import family_of, pack_address
-from nodeagent.netlink.framing import Request, attribute, reader
+from nodeagent.netlink.framing import Request, attribute, attributes, reader
 from nodeagent.netlink.uapi import rtnetlink as uapi
 from nodeagent.netlink.uapi.netlink import NLM_F_CREATE
 
@@ -24,6 +24,12 @@ def use_neighbour(address: str, interface: int) -> Request:
 def read_state(body: memoryview) -> int:
     """What an RTM_NEWNEIGH message says of the neighbour: NUD_…."""
     return int(_NEIGHBOUR.unpack_from(body)[2])
+
+
+@reader
+def read_hardware_address(body: memoryview) -> bytes:
+    """What an RTM_NEWNEIGH message says the neighbour's frames are sent to; empty where that is not known."""
+    return bytes(dict(attributes(body[_NEIGHBOUR.size :])).get(uapi.NDA_LLADDR, b""))
 
 
 def _neighbour(address: str, interface: int, flags: int) -> bytes:

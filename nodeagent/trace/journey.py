@@ -22,7 +22,7 @@ from nodeagent.trace.others import OtherChain, OtherTable
 from nodeagent.trace.others_walk import LOOPBACK, is_done, pass_other_chain
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
-from nodeagent.trace.routes import Leg, Route, Router, Way
+from nodeagent.trace.routes import Between, Leg, Route, Router, Way
 from nodeagent.trace.traveller import LOOPBACK_INTERFACE, Decision, Traveller
 
 
@@ -55,7 +55,7 @@ class Journey(Struct, frozen=True):
     not a rule. here: whether it was delivered to this node. unheard: so, but no program listens there. tracked: whether
     connection tracking sees it. answer: what becomes of the first answer; None where that was not followed. new_source: as others
     say what it is rewritten to; empty where the node's own is taken. heard_at: the loopback address at which a program listens, where
-    it is unheard.
+    it is unheard. bridged: a bridge of this node carries the answer past all rules.
     """
 
     end: End
@@ -74,6 +74,7 @@ class Journey(Struct, frozen=True):
     answer: Answer | None = None
     new_source: str = ""
     heard_at: str = ""
+    bridged: bool = False
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
@@ -161,7 +162,10 @@ class _Trip:
         return self._go_out(traveller, route)
 
     def _go_out(self, traveller: Traveller, route: Route) -> Journey:
-        beyond = self._router.beyond(route, traveller.machine.destination)
+        destination = traveller.machine.destination
+        beyond = self._router.beyond(route, destination)
+        if beyond.way is Way.OUT and self._iif == route.interface and destination == self._question.source:
+            beyond = self._router.back_by_port(route, destination)
         if beyond.way is not Way.OUT:
             return self._not_routed(traveller, beyond)
         return self._end(traveller, End.ARRIVED, route)
@@ -244,8 +248,11 @@ class _Trip:
             return End.ARRIVED
         if machine.destination == self._question.source:
             return End.ONE_WAY
-        around = self._iif == route.interface and not self._router.sees_answers(route.interface, self._question.family)
+        around = self._iif == route.interface and self._between(route) is not Between.HERE
         return End.ONE_WAY if around else End.ARRIVED
+
+    def _between(self, route: Route) -> Between:
+        return self._router.between(route.interface, self._question.family)
 
     def _end(self, traveller: Traveller, end: End, route: Route | None, *, routing: bool = False) -> Journey:
         machine = traveller.machine
@@ -275,6 +282,7 @@ class _Trip:
             answer,
             traveller.new_source,
             self._heard_at(machine.port) if unheard else "",
+            end is End.ONE_WAY and route is not None and self._between(route) is Between.BRIDGED,
         )
 
     def _heard_at(self, port: int) -> str:

@@ -14,7 +14,8 @@ from nodeagent.netlink.neighbours import look_up_neighbour, read_state, use_neig
 from nodeagent.netlink.route_lookup import FoundRoute, look_up_route, read_found_route
 from nodeagent.netlink.socket import NetlinkSocket, read_consistently
 from nodeagent.netlink.uapi import rtnetlink as uapi
-from nodeagent.trace.routes import Leg, Route, Way
+from nodeagent.trace.kernel_bridges import Bridges
+from nodeagent.trace.routes import Between, Leg, Route, Way
 
 NET = Path("/proc/thread-self/net")
 SETTINGS = Path("/proc/sys/net")
@@ -49,6 +50,7 @@ class KernelRoutes:
         self._socket = NetlinkSocket(socket.NETLINK_ROUTE)
         self._links: dict[str, rtnetlink.Link] | None = None
         self._silent: dict[tuple[str, str], bool] = {}
+        self._bridges = Bridges(self._socket)
 
     def __enter__(self) -> Self:
         return self
@@ -85,16 +87,34 @@ class KernelRoutes:
         names = (v6,) if family_of(address) is Family.IPV6 else (v4, v6)
         return any(_waits(NET / name, address, port, state, exactly=exactly) for name in names)
 
-    def sees_answers(self, interface: str, family: Family) -> bool:
-        """Whether packets between two hosts that are both behind an interface meet the rules of this node.
+    def between(self, interface: str, family: Family) -> Between:
+        """How packets go between two hosts that are both behind an interface.
 
-        Those of a bridge do with br_netfilter; where there are no link addresses everything goes by this node.
+        Those of a bridge meet the rules with br_netfilter; where there are no link addresses everything goes by this node.
         """
         link = self._link(interface)
         if link is None or not link.resolves:
-            return True
-        kind = "iptables" if family is Family.IPV4 else "ip6tables"
-        return link.kind == "bridge" and _setting(f"bridge/bridge-nf-call-{kind}") == 1
+            return Between.HERE
+        if link.kind != "bridge":
+            return Between.PAST
+        return Between.HERE if self._bridges.are_filtered(link, family) else Between.BRIDGED
+
+    def back_by_port(self, route: Route, destination: str) -> Route:
+        """The same, or that the bridge does not give the packet back to the port that it came by.
+
+        A packet that the rules have translated to a host behind its own bridge is not routed, it stays within the bridge
+        (br_nf_pre_routing_finish); and that sends nothing back by a port that is not in hairpin mode.
+        """
+        link = self._link(route.interface)
+        if link is None or link.kind != "bridge" or self.between(link.name, family_of(destination)) is not Between.HERE:
+            return route
+        port = self._bridges.one_way_port(link, destination)
+        if not port:
+            return route
+        reason = (
+            f"{port}, a port of the bridge {link.name}, gives nothing back that came in by it (hairpin mode is off)"
+        )
+        return Route(Way.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
 
     def beyond(self, route: Route, destination: str) -> Route:
         """The same, or that the interface has no carrier, or that nobody answers for the next hop there.

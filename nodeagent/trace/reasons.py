@@ -9,7 +9,7 @@ from nodeagent.dataplane.nft.classes import (
     GUARDED_CHAIN,
     REFUSE_CHAIN,
 )
-from nodeagent.model.addresses import endpoint_text
+from nodeagent.model.addresses import Family, endpoint_text
 from nodeagent.netlink.nf_tables.expressions import FibType, Lookup, Masquerade, Meta, MetaKey, Rule
 from nodeagent.trace.answers import Answer, Back
 from nodeagent.trace.journey import End, Journey
@@ -139,6 +139,13 @@ def _of_one_way(question: Question, journey: Journey) -> Reason:
     cure = "rewrite its source: see that the ranges of pods (--cluster-cidr) are right, or masquerade there"
     if journey.destination == question.source:
         return Reason(f"{end} is the client itself, which takes no packet from its own address", cure)
+    if journey.bridged:
+        setting = f"bridge-nf-call-{'iptables' if question.family is Family.IPV4 else 'ip6tables'}"
+        return Reason(
+            f"{end} and the client are both behind the bridge {journey.came_by}, which carries the answer past the rules that "
+            f"would translate it back ({setting} is 0, or br_netfilter not loaded)",
+            f"modprobe br_netfilter; sysctl -w net.bridge.{setting}=1",
+        )
     return Reason(
         f"{end} and the client are both behind {journey.came_by}: the answer does not come by this node, which would "
         "have to translate it back",

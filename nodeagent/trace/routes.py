@@ -38,6 +38,15 @@ class Route(Struct, frozen=True):
         return f"out by {self.interface}" + (f" via {self.gateway}" if self.gateway else "")
 
 
+class Between(Enum):
+    """How two hosts behind one interface reach each other: by way of this node and its rules, over a bridge of this node
+    and past its rules, or without it."""
+
+    HERE = "here"
+    BRIDGED = "bridged"
+    PAST = "past"
+
+
 class Leg(Struct, frozen=True):
     """A packet as the routing sees it. interface: by which it came in; empty when the node sends it. port, source_port: 0
     where they are not known."""
@@ -62,8 +71,12 @@ class Router(Interface):
         """Whether a program of the node waits for connections there. exactly: bound to this very address."""
         ...
 
-    def sees_answers(self, interface: str, family: Family) -> bool:
-        """Whether packets between two hosts that are both behind an interface meet the rules of this node."""
+    def between(self, interface: str, family: Family) -> Between:
+        """How packets go between two hosts that are both behind an interface."""
+        ...
+
+    def back_by_port(self, route: Route, destination: str) -> Route:
+        """The route of a packet that goes back to where it came from, or why the bridge that it came by does not give it back."""
         ...
 
     def beyond(self, route: Route, destination: str) -> Route:

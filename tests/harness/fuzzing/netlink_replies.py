@@ -18,8 +18,10 @@ from nodeagent.dataplane.nft.readback import hook_of, same_chains, same_set
 from nodeagent.dataplane.nft.schema import TABLE, set_specs
 from nodeagent.model.addresses import Family
 from nodeagent.netlink import rtnetlink
+from nodeagent.netlink.bridges import families_filtered, look_up_port, read_port, sends_back
 from nodeagent.netlink.conntrack import create_flow, delete_flow, read_flows
 from nodeagent.netlink.framing import Request, attribute, nested, packed_message, string
+from nodeagent.netlink.neighbours import read_hardware_address
 from nodeagent.netlink.nf_tables.batch import entry_at
 from nodeagent.netlink.nf_tables.element_reading import read_elements, read_pairs
 from nodeagent.netlink.nf_tables.elements import pack_elements, pack_expiring, pack_verdicts
@@ -66,11 +68,15 @@ def _routes() -> Iterator[bytes]:
     head = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, 254, 3, 0, 1, 0)
     yield head + attribute(9, hop + hop) + attribute(18, b"\x0a\0" + b"\xfd" * 16) + attribute(5, b"\x0a\0\0\x02")
     yield rtnetlink.create_link("nodeagent0", "bridge").body + nested(26, nested(10, attribute(8, b"\1")))
+    yield bytes(16) + nested(18, nested(2, attribute(36, b"\1")), nested(5, attribute(4, b"\1")))
+    yield look_up_port(b"\2\0\0\0\0\1", 7).body
     yield rtnetlink.set_alias(7, "nodeagent").body + attribute(10, struct.pack("=I", 3))
 
 
 def _check_routes(data: bytes) -> None:
     body = memoryview(data)
+    for of_bridges in (families_filtered, sends_back, read_port, read_hardware_address):
+        allowed(lambda read=of_bridges: read(body))  # type: ignore[misc]
     for read in (rtnetlink.read_link, rtnetlink.read_address, rtnetlink.reaches_others, rtnetlink.may_be_local_route):
         allowed(lambda read=read: read(body))  # type: ignore[misc]
     allowed(lambda: rtnetlink.read_local_route(body, 7))

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol, endpoint_text, family_of
@@ -21,6 +22,7 @@ CLIENT_PORT, NODE_PORT = 4444, 30080
 WITHOUT_OWNER = ("--table-ownership", "plain", "--conntrack-max-per-core", "0")
 SILENCE_SECONDS = 0.4
 PATIENCE_SECONDS = 60.0
+TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
 PORTS = (service_port(80, name="http"), service_port(80, Protocol.UDP, name="dns"))
 
 
@@ -172,3 +174,12 @@ def check_line(world: World) -> str:
     done = world.run(NODE, [*AGENT, "check", "-o", "json"], check=False)
     verdict: str = json.loads(done.stdout)["verdict"]
     return verdict
+
+
+def documented(*, of_bridges: bool = False) -> list[tuple[list[str], str]]:
+    """The commands for root in docs/troubleshooting.md, and how the first line that each prints begins: those about pods on a
+    bridge, or all others."""
+    lines = [line.strip() for line in TROUBLESHOOTING.read_text().splitlines() if line.startswith("    ")]
+    starts = [number for number, line in enumerate(lines) if line.startswith("# nodeagent trace ")]
+    told = [(lines[number].split()[2:], lines[number + 1].partition("…")[0]) for number in starts]
+    return [(arguments, begins) for arguments, begins in told if ("the bridge" in begins) is of_bridges]

@@ -6,7 +6,6 @@ Around each stands its control: without the fault the connection works, and the 
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +32,7 @@ from tests.netns.trace.planting import (
     by_objects,
     by_shell,
     check_line,
+    documented,
     emptied,
     first_line,
     flushed,
@@ -164,16 +164,6 @@ def test_the_first_line_of_a_trace_names_the_cause(
         assert code == 1
         assert not works(world, *connection, patiently=False)
     finds_nothing()
-
-
-TROUBLESHOOTING = Path(__file__).parents[3] / "docs" / "troubleshooting.md"
-
-
-def documented() -> list[tuple[list[str], str]]:
-    """The commands for root in the document, and how the first line that each prints begins."""
-    lines = [line.strip() for line in TROUBLESHOOTING.read_text().splitlines() if line.startswith("    ")]
-    starts = [number for number, line in enumerate(lines) if line.startswith("# nodeagent trace ")]
-    return [(lines[number].split()[2:], lines[number + 1].partition("…")[0]) for number in starts]
 
 
 @pytest.mark.parametrize(("arguments", "begins"), documented(), ids=lambda value: str(value)[-40:])

@@ -9,6 +9,7 @@ from nodeagent.checks.finding import Finding, Result, verdict_of
 from nodeagent.checks.hook_order import order_findings
 from nodeagent.checks.settings import CONNTRACK_DROPS, RP_FILTER_DROPS, setting_findings
 from nodeagent.dataplane.nft.chain import HookNumber
+from nodeagent.model.addresses import Family
 from nodeagent.netlink.nf_tables.objects import ChainHook
 
 RIGHT = {
@@ -17,6 +18,7 @@ RIGHT = {
     "netfilter/nf_conntrack_max": 1000,
     "netfilter/nf_conntrack_count": 10,
     "bridge/bridge-nf-call-iptables": 1,
+    "bridge/bridge-nf-call-ip6tables": 1,
 }
 LINKS = (LinkFact("eth0"), LinkFact("eth1"), LinkFact("cni0", "bridge", has_ports=True))
 
@@ -60,6 +62,7 @@ def test_what_is_meant_and_harms_nobody_is_no_failure() -> None:
         ({"netfilter/nf_conntrack_count": 901}, {}, "connection table", Result.FAILED, "nearly full"),
         ({}, {CONNTRACK_DROPS: 3}, "connection table", Result.NOTE, "3 new connections were dropped"),
         ({"bridge/bridge-nf-call-iptables": 0}, {}, "bridged packets", Result.NOTE, "gets no answer"),
+        ({"bridge/bridge-nf-call-ip6tables": 0}, {}, "bridged packets", Result.NOTE, "bridge-nf-call-ip6tables is 0"),
     ],
 )
 def test_what_is_not(settings: dict[str, int], counters: dict[str, int], check: str, result: Result, says: str) -> None:
@@ -67,6 +70,17 @@ def test_what_is_not(settings: dict[str, int], counters: dict[str, int], check: 
     assert finding.result is result
     assert says in finding.detail
     assert finding.cure or result is Result.OK
+
+
+def test_a_bridge_may_have_a_setting_of_its_own_and_one_family_may_be_off() -> None:
+    off = RIGHT | {"bridge/bridge-nf-call-iptables": 0, "bridge/bridge-nf-call-ip6tables": 0}
+    filtered = LinkFact("cni0", "bridge", has_ports=True, filtered=frozenset(Family))
+    assert not [
+        one for one in setting_findings(Facts(links=(filtered,), settings=off)) if one.check == "bridged packets"
+    ]
+    without = off | {"ipv6/conf/all/forwarding": 0}
+    told = [one for one in setting_findings(Facts(links=LINKS, settings=without)) if one.check == "bridged packets"]
+    assert [one.cure for one in told] == ["modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1"]
 
 
 def test_forwarding_is_nobodys_fault_before_anything_is_programmed() -> None:

@@ -14,6 +14,7 @@ from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.schema import AFFINITY, set_specs
 from nodeagent.model.addresses import Family
 from nodeagent.netlink import rtnetlink
+from nodeagent.netlink.bridges import families_filtered, read_port, sends_back
 from nodeagent.netlink.framing import MalformedMessageError, Received, attribute, nested
 from nodeagent.netlink.neighbours import read_state
 from nodeagent.netlink.nf_tables.element_reading import read_elements, read_pairs
@@ -45,6 +46,9 @@ def elements(*packed: bytes) -> bytes:
         pytest.param(rtnetlink.may_be_local_route, b"", id="a route"),
         pytest.param(rtnetlink.gateways_of, b"", id="gateways"),
         pytest.param(read_state, bytes(8), id="a neighbour's state"),
+        pytest.param(read_port, bytes(7), id="a port of a bridge"),
+        pytest.param(sends_back, bytes(16) + nested(18, nested(5, attribute(4, b""))), id="a port's mode"),
+        pytest.param(families_filtered, bytes(16) + nested(18, nested(2, attribute(36, b""))), id="a bridge's filter"),
         pytest.param(table_of, b"", id="a table's name"),
         pytest.param(read_chain, attribute(1, b"t\0"), id="a chain's name"),
         pytest.param(read_rule, nested(4, nested(1)), id="an expression's name"),

@@ -9,7 +9,7 @@ from nodeagent.dataplane.nft.chain import Program
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import Packet
 from nodeagent.model.addresses import Family, Protocol, family_of
-from nodeagent.trace.routes import Leg, Route, Way
+from nodeagent.trace.routes import Between, Leg, Route, Way
 from nodeagent.trace.traveller import Traveller
 
 NODE = {Family.IPV4: "192.168.0.2", Family.IPV6: "2001:db8::2"}
@@ -21,7 +21,8 @@ class Routes:
 
     blocked: frozenset[str] = frozenset()
     listening: bool = True
-    answers_seen: bool = True
+    way_between: Between = Between.HERE
+    one_way_ports: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     asked: list[Leg] = field(default_factory=list)
 
@@ -37,8 +38,11 @@ class Routes:
     def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
         return self.listening and not exactly
 
-    def sees_answers(self, interface: str, family: Family) -> bool:
-        return self.answers_seen
+    def between(self, interface: str, family: Family) -> Between:
+        return self.way_between
+
+    def back_by_port(self, route: Route, destination: str) -> Route:
+        return Route(Way.REJECTED, route.interface, reason="no hairpin") if destination in self.one_way_ports else route
 
     def beyond(self, route: Route, destination: str) -> Route:
         return Route(Way.NOWHERE, route.interface, reason="nobody answers") if destination in self.gone else route

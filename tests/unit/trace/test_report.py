@@ -20,7 +20,7 @@ from nodeagent.trace.others import OtherTable, read_table
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
 from nodeagent.trace.report import Report
-from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.routes import Between, Leg, Way
 from nodeagent.trace.routes import Route as Route_
 
 from .conftest import NODE, Routes
@@ -311,14 +311,31 @@ def test_a_translation_whose_answers_do_not_come_back_this_way(source: str, clie
     """Somebody publishes a pod and leaves the source as it is."""
     published = [match(payload("tcp", "dport"), 8181), {"dnat": {"addr": "10.244.1.10", "port": 8080}}]
     node = Node(None, (hooked(published, kind="nat"),), frozenset(NODE.values()))
-    told = report(node, source, NODE[Family.IPV4], port=8181, routes=Routes(answers_seen=False))
+    told = report(node, source, NODE[Family.IPV4], port=8181, routes=Routes(way_between=Between.PAST))
     assert told.verdict.startswith("one way: ")
     assert client in told.verdict
     assert "rewrite its source" in told.verdict
     assert not told.arrives
     hidden = [match(payload("ip", "daddr"), "10.244.1.10"), {"masquerade": None}]
     node = Node(None, (hooked(published, kind="nat"), hooked(hidden, kind="nat", hook="postrouting")), node.local)
-    assert report(node, source, NODE[Family.IPV4], port=8181, routes=Routes(answers_seen=False)).arrives
+    assert report(node, source, NODE[Family.IPV4], port=8181, routes=Routes(way_between=Between.PAST)).arrives
+
+
+def test_an_answer_that_a_bridge_carries_past_the_rules() -> None:
+    told = report(node_with(frontend(Route(PODS[:1]))), routes=Routes(way_between=Between.BRIDGED))
+    assert told.verdict.startswith("one way: ")
+    assert "are both behind the bridge cni0, which carries the answer past the rules" in told.verdict
+    assert told.verdict.endswith("; modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1")
+    assert report(node_with(frontend(Route(PODS[:1])))).arrives
+
+
+def test_a_bridge_that_gives_nothing_back_matters_to_a_pod_that_is_its_own_endpoint() -> None:
+    routes = Routes(one_way_ports=frozenset({"10.244.1.10"}))
+    node = node_with(frontend(Route(PODS)))
+    told = report(node, "10.244.1.10", routes=routes).verdict
+    assert told.startswith("fails in 1/2 of all cases, dropped then: ")
+    assert "to 10.244.1.10: no hairpin" in told
+    assert report(node, routes=routes).arrives
 
 
 def test_packets_of_a_service_that_are_not_tracked_leave_untranslated() -> None:

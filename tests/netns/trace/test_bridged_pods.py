@@ -1,0 +1,153 @@
+"""Pods that are ports of a bridge of the node, as many network plugins make them.
+
+Two of them reach each other past the rules of IP unless br_netfilter brings their packets there; and where it does, a pod that is
+its own endpoint needs a port that gives frames back.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nodeagent.lab.net.world import World
+from nodeagent.model.addresses import Protocol
+from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
+from tests.harness.warm_start import AGENT
+from tests.netns.trace.planting import (
+    WEB,
+    WEB6,
+    check_line,
+    documented,
+    first_line,
+    program,
+    works,
+    works_again,
+)
+
+pytestmark = [
+    pytest.mark.kernel,
+    pytest.mark.skipif(not Path("/proc/sys/net/bridge").exists(), reason="br_netfilter is not loaded"),
+]
+
+PORTS = ("web-0", "web-1", "caller")
+BETWEEN = {"iptables": ("caller", WEB, "tcp"), "ip6tables": ("caller", WEB6, "tcp")}
+ALONE = {"iptables": ("web-0", WEB, "tcp"), "ip6tables": ("web-0", WEB6, "tcp")}
+FAMILIES = pytest.mark.parametrize("tables", BETWEEN)
+SETTINGS = {"iptables": "net.bridge.bridge-nf-call-iptables", "ip6tables": "net.bridge.bridge-nf-call-ip6tables"}
+PAST = "are both behind the bridge cni0, which carries the answer past the rules that would translate it back"
+NOTHING_BACK = "web-0, a port of the bridge cni0, gives nothing back that came in by it (hairpin mode is off)"
+
+
+@pytest.fixture(scope="module")
+def bridged(cluster: Cluster) -> Cluster:
+    """Services on a node whose pods are ports of a bridge, each in hairpin mode, and reach each other directly."""
+    world = cluster.world
+    for protocol in (Protocol.TCP, Protocol.UDP):
+        for pod in ("web-0", "web-1", "far-0"):
+            world[pod].serve(TARGET_PORT, protocol)
+    shell(
+        world,
+        NODE,
+        "ip link add cni0 type bridge mcast_snooping 0; ip addr add 10.244.1.1/24 dev cni0; "
+        "ip addr add fd00:244:1::1/64 dev cni0 nodad; ip link set cni0 up",
+    )
+    for pod in PORTS:
+        shell(
+            world,
+            NODE,
+            f"ip addr flush dev {pod} scope global; ip -4 route flush dev {pod}; ip -6 route flush dev {pod}; "
+            f"ip link set {pod} master cni0; bridge link set dev {pod} hairpin on",
+        )
+        shell(
+            world,
+            pod,
+            "ip route add 10.244.1.0/24 dev eth0; ip -6 route add fd00:244:1::/64 dev eth0; ip neigh flush all",
+        )
+    cluster.expose("both", *cluster_ips(7), pods=("web-0", "web-1"))
+    program(cluster)
+    return cluster
+
+
+def shell(world: World, member: str, script: str) -> None:
+    world.run(member, ["sh", "-ec", script])
+
+
+@contextmanager
+def planted(world: World, script: str, undo: str) -> Iterator[None]:
+    shell(world, NODE, script)
+    try:
+        yield
+    finally:
+        shell(world, NODE, undo)
+
+
+def finds_nothing(world: World) -> None:
+    for connection in (*BETWEEN.values(), *ALONE.values()):
+        assert works_again(world, *connection)
+        line, code = first_line(world, *connection)
+        assert (line.partition(":")[0], code, "as far as" in line) == ("arrives", 0, False), line
+    assert check_line(world) == "healthy"
+
+
+@FAMILIES
+def test_an_answer_that_the_bridge_carries_past_the_rules(bridged: Cluster, tables: str) -> None:
+    world, setting = bridged.world, SETTINGS[tables]
+    finds_nothing(world)
+    with planted(world, f"sysctl -qw {setting}=0", f"sysctl -qw {setting}=1"):
+        assert not works(world, *BETWEEN[tables], patiently=False)
+        line, code = first_line(world, *BETWEEN[tables])
+        assert line.startswith("one way: ")
+        assert PAST in line
+        assert line.endswith(f"; modprobe br_netfilter; sysctl -w {setting}=1")
+        assert code == 1
+        assert PAST in check_line(world)
+        assert works(world, *ALONE[tables], patiently=True)
+        assert first_line(world, *ALONE[tables])[1] == 0
+    finds_nothing(world)
+
+
+@FAMILIES
+def test_a_bridge_with_a_setting_of_its_own(bridged: Cluster, tables: str) -> None:
+    world, setting = bridged.world, SETTINGS[tables]
+    own = f"ip link set cni0 type bridge nf_call_{tables}"
+    with planted(world, f"sysctl -qw {setting}=0; {own} 1", f"sysctl -qw {setting}=1; {own} 0"):
+        finds_nothing(world)
+
+
+@FAMILIES
+def test_a_pod_that_is_its_own_endpoint_behind_a_port_that_gives_nothing_back(bridged: Cluster, tables: str) -> None:
+    world = bridged.world
+    finds_nothing(world)
+    with planted(world, "bridge link set dev web-0 hairpin off", "bridge link set dev web-0 hairpin on"):
+        assert not works(world, *ALONE[tables], patiently=False)
+        line, code = first_line(world, *ALONE[tables])
+        assert line.startswith("dropped: ")
+        assert NOTHING_BACK in line
+        assert line.endswith("; bridge link set dev web-0 hairpin on")
+        assert code == 1
+        assert NOTHING_BACK in check_line(world)
+        assert works(world, *BETWEEN[tables], patiently=True)
+        assert first_line(world, *BETWEEN[tables])[1] == 0
+    finds_nothing(world)
+
+
+@FAMILIES
+def test_a_port_need_give_nothing_back_where_the_rules_do_not_see_bridged_packets(
+    bridged: Cluster, tables: str
+) -> None:
+    world, setting = bridged.world, SETTINGS[tables]
+    script = f"bridge link set dev web-0 hairpin off; sysctl -qw {setting}=0"
+    with planted(world, script, f"bridge link set dev web-0 hairpin on; sysctl -qw {setting}=1"):
+        assert works(world, *ALONE[tables], patiently=True)
+        assert first_line(world, *ALONE[tables])[1] == 0
+
+
+@pytest.mark.parametrize(("arguments", "begins"), documented(of_bridges=True))
+def test_the_document_says_what_a_trace_says(bridged: Cluster, arguments: list[str], begins: str) -> None:
+    off = "bridge link set dev web-0 hairpin off" if "hairpin" in begins else f"sysctl -qw {SETTINGS['iptables']}=0"
+    on = f"bridge link set dev web-0 hairpin on; sysctl -qw {SETTINGS['iptables']}=1"
+    with planted(bridged.world, off, on):
+        done = bridged.world.run(NODE, [*AGENT, *arguments], check=False)
+    assert done.stdout.startswith(begins)
+    assert done.returncode == 1
