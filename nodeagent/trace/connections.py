@@ -20,14 +20,14 @@ class TrackedFlow(Struct, frozen=True):
 
 
 class Attempt(Struct, frozen=True):
-    """A connection of TCP that is tracked. answered: by anything. ago: seconds since its last packet."""
+    """A connection of TCP that is tracked. answered: its last packet, by anything. ago: seconds since that."""
 
     answered: bool
     ago: int
 
 
 class Silence(Struct, frozen=True):
-    """An endpoint that did not answer the client's last connection to it. ago: seconds since its last packet."""
+    """An endpoint, or one that was, that does not answer the client's last connection to it. ago: seconds since its last packet."""
 
     endpoint: Place
     ago: int

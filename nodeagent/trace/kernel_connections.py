@@ -59,9 +59,15 @@ def _flows(question: Question) -> list[tuple[TrackedFlow, Life]]:
 
 
 def _attempt(life: Life) -> Attempt:
-    """A connection of TCP: when its last packet came follows from how long it is still kept."""
-    kept = _number(f"nf_conntrack_tcp_timeout_{_STATES.get(life.state, '')}")
-    return Attempt(life.answered, max(0, kept - life.left))
+    """A connection of TCP: when its last packet came follows from how long it is still kept.
+
+    One that is established and waits for an acknowledgement is kept much shorter (nf_conntrack_tcp_packet).
+    """
+    state = _STATES.get(life.state, "")
+    waiting = _number("nf_conntrack_tcp_timeout_unacknowledged")
+    if state == "established" and life.left <= waiting:
+        return Attempt(answered=False, ago=waiting - life.left)
+    return Attempt(life.answered, max(0, _number(f"nf_conntrack_tcp_timeout_{state}") - life.left))
 
 
 def _number(name: str) -> int:

@@ -66,7 +66,7 @@ class Report(Struct, frozen=True):
     def _doubt(self) -> str:
         """What may stop it after all: a rule that cannot be evaluated, or what was not looked at; and that it did not get
         through before. Empty for nothing."""
-        return "; ".join(filter(None, (self._unseen(), self._silence())))
+        return "; ".join(filter(None, (self._unseen(), self._silence(), self._left_behind())))
 
     def _unseen(self) -> str:
         for one in self.found:
@@ -105,6 +105,19 @@ class Report(Struct, frozen=True):
         return (
             f"the last connection of {self.question.source}, {silent.ago} s ago, got no answer from "
             f"{endpoint_text(*silent.endpoint)}: see the firewall and the routes there"
+        )
+
+    def _left_behind(self) -> str:
+        """That a connection of the client hangs at an endpoint that is none any more."""
+        asked = self.question
+        ends = {(one.destination, one.port) for one in self.found if one.translated}
+        left: Silence | None = next((one for one in self.connections.silent if one.endpoint not in ends), None)
+        if left is None or not ends:
+            return ""
+        return (
+            f"a connection of {asked.source} still goes to {endpoint_text(*left.endpoint)}, where no new one would, and got no "
+            f"answer for {left.ago} s: conntrack -D -p tcp -s {asked.source} -d {asked.destination} --dport {asked.port} "
+            f"-r {left.endpoint[0]}"
         )
 
     def _line(self, what: str, reason: Reason) -> str:

@@ -165,8 +165,20 @@ def test_an_endpoint_that_did_not_answer_is_named_behind_the_verdict() -> None:
         "; as far as is known: the last connection of 10.244.1.5, 7 s ago, got no answer from 10.244.1.10:8080: "
         "see the firewall and the routes there"
     )
-    gone = Silence(("10.244.1.99", 8080), 7)
-    assert "as far as" not in report(node, connections=Connections(1, 100, silent=(gone,))).verdict
+
+
+def test_a_connection_that_hangs_at_an_endpoint_that_is_gone_is_named_with_what_ends_it() -> None:
+    node = node_with(frontend(Route(PODS)))
+    gone = Connections(1, 100, silent=(Silence(("10.244.1.99", 8080), 7),))
+    told = report(node, connections=gone)
+    assert told.arrives
+    assert told.verdict.endswith(
+        "; as far as is known: a connection of 10.244.1.5 still goes to 10.244.1.99:8080, where no new one would, and got no "
+        "answer for 7 s: conntrack -D -p tcp -s 10.244.1.5 -d 10.96.0.10 --dport 80 -r 10.244.1.99"
+    )
+    nowhere = report(node_with(frontend(Route(()))), connections=gone).verdict
+    assert nowhere.startswith("refused: ")
+    assert "10.244.1.99" not in nowhere
 
 
 ONE, OTHER = ("10.244.1.10", 8080), ("10.244.1.11", 8080)
