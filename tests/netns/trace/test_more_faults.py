@@ -156,6 +156,8 @@ def test_the_first_line_names_it(
 
 
 def test_when_all_are_gone_nothing_is_named_again(hosting: Cluster) -> None:
+    """But for connections that were made meanwhile and go elsewhere until their clients give up."""
+    hosting.world.run(NODE, ["conntrack", "-F"])
     finds_nothing(hosting.world)
 
 
