@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nodeagent.checks.facts import ChainFact, Facts, LinkFact
-from nodeagent.checks.settings import CONNTRACK_DROPS, NEIGHBOURS, NEIGHBOURS_FULL, RP_FILTER_DROPS
+from nodeagent.checks.settings import CONNTRACK_CLASHES, CONNTRACK_DROPS, NEIGHBOURS, NEIGHBOURS_FULL, RP_FILTER_DROPS
 from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, legacy_tables
 from nodeagent.dataplane.kube_proxy.leftovers import LeftoverError
 from nodeagent.dataplane.kube_proxy.process import running_kube_proxy
@@ -49,6 +49,7 @@ _OF_A_LINK = ("rp_filter", "route_localnet", "arp_ignore", "forwarding")
 _ENTRIES = "entries"
 _COUNTED = (
     (CONNTRACK_DROPS, "nf_conntrack", "drop"),
+    (CONNTRACK_CLASHES, "nf_conntrack", "insert_failed"),
     *((NEIGHBOURS.format(family), table, _ENTRIES) for family, table in _NEIGHBOUR_TABLES),
     *((NEIGHBOURS_FULL.format(family), table, "table_fulls") for family, table in _NEIGHBOUR_TABLES),
 )

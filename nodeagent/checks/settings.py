@@ -10,6 +10,8 @@ STRICT = 1
 NEARLY_FULL = 0.9
 RP_FILTER_DROPS = "IPReversePathFilter"
 CONNTRACK_DROPS = "conntrack drop"
+CONNTRACK_CLASHES = "conntrack clash"
+"""Counted as drops too (nf_ct_resolve_clash)."""
 NEIGHBOURS, NEIGHBOURS_FULL = "{} neighbours", "{} neighbour table full"
 NO_ANSWERS = 8
 """Of arp_ignore: the host answers nobody (ip-sysctl)."""
@@ -126,13 +128,21 @@ def _connection_table(facts: Facts) -> Iterator[Finding]:
         return
     fill = f"{count} of {most} entries"
     cure = "sysctl -w net.netfilter.nf_conntrack_max=N, or find who opens so many: conntrack -L"
-    dropped = facts.counters.get(CONNTRACK_DROPS, 0)
+    clashes = facts.counters.get(CONNTRACK_CLASHES, 0)
+    dropped = facts.counters.get(CONNTRACK_DROPS, 0) - clashes
     if count >= most:
         yield Finding("connection table", Result.FAILED, f"it is full ({fill}): new connections are dropped", cure)
     elif count >= NEARLY_FULL * most:
         yield Finding("connection table", Result.FAILED, f"it is nearly full ({fill})", cure)
-    elif dropped:
+    elif dropped > 0:
         detail = f"{fill}; {dropped} new connections were dropped when it was full"
+        yield Finding("connection table", Result.NOTE, detail, cure)
+    elif clashes:
+        detail = (
+            f"{fill}; {clashes} packets were dropped because their connection was there already, of another: no source port was left "
+            "to masquerade them, or one socket sent several at once (lookups of names do)"
+        )
+        cure = "nodeagent trace CLIENT SERVICE:PORT says whether ports are left; see conntrack -S (insert_failed)"
         yield Finding("connection table", Result.NOTE, detail, cure)
     else:
         yield Finding("connection table", Result.OK, fill)

@@ -20,6 +20,7 @@ from nodeagent.checks.kernel_facts import read_facts
 from nodeagent.checks.programs import closed_forwarding, program_findings, rules_outside
 from nodeagent.checks.service_interface import InterfaceFact, interface_findings
 from nodeagent.checks.settings import setting_findings
+from nodeagent.checks.source_ports import CrowdFact, port_findings
 from nodeagent.checks.way_findings import WayFact, way_findings
 from nodeagent.checks.written_program import is_program
 from nodeagent.cli.agent_check import agent_finding
@@ -40,18 +41,20 @@ from nodeagent.dataplane.nft.listing import differences, own_listing, read_listi
 from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import SetSpec
-from nodeagent.model.addresses import Family, unpack_address
+from nodeagent.model.addresses import Family, Protocol, unpack_address
 from nodeagent.model.text import printable
+from nodeagent.trace.kernel_connections import read_crowds
 from nodeagent.trace.kernel_routes import KernelRoutes
 from nodeagent.trace.kernel_rules import OUTSIDE, table_names
 from nodeagent.trace.kernel_table import read_contents
 from nodeagent.trace.looking import read_node
 from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.source_ports import CURE
 from nodeagent.trace.ways import Ways, ways_to_services
 
 _CONNTRACK = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 COLUMNS = (Column("check", "CHECK"), Column("result", "RESULT"), Column("detail", "WHAT WAS FOUND"))
-CURE = "cure"
+_CURE = "cure"
 _OLDEST_NFT = (1, 0, 6)
 _NFT_SECONDS = 10.0
 _INTERFACE = "nodeagent0"
@@ -94,8 +97,8 @@ def check_command(output: str, place: str | None) -> None:
         click.echo(printable(verdict))
         print_rows(COLUMNS, rows, output, wide=frozenset(), name="check")
         for row in rows:
-            if row[CURE]:
-                click.echo(printable(f"{row['check']}: {row[CURE]}"))
+            if row[_CURE]:
+                click.echo(printable(f"{row['check']}: {row[_CURE]}"))
     click.get_current_context().exit(0 if healthy else FAILED)
 
 
@@ -114,6 +117,7 @@ def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
         if count is not None:
             yield affinity_finding(family.value, count, schema.AFFINITY_SIZE)
     yield from interface_findings(_interface_fact([contents for contents, _ in tables.values()]))
+    yield from port_findings(tuple(_crowd_facts()))
     yield from way_findings(tuple(fact for family in Family for fact in patiently(partial(_ways, ruleset, family))))
 
 
@@ -129,6 +133,13 @@ def _interface_fact(tables: list[Contents]) -> InterfaceFact:
         missing = tuple(address for address in programmed if address not in local)
         lost = any(routes.route(Leg(address)).way is not Way.OUT for address in missing[:MOST_ASKED])
     return InterfaceFact(_INTERFACE, _has_interface(), len(programmed), missing, lost)
+
+
+def _crowd_facts() -> Iterator[CrowdFact]:
+    for family in Family:
+        for protocol in (Protocol.TCP, Protocol.UDP):
+            for crowd in read_crowds(family, protocol):
+                yield CrowdFact(str(crowd), crowd.full, CURE.format(crowd.endpoint[0]))
 
 
 def _ways(ruleset: Ruleset, family: Family) -> list[WayFact]:

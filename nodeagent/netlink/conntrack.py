@@ -100,13 +100,23 @@ def dump_udp(family: Family, destination: bytes | None = None, port: int | None 
     return Request(_GET, 0, body + nested(uapi.CTA_TUPLE_ORIG, *parts) + chosen)
 
 
-def create_flow(source: tuple[bytes, int], destination: tuple[bytes, int], *, mark: int, seconds: int) -> Request:
-    """Makes a UDP flow between two IPv4 addresses and ports that the kernel does not give up for new ones (assured).
+def create_flow(
+    source: tuple[bytes, int],
+    destination: tuple[bytes, int],
+    *,
+    mark: int,
+    seconds: int,
+    answer: tuple[tuple[bytes, int], tuple[bytes, int]] | None = None,
+    protocol: int = _UDP,
+) -> Request:
+    """Makes a flow, of UDP if nothing else is said, between two IPv4 addresses and ports that the kernel does not give up for
+    new ones (assured).
 
-    mark: by which `delete_marked` finds it. It ends by itself after so many seconds.
+    mark: by which `delete_marked` finds it. It ends by itself after so many seconds. answer: from where to where answers go, where
+    both ends are translated.
     """
-    tuples = _ipv4_tuple(uapi.CTA_TUPLE_ORIG, source, destination) + _ipv4_tuple(
-        uapi.CTA_TUPLE_REPLY, destination, source
+    tuples = _ipv4_tuple(uapi.CTA_TUPLE_ORIG, source, destination, protocol) + _ipv4_tuple(
+        uapi.CTA_TUPLE_REPLY, *(answer or (destination, source)), protocol
     )
     status = u32(uapi.CTA_STATUS, uapi.IPS_SEEN_REPLY | uapi.IPS_ASSURED | uapi.IPS_CONFIRMED)
     body = genmsg(socket.AF_INET) + tuples + status + u32(uapi.CTA_TIMEOUT, seconds) + u32(uapi.CTA_MARK, mark)
@@ -174,6 +184,25 @@ def client_of(family: Family, flow: Flow) -> tuple[bytes, int] | None:
     return None if address is None or port is None else (bytes(address), int.from_bytes(port, "big"))
 
 
+def hidden_behind(family: Family, flow: Flow) -> bytes | None:
+    """The address, packed, that a flow's client was given in the place of its own; None where it kept that."""
+    layout, message, length = _LAYOUTS[family], flow.message, family.address_length
+    second = len(layout.original) + 4 + 2 * (4 + length) + 4 + 24
+    if message[:4] == layout.original and message[second : second + 4] == layout.reply:
+        client = bytes(message[12 : 12 + length])
+        told = bytes(message[second + 16 + length : second + 16 + 2 * length])
+    else:
+        top = dict(attributes(message))
+        client = _address(top, uapi.CTA_TUPLE_ORIG, layout.source_attribute)
+        told = _address(top, uapi.CTA_TUPLE_REPLY, layout.destination_attribute)
+    return None if told in (client, b"") else told
+
+
+def _address(message: dict[int, memoryview], direction: int, which: int) -> bytes:
+    parts = dict(attributes(message.get(direction, memoryview(b""))))
+    return bytes(dict(attributes(parts.get(uapi.CTA_TUPLE_IP, memoryview(b"")))).get(which, b""))
+
+
 class Life(NamedTuple):
     """answered: something came back. left: seconds until the flow is forgotten, if nothing comes. state: TCP_CONNTRACK_…
     (linux/netfilter/nf_conntrack_tcp.h); 0 for other protocols."""
@@ -193,13 +222,13 @@ def life_of(flow: Flow) -> Life:
     return Life(bool(status & uapi.IPS_SEEN_REPLY), left, state)
 
 
-def _ipv4_tuple(kind: int, source: tuple[bytes, int], destination: tuple[bytes, int]) -> bytes:
+def _ipv4_tuple(kind: int, source: tuple[bytes, int], destination: tuple[bytes, int], protocol: int) -> bytes:
     addresses = nested(
         uapi.CTA_TUPLE_IP, attribute(uapi.CTA_IP_V4_SRC, source[0]), attribute(uapi.CTA_IP_V4_DST, destination[0])
     )
     ports = nested(
         uapi.CTA_TUPLE_PROTO,
-        attribute(uapi.CTA_PROTO_NUM, bytes([_UDP])),
+        attribute(uapi.CTA_PROTO_NUM, bytes([protocol])),
         attribute(uapi.CTA_PROTO_SRC_PORT, _PORT.pack(source[1])),
         attribute(uapi.CTA_PROTO_DST_PORT, _PORT.pack(destination[1])),
     )

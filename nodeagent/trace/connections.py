@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from nodeagent.trace.source_ports import Crowd
+
 IN_FLIGHT_SECONDS = 2
 """An answer that is not there after so many whole seconds is not on its way any more."""
 
@@ -34,13 +36,14 @@ class Silence(Struct, frozen=True):
 
 
 class Connections(Struct, frozen=True):
-    """The connection table: entries, and how many there may be (0: not known); the flows that the question is about, and the
-    endpoints that were silent."""
+    """The connection table: entries, and how many there may be (0: not known); the flows that the question is about, the
+    endpoints that were silent, and those towards which source ports run out."""
 
     count: int = 0
     most: int = 0
     flows: tuple[TrackedFlow, ...] = ()
     silent: tuple[Silence, ...] = ()
+    crowds: tuple[Crowd, ...] = ()
 
     @property
     def full(self) -> bool:

@@ -12,6 +12,7 @@ from nodeagent.trace.journey import End, Journey, Node
 from nodeagent.trace.others_walk import REWRITTEN
 from nodeagent.trace.question import Question
 from nodeagent.trace.reasons import Reason, arrives, reason_of, scope_of, why_rewritten
+from nodeagent.trace.source_ports import CURE, Crowd
 from nodeagent.trace.traveller import Decision
 
 
@@ -27,7 +28,19 @@ class Report(Struct, frozen=True):
     @property
     def arrives(self) -> bool:
         """Whether every such connection does."""
-        return arrives(self.found) and not self.connections.full and not self.stale
+        return arrives(self.found) and not (self.connections.full or self.stale or self._crowded_out)
+
+    @property
+    def _crowded_out(self) -> tuple[Journey, ...]:
+        """Those that find no source port."""
+        return tuple(one for one in self.found if any(crowd.full for crowd in self._crowds(one)))
+
+    def _crowds(self, one: Journey) -> tuple[Crowd, ...]:
+        """The crowds that a connection would have to join."""
+        if not one.rewritten or one.end is not End.ARRIVED:
+            return ()
+        end = one.destination, one.port
+        return tuple(crowd for crowd in self.connections.crowds if crowd.endpoint == end)
 
     @property
     def stale(self) -> tuple[TrackedFlow, ...]:
@@ -52,6 +65,11 @@ class Report(Struct, frozen=True):
             if chance == 1:
                 return self._line(lost[0].end.value, why)
             return self._line(f"fails in {_percent(chance)}, {lost[0].end.value} then", why)
+        if self._crowded_out:
+            chance = sum((journey.probability for journey in self._crowded_out), Fraction(0))
+            crowd = self._crowds(self._crowded_out[0])[0]
+            what = "dropped" if chance == 1 else f"fails in {_percent(chance)}, dropped then"
+            return self._line(what, Reason(str(crowd), CURE.format(crowd.endpoint[0])))
         if self.stale:
             flow = self.stale[0]
             client, old = endpoint_text(flow.source, flow.port), endpoint_text(*flow.endpoint)
@@ -66,7 +84,7 @@ class Report(Struct, frozen=True):
     def _doubt(self) -> str:
         """What may stop it after all: a rule that cannot be evaluated, or what was not looked at; and that it did not get
         through before. Empty for nothing."""
-        return "; ".join(filter(None, (self._unseen(), self._silence(), self._left_behind())))
+        return "; ".join(filter(None, (self._unseen(), self._silence(), self._left_behind(), self._crowd())))
 
     def _unseen(self) -> str:
         for one in self.found:
@@ -119,6 +137,11 @@ class Report(Struct, frozen=True):
             f"answer for {left.ago} s: conntrack -D -p tcp -s {asked.source} -d {asked.destination} --dport {asked.port} "
             f"-r {left.endpoint[0]}"
         )
+
+    def _crowd(self) -> str:
+        """That few source ports are left towards an endpoint."""
+        crowd = next((crowd for one in self.found for crowd in self._crowds(one)), None)
+        return "" if crowd is None else f"{crowd}, and a connection that finds none is dropped"
 
     def _line(self, what: str, reason: Reason) -> str:
         cure = f"; {reason.cure}" if reason.cure else ""

@@ -102,7 +102,10 @@ PURE = (
         for name in ("layout", "messages", "outcomes", "transactions", "versions")
     ),
     "netlink/route_lookup.py",
-    *(f"checks/{name}.py" for name in ("facts", "finding", "hook_order", "programs", "settings", "written_program")),
+    *(
+        f"checks/{name}.py"
+        for name in ("facts", "finding", "hook_order", "programs", "settings", "source_ports", "written_program")
+    ),
     *(
         f"trace/{name}.py"
         for name in (
@@ -116,6 +119,7 @@ PURE = (
             "reasons",
             "report",
             "routes",
+            "source_ports",
             "traveller",
             "xtables",
         )

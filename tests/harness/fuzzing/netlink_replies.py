@@ -19,7 +19,7 @@ from nodeagent.dataplane.nft.schema import TABLE, set_specs
 from nodeagent.model.addresses import Family
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.bridges import families_filtered, look_up_port, read_port, sends_back
-from nodeagent.netlink.conntrack import create_flow, delete_flow, read_flows
+from nodeagent.netlink.conntrack import create_flow, delete_flow, hidden_behind, read_flows
 from nodeagent.netlink.framing import Request, attribute, nested, packed_message, string
 from nodeagent.netlink.neighbours import read_hardware_address
 from nodeagent.netlink.nf_tables.batch import entry_at
@@ -91,13 +91,20 @@ def _flows() -> Iterator[bytes]:
     made = create_flow((b"\x0a\0\0\1", 1000), (b"\x0a\x60\0\1", 53), mark=1, seconds=30)
     one = packed_message(made.type, 2, 1, made.body + attribute(12, b"\1\2\3\4"))
     yield one
+    yield packed_message(made.type, 2, 1, _translated().body)
     yield one * 3 + packed_message(made.type, 2, 1, made.body + attribute(18, b"\0\7"))
+
+
+def _translated() -> Request:
+    answer = (b"\x0a\0\0\2", 8080), (b"\xc0\xa8\0\2", 2000)
+    return create_flow((b"\x0a\0\0\1", 1000), (b"\x0a\x60\0\1", 53), mark=1, seconds=30, answer=answer)
 
 
 def _check_flows(data: bytes) -> None:
     for family in Family:
         for flow in read_flows(family, memoryview(data)):
             delete_flow(family, flow)
+            hidden_behind(family, flow)
 
 
 def _ruleset() -> Iterator[bytes]:

@@ -7,7 +7,7 @@ import pytest
 from nodeagent.checks.facts import ChainFact, Facts, LinkFact
 from nodeagent.checks.finding import Finding, Result, verdict_of
 from nodeagent.checks.hook_order import order_findings
-from nodeagent.checks.settings import CONNTRACK_DROPS, RP_FILTER_DROPS, setting_findings
+from nodeagent.checks.settings import CONNTRACK_CLASHES, CONNTRACK_DROPS, RP_FILTER_DROPS, setting_findings
 from nodeagent.dataplane.nft.chain import HookNumber
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.nf_tables.objects import ChainHook
@@ -61,6 +61,14 @@ def test_what_is_meant_and_harms_nobody_is_no_failure() -> None:
         ({"netfilter/nf_conntrack_count": 1000}, {}, "connection table", Result.FAILED, "it is full (1000 of 1000"),
         ({"netfilter/nf_conntrack_count": 901}, {}, "connection table", Result.FAILED, "nearly full"),
         ({}, {CONNTRACK_DROPS: 3}, "connection table", Result.NOTE, "3 new connections were dropped"),
+        (
+            {},
+            {CONNTRACK_DROPS: 5, CONNTRACK_CLASHES: 2},
+            "connection table",
+            Result.NOTE,
+            "3 new connections were dropped",
+        ),
+        ({}, {CONNTRACK_DROPS: 2, CONNTRACK_CLASHES: 2}, "connection table", Result.NOTE, "no source port was left"),
         ({"bridge/bridge-nf-call-iptables": 0}, {}, "bridged packets", Result.NOTE, "gets no answer"),
         ({"bridge/bridge-nf-call-ip6tables": 0}, {}, "bridged packets", Result.NOTE, "bridge-nf-call-ip6tables is 0"),
     ],

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.model.addresses import Family, pack_address
-from nodeagent.netlink.conntrack import Flow, delete_flow, dump_udp, read_flows
+from nodeagent.netlink.conntrack import Flow, delete_flow, dump_udp, hidden_behind, read_flows
 from nodeagent.netlink.framing import attribute, nested
 
 CLIENT, VIP, POD = "10.0.0.1", "10.96.0.1", "10.244.0.5"
@@ -126,3 +126,25 @@ def test_the_kernel_is_asked_to_select(family: Family, destination: str | None, 
     request = dump_udp(family, None if destination is None else pack_address(destination), port)
 
     assert request.body.endswith(nested(25, attribute(1, struct.pack("=I", flags))))
+
+
+NODE, NODE6 = "192.168.0.2", "2001:db8::2"
+
+
+@pytest.mark.parametrize(
+    ("family", "attributes", "told"),
+    [
+        pytest.param(Family.IPV4, (ORIGINAL, REPLY, STATUS), None, id="its own"),
+        pytest.param(Family.IPV4, (ORIGINAL, a_tuple(2, POD, NODE, UDP, (5353, 9)), STATUS), NODE, id="IPv4"),
+        pytest.param(Family.IPV4, (STATUS, a_tuple(2, POD, NODE, UDP, (5353, 9)), ORIGINAL), NODE, id="another order"),
+        pytest.param(
+            Family.IPV6,
+            (a_tuple(1, CLIENT6, VIP6, UDP, (1000, 53)), a_tuple(2, POD6, NODE6, UDP, (5353, 9)), STATUS),
+            NODE6,
+            id="IPv6",
+        ),
+    ],
+)
+def test_the_address_that_stands_for_a_client(family: Family, attributes: tuple[bytes, ...], told: str | None) -> None:
+    (flow,) = read(family, message(*attributes))
+    assert hidden_behind(family, flow) == (None if told is None else pack_address(told))

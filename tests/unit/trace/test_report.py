@@ -22,6 +22,7 @@ from nodeagent.trace.question import Question
 from nodeagent.trace.report import Report
 from nodeagent.trace.routes import Between, Leg, Way
 from nodeagent.trace.routes import Route as Route_
+from nodeagent.trace.source_ports import PORTS, Crowd
 
 from .conftest import NODE, Routes
 from .test_others_walk import DROP, match, payload, table
@@ -179,6 +180,29 @@ def test_a_connection_that_hangs_at_an_endpoint_that_is_gone_is_named_with_what_
     nowhere = report(node_with(frontend(Route(()))), connections=gone).verdict
     assert nowhere.startswith("refused: ")
     assert "10.244.1.99" not in nowhere
+
+
+@pytest.mark.parametrize(
+    ("count", "begins", "ends"),
+    [
+        (PORTS, "fails in 1/2 of all cases, dropped then: ", "externalTrafficPolicy: Local"),
+        (
+            60000,
+            "arrives: ",
+            "60000 of 64512 source ports of 192.168.0.2 towards 10.244.1.10:8080/TCP are taken, and a connection that finds none is dropped",
+        ),
+    ],
+)
+def test_source_ports_that_run_out_matter_to_those_who_need_one(count: int, begins: str, ends: str) -> None:
+    crowds = (Crowd(Protocol.TCP, "192.168.0.2", ("10.244.1.10", 8080), count),)
+    node = node_with(frontend(Route(PODS)))
+    told = report(node, "203.0.113.9", connections=Connections(count, 1 << 20, crowds=crowds))
+    assert told.verdict.startswith(begins)
+    assert told.verdict.endswith(ends)
+    assert told.arrives is (count < PORTS)
+    own = report(node, "10.244.1.5", connections=Connections(count, 1 << 20, crowds=crowds))
+    assert own.arrives
+    assert "source ports" not in own.verdict
 
 
 ONE, OTHER = ("10.244.1.10", 8080), ("10.244.1.11", 8080)

@@ -1,0 +1,112 @@
+"""A node whose address has no source port left towards an endpoint, as with many clients of one small Service."""
+
+import itertools
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from nodeagent.lab.net.namespaces import inside
+from nodeagent.model.addresses import Protocol
+from nodeagent.netlink.conntrack import create_flow, delete_marked
+from nodeagent.netlink.framing import Request
+from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
+from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
+from tests.harness.objects import make_service, make_slices
+from tests.netns.trace.planting import GATEWAY, PORTS, SILENCE_SECONDS, check_line, first_line, program_again, works
+
+pytestmark = pytest.mark.kernel
+
+BALANCER = "198.51.100.7"
+MARK, LIFETIME_SECONDS, BATCH = 0x706F7274, 300, 400
+FIRST, END = 1024, 65536
+CLIENT = ("outside", BALANCER)
+MANY = 40
+
+
+@pytest.fixture(scope="module")
+def balanced(node: Cluster) -> Cluster:
+    """A load-balancer address whose connections are masqueraded to one endpoint."""
+    service = make_service("talk", *cluster_ips(7), ports=PORTS, load_balancer_ips=(BALANCER,))
+    places = [(node.world["web-0"].addresses, NODE)]
+    node.manifests.put(*make_slices(service, places, target_port=TARGET_PORT), service)
+    program_again(node)
+    return node
+
+
+@contextmanager
+def connections(node: Cluster, protocol: Protocol, end: int) -> Iterator[None]:
+    """The gateway address has one to web-0 on each of its source ports below `end`, as if clients had made them."""
+    to = socket.inet_aton(BALANCER), 80
+    endpoint = socket.inet_aton(node.world["web-0"].address()), TARGET_PORT
+    client, gateway = socket.inet_aton("192.0.2.9"), socket.inet_aton(GATEWAY)
+
+    def one(port: int) -> Request:
+        answer = endpoint, (gateway, port)
+        return create_flow(
+            (client, port), to, mark=MARK, seconds=LIFETIME_SECONDS, answer=answer, protocol=int(protocol)
+        )
+
+    def fill() -> None:
+        wanted = map(one, range(FIRST, end))
+        with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+            while batch := list(itertools.islice(wanted, BATCH)):
+                netlink.perform(batch)
+
+    def clear() -> None:
+        with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+            netlink.perform([delete_marked(MARK)])
+
+    inside(node.world.namespace(NODE), fill)
+    try:
+        yield
+    finally:
+        inside(node.world.namespace(NODE), clear)
+
+
+def finds_nothing(node: Cluster, protocol: str) -> None:
+    assert works(node.world, *CLIENT, protocol, patiently=True)
+    line, code = first_line(node.world, *CLIENT, protocol)
+    assert (line.partition(":")[0], code, "as far as" in line) == ("arrives", 0, False), line
+    assert check_line(node.world) == "healthy"
+
+
+@pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
+def test_no_source_port_is_left(balanced: Cluster, protocol: Protocol) -> None:
+    world, name = balanced.world, protocol.name.lower()
+    world.run(NODE, ["conntrack", "-F"])
+    finds_nothing(balanced, name)
+    says = f"all source ports of {GATEWAY} towards 10.244.1.10:8080/{protocol.name} are taken"
+    with connections(balanced, protocol, END):
+        line, code = first_line(world, *CLIENT, name)
+        assert line.startswith("dropped: ")
+        assert f": {says}; see who opens so many: conntrack -L -r 10.244.1.10; " in line
+        assert code == 1
+        assert not works(world, *CLIENT, name, patiently=False)
+        assert check_line(world).startswith(f"not healthy: source ports: {says}: new connections")
+        other = Protocol.UDP if protocol is Protocol.TCP else Protocol.TCP
+        assert first_line(world, *CLIENT, other.name.lower())[1] == 0
+        assert works(world, *CLIENT, other.name.lower(), patiently=True)
+        pod = ("caller", cluster_ips(7)[0], name)
+        assert first_line(world, *pod)[1] == 0
+        assert works(world, *pod, patiently=True)
+    finds_nothing(balanced, name)
+
+
+def test_few_source_ports_are_left(balanced: Cluster) -> None:
+    world = balanced.world
+    world.run(NODE, ["conntrack", "-F"])
+    finds_nothing(balanced, "udp")
+    with connections(balanced, Protocol.UDP, 63000):
+        line, code = first_line(world, *CLIENT, "udp")
+        assert line.startswith("arrives: ")
+        doubt = line.partition("; as far as is known: ")[2]
+        assert re.match(rf"619\d\d of 64512 source ports of {GATEWAY} towards 10.244.1.10:8080/UDP are taken", doubt)
+        assert code == 0
+        answers = world["outside"].ask(BALANCER, 80, Protocol.UDP, count=MANY, workers=MANY, timeout=SILENCE_SECONDS)
+        assert answers.failures
+        assert check_line(world).startswith("not healthy: source ports: ")
+    finds_nothing(balanced, "udp")
