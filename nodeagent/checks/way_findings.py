@@ -11,6 +11,7 @@ class WayFact(Struct, frozen=True):
     """Connections of one kind of client to Services with endpoints: how many were looked at, how many are stopped.
 
     first: the first that is, as `SRC -> DST:PORT/PROTOCOL`. why, cure: of it. by_route: of some the routing is the cause.
+    hole, hole_cure: where long packets vanish; empty for nowhere.
     """
 
     family: str
@@ -21,12 +22,16 @@ class WayFact(Struct, frozen=True):
     why: str = ""
     cure: str = ""
     by_route: bool = False
+    hole: str = ""
+    hole_cure: str = ""
 
 
 def way_findings(facts: tuple[WayFact, ...]) -> Iterator[Finding]:
     """A failure where nothing gets through or the routing stops something; what a rule stops may be meant to be stopped."""
     for one in facts:
         check = f"{one.family} connections"
+        if one.hole:
+            yield Finding(check, Result.FAILED, f"from {one.client}: {one.hole}", one.hole_cure)
         if not one.stopped:
             yield Finding(check, Result.OK, f"from {one.client}: {one.asked} of {one.asked} Services are reached")
             continue

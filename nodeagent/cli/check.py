@@ -48,6 +48,7 @@ from nodeagent.trace.kernel_routes import KernelRoutes
 from nodeagent.trace.kernel_rules import OUTSIDE, table_names
 from nodeagent.trace.kernel_table import read_contents
 from nodeagent.trace.looking import read_node
+from nodeagent.trace.narrow_ways import cure
 from nodeagent.trace.routes import Leg, Way
 from nodeagent.trace.source_ports import CURE
 from nodeagent.trace.ways import Ways, ways_to_services
@@ -155,8 +156,9 @@ def _ways(ruleset: Ruleset, family: Family) -> list[WayFact]:
 
 def _way_fact(family: Family, ways: Ways) -> WayFact:
     stopped = sorted(ways.stopped, key=lambda one: not one.by_route)
+    hole, hole_cure = ("", "") if ways.hole is None else (str(ways.hole), cure(family))
     if not stopped:
-        return WayFact(family.value, ways.client, ways.asked)
+        return WayFact(family.value, ways.client, ways.asked, hole=hole, hole_cure=hole_cure)
     first = stopped[0]
     return WayFact(
         family.value,
@@ -167,6 +169,8 @@ def _way_fact(family: Family, ways: Ways) -> WayFact:
         first.reason.why,
         first.reason.cure,
         any(one.by_route for one in stopped),
+        hole,
+        hole_cure,
     )
 
 

@@ -40,6 +40,7 @@ class Link(NamedTuple):
     resolves: it uses ARP and neighbour discovery (no IFF_NOARP).
     generates_addresses: it gets an IPv6 link-local address by itself.
     carrier: what it leads to is there (IFF_LOWER_UP).
+    mtu: the longest packet that it takes, in bytes; 0 where that is not told.
     """
 
     ifindex: int
@@ -51,6 +52,7 @@ class Link(NamedTuple):
     alias: str
     master: int
     carrier: bool = True
+    mtu: int = 0
 
 
 class InterfaceAddress(NamedTuple):
@@ -195,7 +197,7 @@ def read_link(body: memoryview) -> Link:
     _, _, index, flags, _ = _LINK.unpack_from(body)
     name = kind = alias = ""
     generates = False
-    master = 0
+    master = mtu = 0
     for attribute_kind, value in attributes(body[_LINK.size :]):
         if attribute_kind == uapi.IFLA_IFNAME:
             name = text_of(value)
@@ -205,10 +207,12 @@ def read_link(body: memoryview) -> Link:
             generates = _generates_addresses(value)
         elif attribute_kind == uapi.IFLA_IFALIAS:
             alias = text_of(value)
+        elif attribute_kind == uapi.IFLA_MTU:
+            mtu = _U32.unpack_from(value)[0]
         elif attribute_kind == uapi.IFLA_MASTER:
             master = _U32.unpack_from(value)[0]
     up, resolves, carrier = bool(flags & uapi.IFF_UP), not flags & uapi.IFF_NOARP, bool(flags & uapi.IFF_LOWER_UP)
-    return Link(index, name, kind, up, resolves, generates, alias, master, carrier)
+    return Link(index, name, kind, up, resolves, generates, alias, master, carrier, mtu)
 
 
 @reader

@@ -42,13 +42,14 @@ class Back(Enum):
 
 class Answer(Struct, frozen=True):
     """How the first answer fares. route: the kernel's, where end is NO_WAY. zones: the conntrack zones of request and answer,
-    where end is OTHER_ZONE. decisions: the rules of others that it met.
+    where end is OTHER_ZONE. decisions: the rules of others that it met. clamped: one of them makes the client send shorter segments.
     """
 
     end: Back = Back.ARRIVES
     route: Route | None = None
     zones: tuple[int, int] = (0, 0)
     decisions: tuple[Decision, ...] = ()
+    clamped: bool = False
 
     @property
     def lost(self) -> bool:
@@ -105,7 +106,7 @@ class _Answer:
             decisions = tuple(traveller.decisions)
             unclear = lost.end is Back.STOPPED and any(one.unclear for one in decisions)
             return Answer(Back.UNCLEAR if unclear else lost.end, lost.route, lost.zones, decisions)
-        return Answer(decisions=tuple(traveller.decisions))
+        return Answer(decisions=tuple(traveller.decisions), clamped=traveller.clamped)
 
     def _come_in(self) -> None:
         """Walk the hook that the answer enters by, with connection tracking undoing the translation. Raises _Lost."""

@@ -18,6 +18,7 @@ from nodeagent.dataplane.nft.packet import Fate, Packet
 from nodeagent.dataplane.nft.spelling import Step
 from nodeagent.netlink.nf_tables.expressions import Code
 from nodeagent.trace.answers import Answer, follow_answer
+from nodeagent.trace.narrow_ways import Hole, find_hole
 from nodeagent.trace.others import OtherChain, OtherTable
 from nodeagent.trace.others_walk import LOOPBACK, is_done, pass_other_chain
 from nodeagent.trace.own_table import OwnTable
@@ -55,7 +56,8 @@ class Journey(Struct, frozen=True):
     not a rule. here: whether it was delivered to this node. unheard: so, but no program listens there. tracked: whether
     connection tracking sees it. answer: what becomes of the first answer; None where that was not followed. new_source: as others
     say what it is rewritten to; empty where the node's own is taken. heard_at: the loopback address at which a program listens, where
-    it is unheard. bridged: a bridge of this node carries the answer past all rules.
+    it is unheard. bridged: a bridge of this node carries the answer past all rules. hole: by which long packets
+    vanish.
     """
 
     end: End
@@ -75,6 +77,7 @@ class Journey(Struct, frozen=True):
     new_source: str = ""
     heard_at: str = ""
     bridged: bool = False
+    hole: Hole | None = None
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
@@ -259,9 +262,10 @@ class _Trip:
         if end is End.ARRIVED and route is not None and route.way is Way.OUT:
             end = self._beyond(traveller, route)
         here = end is End.ARRIVED and route is not None and route.way is Way.HERE
-        answer = None
+        answer, hole = None, None
         if end is End.ARRIVED and route is not None:
             answer = self._answer(traveller, route)
+            hole = find_hole(self._question, traveller, route, answer, self._others, self._router)
         unheard = here and not self._router.listens(machine.destination, machine.port, self._question.protocol)
         if answer is not None and answer.lost:
             end = End.ONE_WAY
@@ -283,6 +287,7 @@ class _Trip:
             traveller.new_source,
             self._heard_at(machine.port) if unheard else "",
             end is End.ONE_WAY and route is not None and self._between(route) is Between.BRIDGED,
+            hole,
         )
 
     def _heard_at(self, port: int) -> str:

@@ -116,6 +116,11 @@ class KernelRoutes:
         )
         return Route(Way.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
 
+    def width(self, interface: str) -> int:
+        """The interface's MTU; 0 where that is not known."""
+        link = self._link(interface)
+        return 0 if link is None else link.mtu
+
     def beyond(self, route: Route, destination: str) -> Route:
         """The same, or that the interface has no carrier, or that nobody answers for the next hop there.
 

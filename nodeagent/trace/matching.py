@@ -22,6 +22,16 @@ NAMES = {
     "protocol": PROTOCOLS | {"ip": 0x0800, "ip6": 0x86DD, "arp": 0x0806},
     "nexthdr": PROTOCOLS,
     "nfproto": {"ipv4": 2, "ipv6": 10},
+    "code": {
+        "net-unreachable": 0,
+        "host-unreachable": 1,
+        "prot-unreachable": 2,
+        "port-unreachable": 3,
+        "frag-needed": 4,
+        "net-prohibited": 9,
+        "host-prohibited": 10,
+        "admin-prohibited": 13,
+    },
 }
 """What words stand for, by what they are compared with."""
 _TRANSPORTS = {"tcp": TCP, "udp": UDP, "sctp": SCTP}
@@ -162,6 +172,10 @@ def _payload(body: Json, traveller: Traveller) -> Any:
         if protocol != "th" and _TRANSPORTS[protocol] != packet.protocol:
             raise Absent
         known = {"dport": traveller.destination_port, "sport": traveller.source_port, "flags": packet.tcp_flags}
+    elif protocol in ("icmp", "icmpv6") and traveller.error is not None:
+        if PROTOCOLS[protocol] != packet.protocol:
+            raise Absent
+        known = dict(zip(("type", "code"), traveller.error, strict=True))
     elif protocol in ("icmp", "icmpv6", "arp", "ah", "esp", "comp", "udplite", "dccp", "igmp"):
         raise Absent
     else:

@@ -259,10 +259,13 @@ class _Rule:
         return None
 
     def mangle(self, body: Any) -> Ending:
-        """A statement that sets a field: only the mark and the conntrack zone are followed. Raises Unknown."""
+        """A statement that sets a field: only the mark, the conntrack zone and the size of segments are followed. Raises Unknown."""
         left: Json = body["key"] if isinstance(body["key"], dict) else {}
         if left.get("ct", {}).get("key") == "zone":
             self._zone(value_of(body["value"], self._traveller, self._table), left["ct"].get("dir", ""))
+            return None
+        if left.get("tcp option", {}).get("name") == "maxseg":
+            self._traveller.clamped = True
             return None
         if left.get("meta", {}).get("key") != "mark":
             return None
@@ -294,6 +297,7 @@ class _Rule:
         if (body or {}).get("type") == "match":
             return None, xtables.matches(call, self._traveller)
         ending = None
+        self._traveller.clamped = self._traveller.clamped or call.name == "TCPMSS"
         match call.name:
             case "REJECT":
                 ending = self._reject("an error")

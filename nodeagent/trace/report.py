@@ -9,6 +9,7 @@ from msgspec import Struct
 from nodeagent.model.addresses import endpoint_text
 from nodeagent.trace.connections import Connections, Silence, TrackedFlow
 from nodeagent.trace.journey import End, Journey, Node
+from nodeagent.trace.narrow_ways import cure
 from nodeagent.trace.others_walk import REWRITTEN
 from nodeagent.trace.question import Question
 from nodeagent.trace.reasons import Reason, arrives, reason_of, scope_of, why_rewritten
@@ -84,7 +85,9 @@ class Report(Struct, frozen=True):
     def _doubt(self) -> str:
         """What may stop it after all: a rule that cannot be evaluated, or what was not looked at; and that it did not get
         through before. Empty for nothing."""
-        return "; ".join(filter(None, (self._unseen(), self._silence(), self._left_behind(), self._crowd())))
+        return "; ".join(
+            filter(None, (self._unseen(), self._silence(), self._left_behind(), self._crowd(), self._hole()))
+        )
 
     def _unseen(self) -> str:
         for one in self.found:
@@ -142,6 +145,11 @@ class Report(Struct, frozen=True):
         """That few source ports are left towards an endpoint."""
         crowd = next((crowd for one in self.found for crowd in self._crowds(one)), None)
         return "" if crowd is None else f"{crowd}, and a connection that finds none is dropped"
+
+    def _hole(self) -> str:
+        """That long packets vanish, though short ones pass."""
+        hole = next((one.hole for one in self.found if one.hole is not None), None)
+        return "" if hole is None else f"{hole}: {cure(self.question.family)}"
 
     def _line(self, what: str, reason: Reason) -> str:
         cure = f"; {reason.cure}" if reason.cure else ""

@@ -79,6 +79,10 @@ class Router(Interface):
         """The route of a packet that goes back to where it came from, or why the bridge that it came by does not give it back."""
         ...
 
+    def width(self, interface: str) -> int:
+        """The longest packet that an interface takes, in bytes; 0 where that is not known."""
+        ...
+
     def beyond(self, route: Route, destination: str) -> Route:
         """The same route, or why nobody is there at its end."""
         ...

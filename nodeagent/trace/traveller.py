@@ -6,8 +6,8 @@ from nodeagent.dataplane.nft.machine import Machine
 from nodeagent.dataplane.nft.packet import Packet
 
 LOOPBACK_INTERFACE = "lo"
-STATE_INVALID, STATE_ESTABLISHED, STATE_NEW, STATE_UNTRACKED = 1, 2, 8, 64
-"""NF_CT_STATE_INVALID_BIT, NF_CT_STATE_BIT of an established and of a new connection, and NF_CT_STATE_UNTRACKED_BIT."""
+STATE_INVALID, STATE_ESTABLISHED, STATE_RELATED, STATE_NEW, STATE_UNTRACKED = 1, 2, 4, 8, 64
+"""NF_CT_STATE_INVALID_BIT, NF_CT_STATE_BIT of an established, a related and a new connection, and NF_CT_STATE_UNTRACKED_BIT."""
 CLIENT_PORTS = range(1024, 65536)
 """From which of them a request comes nobody knows before."""
 USUAL_CLIENT_PORTS = range(32768, 61000)
@@ -46,7 +46,9 @@ class Decision:
 class Traveller:
     """Where a packet is and what it has become. iif, oif: interfaces, empty for none. back: by which the node would
     reach its source. zone: of connection tracking, and its direction (empty: both). request: what it answers; None: it
-    asks. early: connection tracking has not seen it yet. new_source: what a rule of others says that its source becomes."""
+    asks. early: connection tracking has not seen it yet. new_source: what a rule of others says that its source becomes.
+    clamped: a rule makes the other end send shorter segments of TCP. error: type and code, where it is an error of ICMP about a
+    connection."""
 
     packet: Packet
     machine: Machine
@@ -64,6 +66,8 @@ class Traveller:
     request: Packet | None = None
     early: bool = False
     new_source: str = ""
+    clamped: bool = False
+    error: tuple[str, int] | None = None
 
     @property
     def came_back(self) -> bool:
@@ -106,6 +110,8 @@ class Traveller:
         any other that of none (nft_ct.c, nft_ct_get_eval)."""
         if not self.tracked:
             return STATE_UNTRACKED
+        if self.error is not None:
+            return STATE_RELATED
         if self.early:
             return STATE_NEW if self.zone else STATE_INVALID
         return STATE_NEW if self.request is None else STATE_ESTABLISHED

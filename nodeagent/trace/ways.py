@@ -11,6 +11,7 @@ from nodeagent.dataplane.nft.classes import pick_class
 from nodeagent.dataplane.nft.image import class_of
 from nodeagent.model.addresses import Protocol, pack_address, unpack_address
 from nodeagent.trace.journey import End, Journey, Node, journeys
+from nodeagent.trace.narrow_ways import Hole
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
 from nodeagent.trace.reasons import Reason, passes_service, reason_of
@@ -32,11 +33,13 @@ class Stopped(Struct, frozen=True):
 
 
 class Ways(Struct, frozen=True):
-    """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get through."""
+    """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get through. hole:
+    where long packets of one that does vanish."""
 
     client: str
     asked: int
     stopped: tuple[Stopped, ...] = ()
+    hole: Hole | None = None
 
     @property
     def closed(self) -> bool:
@@ -65,11 +68,12 @@ def _ways(
     client: str, source: str, places: list[tuple[str, Protocol, int]], node: Node, router: Router, pods: list[str]
 ) -> Ways:
     """Judge a connection from `source` to each of the places. pods: addresses of this node's pods that it meets are added."""
-    asked, stopped = 0, []
+    asked, stopped, hole = 0, [], None
     for address, protocol, port in places:
         question = Question(source, address, port, protocol)
         found = journeys(question, node, router)
         pods += (one.destination for one in found if _is_pod_here(one, node))
+        hole = hole or next((one.hole for one in found if one.hole is not None), None)
         lost = next((one for one in found if _is_lost(one, node)), None)
         if lost is not None or any(one.end is End.ARRIVED for one in found):
             asked += 1
@@ -77,7 +81,7 @@ def _ways(
             service = "" if node.own is None else node.own.service_of(question)
             reason = reason_of(question, lost, node.own)
             stopped.append(Stopped(question, service, reason, lost.routing or lost.end is End.ONE_WAY))
-    return Ways(client, asked, tuple(stopped))
+    return Ways(client, asked, tuple(stopped), hole)
 
 
 def _places(own: OwnTable) -> Iterator[tuple[str, Protocol, int]]:

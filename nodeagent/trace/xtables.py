@@ -49,6 +49,9 @@ _INVERT_SOURCE, _INVERT_DESTINATION = 1, 2
 _MULTIPORT = struct.Struct("=BB15H15BB")
 _TCP = struct.Struct("=4H4B")
 _UDP = struct.Struct("=4HB")
+_ICMP = struct.Struct("=4B")
+_ANY_TYPE = 0xFF
+_TYPES = {"destination-unreachable": 3, "packet-too-big": 2}
 _MARK = struct.Struct("=IIB")
 _MARK_TARGET = struct.Struct("=II")
 _CT_TARGET = struct.Struct("=HH")
@@ -219,6 +222,16 @@ def _ports(traveller: Traveller, source: tuple[int, int], destination: tuple[int
     )
 
 
+def _icmp(call: Extension, traveller: Traveller) -> bool:
+    """Of an error about a connection; nothing else is of ICMP here."""
+    kind, low, high, inverted = _ICMP.unpack_from(call.data)
+    if traveller.error is None:
+        return False
+    name, code = traveller.error
+    held = kind == _ANY_TYPE or (kind == _TYPES.get(name) and low <= code <= high)
+    return held is not bool(inverted & 1)
+
+
 def _mark(call: Extension, traveller: Traveller) -> bool:
     value, mask, invert = _MARK.unpack_from(call.data)
     return (traveller.mark & mask == value) is not bool(invert)
@@ -233,4 +246,6 @@ _MATCHES: dict[str, Callable[[Extension, Traveller], bool]] = {
     "tcp": _tcp,
     "udp": _udp,
     "mark": _mark,
+    "icmp": _icmp,
+    "icmp6": _icmp,
 }

@@ -112,6 +112,7 @@ PURE = (
             "followed",
             "journey",
             "matching",
+            "narrow_ways",
             "others",
             "others_walk",
             "own_table",

@@ -24,6 +24,7 @@ class Routes:
     way_between: Between = Between.HERE
     one_way_ports: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
+    widths: dict[str, int] = field(default_factory=dict)
     asked: list[Leg] = field(default_factory=list)
 
     def route(self, leg: Leg) -> Route:
@@ -43,6 +44,9 @@ class Routes:
 
     def back_by_port(self, route: Route, destination: str) -> Route:
         return Route(Way.REJECTED, route.interface, reason="no hairpin") if destination in self.one_way_ports else route
+
+    def width(self, interface: str) -> int:
+        return self.widths.get(interface, 1500)
 
     def beyond(self, route: Route, destination: str) -> Route:
         return Route(Way.NOWHERE, route.interface, reason="nobody answers") if destination in self.gone else route
