@@ -266,9 +266,20 @@ def _silent_endpoints(facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 where_all if len(those) == len(facts.probes) else Severity.IMPAIRED,
                 f"{len(those)} of {len(facts.probes)} endpoints {verb}",
-                f"{what}: {endpoints} ({those[0].detail})",
+                f"{what}: {endpoints} ({those[0].detail}){_left_out(facts)}",
                 do,
             )
+
+
+def _left_out(facts: Facts) -> str:
+    """That others are not used on this node because of their hints; empty where none is."""
+    those = [one for one in facts.accounts() if one.cluster in (Reason.OTHER_ZONE, Reason.OTHER_NODE)]
+    if not those:
+        return ""
+    count = len({(one.address, one.port) for one in those})
+    context = facts.context
+    here = f"zone {context.zone}" if those[0].cluster is Reason.OTHER_ZONE else f"node {context.node_name}"
+    return f"; hints leave {here} only these, and {count} more to others"
 
 
 def _conflicts(facts: Facts) -> Iterator[Finding]:

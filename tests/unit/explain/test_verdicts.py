@@ -336,6 +336,11 @@ def test_zones_and_duplicates_are_told() -> None:
     assert found.verdict == "healthy: 1 of 2 endpoints used"
     reasons = [one.reason.name for one in found.endpoints]
     assert reasons == ["READY", "OTHER_ZONE", "DUPLICATE"]
+    probes = [Probe("10.244.1.1:8080", ProbeResult.REFUSED, "why")]
+    objects = (web(), slice_of(web(), near, far))
+    refused = explained(*objects, zone="zone-a", probes=probes).verdict
+    assert "10.244.1.1:8080 (why); hints leave zone zone-a only these, and 1 more to others, do: " in refused
+    assert "hints" not in explained(*objects, zone="zone-c", probes=probes).verdict
 
 
 def test_a_service_that_there_is_not_has_neighbours() -> None:
