@@ -171,13 +171,24 @@ class Report(Struct, frozen=True):
             return "names, answered by this node"
         ends = sorted({endpoint_text(*one.endpoint) for one in self.found if one.endpoint is not None})
         if not ends:
-            return f"as it was sent, to no Service{self._missing()}"
+            return f"as it was sent, to no Service{self._missing()}{self._beside_node_port()}"
         name = service or "translated by others"
         rule = self._translated_by_others() if service else None
         if rule is not None:
             place = f"{rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
             name = f"translated by others before {service} is asked ({place})"
         return f"{name}: {ends[0]}" if len(ends) == 1 else f"{name}: one of {len(ends)} endpoints"
+
+    def _beside_node_port(self) -> str:
+        """That a program of this node answers on a node port, at an address at which the Service does not."""
+        own = self.node.own
+        service = "" if own is None else own.node_port_of(self.question)
+        if own is None or not service or not all(one.here for one in self.found):
+            return ""
+        return (
+            f": a program of this node listens there; {self.question.port} is a node port of {service}, answered at "
+            f"{', '.join(own.node_port_addresses) or 'no address of this node'} only"
+        )
 
     def _translated_by_others(self) -> Decision | None:
         own = "" if self.node.own is None else self.node.own.name

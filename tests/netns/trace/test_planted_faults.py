@@ -195,6 +195,15 @@ def test_a_node_port_at_an_address_that_has_none(node: Cluster) -> None:
     assert f"at {world[NODE].address()} only; connect to one of those" in line
     assert code == 1
     assert world["caller"].ask(GATEWAY, NODE_PORT, timeout=PATIENCE_SECONDS).only.failure is not None
+    with world[NODE].serve(NODE_PORT, addresses=("0.0.0.0",)):
+        line, _ = asked(GATEWAY)
+        assert "as it was sent, to no Service: a program of this node listens there; " in line
+        assert line.endswith(
+            f"{NODE_PORT} is a node port of default/opened:http, answered at {world[NODE].address()} only"
+        )
+        assert world["caller"].ask(GATEWAY, NODE_PORT, timeout=PATIENCE_SECONDS).only.name == NODE
+        assert "default/opened:http: 10.244.1.10:8080" in asked(world[NODE].address())[0]
+        assert world["caller"].ask(world[NODE].address(), NODE_PORT, timeout=PATIENCE_SECONDS).only.name == "web-0"
     assert asked(world[NODE].address())[1] == 0
     assert world["caller"].ask(world[NODE].address(), NODE_PORT, timeout=PATIENCE_SECONDS).only.failure is None
 
