@@ -52,11 +52,16 @@ def find_hole(
     others: Sequence[OtherTable],
     router: Router,
 ) -> Hole | None:
-    """The hole that a forwarded connection has in one of its directions. request: as it left. route: by which."""
+    """The hole that a forwarded connection has in one of its directions. request: as it left. route: by which.
+
+    A host right behind the narrow interface is taken to be as narrow, and to have said so to who sends.
+    """
     into, out = router.width(request.iif), router.width(route.interface)
     if route.way is not Way.OUT or not request.iif or not into or not out or into == out:
         return None
     of_client = into > out
+    if not (route if of_client else router.route(Leg(question.source))).gateway:
+        return None
     # What an end may send the other one says: the answer's option is for the client.
     clamped = (answer is not None and answer.clamped) if of_client else request.clamped
     if clamped and question.protocol is Protocol.TCP:

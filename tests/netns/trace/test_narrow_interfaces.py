@@ -25,6 +25,7 @@ pytestmark = pytest.mark.kernel
 WIDTH, USUAL, LONG = 1400, 1500, 20000
 TALKING_PORT = 8090
 TALK = cluster_ips(9)
+NEAR = ("198.51.100.5", "2001:db8:100::5")
 PATIENCE_SECONDS, HUNG_SECONDS = 10.0, 2.0
 SERVER = f"""
 import socket
@@ -61,9 +62,12 @@ TELLERS = [
 
 @pytest.fixture(scope="module")
 def talking(node: Cluster) -> Cluster:
-    """A Service that sends much to who connects, and takes whatever it is sent."""
+    """Services that send much to who connects, and take whatever they are sent: one elsewhere, and one here for outside."""
     world = node.world
-    world.start("far-0", [sys.executable, "-c", SERVER]).wait_for_line("waits")
+    for pod in ("far-0", "web-0"):
+        world.start(pod, [sys.executable, "-c", SERVER]).wait_for_line("waits")
+    near = make_service("near", *cluster_ips(10), load_balancer_ips=NEAR)
+    node.manifests.put(*make_slices(near, [(world["web-0"].addresses, NODE)], target_port=TALKING_PORT), near)
     service = make_service("talk", *TALK)
     node.manifests.put(*make_slices(service, [(world["far-0"].addresses, "node-b")], target_port=TALKING_PORT), service)
     program_again(node)
@@ -76,7 +80,7 @@ def narrow(node: Cluster, interface: str) -> Iterator[None]:
     world = node.world
 
     def forget() -> None:
-        for member in ("caller", "far-0", NODE):
+        for member in ("caller", "far-0", "web-0", "outside", NODE):
             world.run(member, ["ip", "-4", "route", "flush", "cache"])
             world.run(member, ["ip", "-6", "route", "flush", "cache"])
 
@@ -88,7 +92,7 @@ def narrow(node: Cluster, interface: str) -> Iterator[None]:
             forget()
 
 
-def exchanged(node: Cluster, address: str, seconds: float) -> tuple[bool, bool]:
+def exchanged(node: Cluster, address: str, seconds: float, client_name: str = "caller") -> tuple[bool, bool]:
     """Whether what the client sends in long packets arrives, and whether the long answer does."""
 
     def talk() -> tuple[bool, bool]:
@@ -105,7 +109,7 @@ def exchanged(node: Cluster, address: str, seconds: float) -> tuple[bool, bool]:
                     continue
             return not waiting, got == LONG
 
-    return inside(node.world.namespace("caller"), talk)
+    return inside(node.world.namespace(client_name), talk)
 
 
 def not_acknowledged(client: socket.socket) -> int:
@@ -122,7 +126,7 @@ def test_a_client_that_is_not_told_that_the_way_out_is_narrow(
     client = talking.world["caller"].address(family)
     with narrow(talking, "eth0"):
         assert exchanged(talking, address, PATIENCE_SECONDS) == (True, True)
-        assert "as far as" not in first_line(talking.world, *connection)[0]
+        assert "bytes are lost" not in first_line(talking.world, *connection)[0]
         assert check_line(talking.world) == "healthy"
     with narrow(talking, "eth0"), by_shell(script, undo)(talking):
         line, code = first_line(talking.world, *connection)
@@ -137,21 +141,35 @@ def test_a_client_that_is_not_told_that_the_way_out_is_narrow(
         assert " above 1400 bytes are lost: eth0 takes no longer ones (web-0: 1500)" in shut
         assert exchanged(talking, address, HUNG_SECONDS) == (False, True)
     with by_shell(script, undo)(talking):
-        assert "as far as" not in first_line(talking.world, *connection)[0]
+        assert "bytes are lost" not in first_line(talking.world, *connection)[0]
         assert exchanged(talking, address, PATIENCE_SECONDS) == (True, True)
 
 
 @FAMILIES
 def test_an_endpoint_that_is_not_told_that_the_way_to_the_client_is_narrow(talking: Cluster, family: Family) -> None:
-    address = of_family(family, TALK)
-    endpoint = talking.world["far-0"].address(family)
+    address = of_family(family, NEAR)
+    endpoint = talking.world["web-0"].address(family)
     silent = by_shell(f"nft '{HOOKED.format('output', ERRORS)}'", GONE)
-    with narrow(talking, "caller"):
-        assert exchanged(talking, address, PATIENCE_SECONDS) == (True, True)
+    with narrow(talking, "eth0"):
+        assert exchanged(talking, address, PATIENCE_SECONDS, "outside") == (True, True)
+    with narrow(talking, "eth0"), silent(talking):
+        line, _ = first_line(talking.world, "outside", address, "tcp")
+        assert f"packets of {endpoint} above 1400 bytes are lost: eth0 takes no longer ones (web-0: 1500)" in line
+        assert exchanged(talking, address, HUNG_SECONDS, "outside") == (True, False)
+
+
+@FAMILIES
+def test_a_client_that_is_as_narrow_as_its_link_need_not_be_feared_for(talking: Cluster, family: Family) -> None:
+    address = of_family(family, TALK)
+    silent = by_shell(f"nft '{HOOKED.format('output', ERRORS)}'", GONE)
+    pod = ["ip", "link", "set", "eth0", "mtu"]
     with narrow(talking, "caller"), silent(talking):
-        line, _ = first_line(talking.world, "caller", address, "tcp")
-        assert f"packets of {endpoint} above 1400 bytes are lost: caller takes no longer ones (eth0: 1500)" in line
-        assert exchanged(talking, address, HUNG_SECONDS) == (True, False)
+        talking.world.run("caller", [*pod, str(WIDTH)])
+        try:
+            assert "bytes are lost" not in first_line(talking.world, "caller", address, "tcp")[0]
+            assert exchanged(talking, address, PATIENCE_SECONDS) == (True, True)
+        finally:
+            talking.world.run("caller", [*pod, str(USUAL)])
 
 
 CLAMPS = [
@@ -171,7 +189,7 @@ def test_who_sends_shorter_segments_need_not_be_told(talking: Cluster, script: s
     address = of_family(family, TALK)
     silent = by_shell(f"nft '{HOOKED.format('output', ERRORS)}'", GONE)
     with narrow(talking, "eth0"), silent(talking), by_shell(script, undo)(talking):
-        assert "as far as" not in first_line(talking.world, "caller", address, "tcp")[0]
+        assert "bytes are lost" not in first_line(talking.world, "caller", address, "tcp")[0]
         assert exchanged(talking, address, PATIENCE_SECONDS) == (True, True)
 
 
@@ -179,5 +197,5 @@ def test_a_firewall_that_lets_errors_of_connections_out(talking: Cluster) -> Non
     address = of_family(Family.IPV4, TALK)
     rules = "ct state established,related accept; meta l4proto icmp drop;"
     with narrow(talking, "eth0"), by_shell(f"nft '{HOOKED.format('output', rules)}'", GONE)(talking):
-        assert "as far as" not in first_line(talking.world, "caller", address, "tcp")[0]
+        assert "bytes are lost" not in first_line(talking.world, "caller", address, "tcp")[0]
         assert exchanged(talking, address, PATIENCE_SECONDS) == (True, True)
