@@ -131,9 +131,7 @@ def test_a_client_that_is_not_told_that_the_way_out_is_narrow(
     with narrow(talking, "eth0"), by_shell(script, undo)(talking):
         line, code = first_line(talking.world, *connection)
         doubt = line.partition("; as far as is known: ")[2]
-        assert doubt.startswith(
-            f"packets of {client} above 1400 bytes are lost: eth0 takes no longer ones (caller: 1500)"
-        )
+        assert f"packets of {client} above 1400 bytes are lost: eth0 takes no longer ones (caller: 1500)" in doubt
         assert says in doubt
         assert code == 0
         shut = check_line(talking.world)
