@@ -114,7 +114,10 @@ class Story:
         self.facts["sticky"] = [self._world["caller"].ask(address, 80, count=COUNT).names for address in STICKY]
 
     def restart(self) -> None:
-        before, printed = self._generation(), len(self._agent.lines)
+        before = self._generation()
+        # The last one may still say then what it had changed: it does so once a second at most.
+        self._agent.stop(seconds=PATIENCE)
+        printed = len(self._agent.lines)
         self._agent.restart()
         self._agent.wait_for_line(" ready: ", seconds=PATIENCE, after=printed)
         self.facts["restart"] = {
