@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nodeagent.checks.facts import Facts
 from nodeagent.checks.finding import Finding, Result
-from nodeagent.model.addresses import Family
+from nodeagent.netlink.bridges import FOR_ALL_BRIDGES
 
 STRICT = 1
 NEARLY_FULL = 0.9
@@ -15,7 +15,6 @@ CONNTRACK_CLASHES = "conntrack clash"
 NEIGHBOURS, NEIGHBOURS_FULL = "{} neighbours", "{} neighbour table full"
 NO_ANSWERS = 8
 """Of arp_ignore: the host answers nobody (ip-sysctl)."""
-_BRIDGED = {Family.IPV4: "bridge-nf-call-iptables", Family.IPV6: "bridge-nf-call-ip6tables"}
 _FORWARDING = {
     "IPv4": ("ipv4/ip_forward", "net.ipv4.ip_forward"),
     "IPv6": ("ipv6/conf/all/forwarding", "net.ipv6.conf.all.forwarding"),
@@ -150,7 +149,7 @@ def _connection_table(facts: Facts) -> Iterator[Finding]:
 
 def _bridges(facts: Facts) -> Iterator[Finding]:
     """Pods behind one bridge answer each other directly, past the rules that translate back."""
-    for family, setting in _BRIDGED.items():
+    for family, setting in FOR_ALL_BRIDGES.items():
         path = f"bridge/{setting}"
         forwards = facts.settings.get(_FORWARDING[family.value][0], 0)
         unseen = [

@@ -10,6 +10,8 @@ from nodeagent.model.addresses import Family
 from nodeagent.netlink.framing import Request, attribute, attributes, reader
 from nodeagent.netlink.uapi import rtnetlink as uapi
 
+FOR_ALL_BRIDGES = {Family.IPV4: "bridge-nf-call-iptables", Family.IPV6: "bridge-nf-call-ip6tables"}
+"""Settings below net.bridge: whether packets that a bridge carries meet the rules of IP."""
 _LINK_BYTES = 16  # ifinfomsg
 _NEIGHBOUR = struct.Struct("=BxxxiHBB")  # ndmsg: family, interface index, state, flags, type
 _U32 = struct.Struct("=I")

@@ -5,12 +5,11 @@ from pathlib import Path
 
 from nodeagent.model.addresses import Family
 from nodeagent.netlink import rtnetlink
-from nodeagent.netlink.bridges import families_filtered, look_up_port, read_port, sends_back
+from nodeagent.netlink.bridges import FOR_ALL_BRIDGES, families_filtered, look_up_port, read_port, sends_back
 from nodeagent.netlink.neighbours import look_up_neighbour, read_hardware_address
 from nodeagent.netlink.socket import NetlinkSocket
 
 SETTINGS = Path("/proc/sys/net/bridge")
-_CALLS = {Family.IPV4: "bridge-nf-call-iptables", Family.IPV6: "bridge-nf-call-ip6tables"}
 
 
 class Bridges:
@@ -23,7 +22,7 @@ class Bridges:
         """Whether packets that a bridge carries meet the rules of IP: by the setting for all bridges, or by its own
         (br_nf_pre_routing). Both are without effect where br_netfilter is missing."""
         try:
-            if int((SETTINGS / _CALLS[family]).read_text()):
+            if int((SETTINGS / FOR_ALL_BRIDGES[family]).read_text()):
                 return True
         except (OSError, ValueError):
             return False
