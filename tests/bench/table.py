@@ -172,6 +172,8 @@ async def measure(services: int, endpoints: int) -> dict[str, float]:
             report = await passes.next()
             latencies.append(report.finished - before)
             touched = max(touched, report.touched)
+    # The first one leaves a Service with as many endpoints as none had before.
+    result["new class ms"] = latencies.pop(0) * 1000
     ordered = sorted(latencies)
     result["change p50 ms"] = statistics.median(ordered) * 1000
     result["change p99 ms"] = ordered[len(ordered) * 99 // 100] * 1000

@@ -290,7 +290,7 @@ class TableDriver:
         """Whether the transaction was committed; if not, others changed the table and it must be read back first."""
         belief = self._belief
         assert belief is not None, "a plan was made from a belief"
-        big = plan.delta.touched > INLINE_ELEMENTS
+        big = plan.adds_chains or plan.delta.touched > INLINE_ELEMENTS
         # A table that is not right yet cannot be told from one that others changed.
         for _ in range(LOOKS_BEFORE_COMMIT if belief.right and not plan.new_table else 1):
             commit = partial(self._socket.commit, plan.transaction, self._known_generation())

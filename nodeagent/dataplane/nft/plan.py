@@ -22,13 +22,17 @@ from nodeagent.model.addresses import Family
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """A transaction and what will be true once it is committed."""
+    """A transaction and what will be true once it is committed.
+
+    adds_chains: the kernel looks at every element of each map that a rule of theirs reads (nf_tables_bind_set), some 0.4 µs each.
+    """
 
     transaction: Transaction
     delta: Delta
     classes: frozenset[PickClass]
     timeouts: frozenset[int]
     new_table: bool = False
+    adds_chains: bool = False
 
 
 class Planner:
@@ -71,7 +75,8 @@ class Planner:
         else:
             self._add_chains(transaction, classes - belief.classes, timeouts - belief.timeouts)
         transaction.write_delta(delta, counts, successors)
-        return TablePlan(transaction, delta, classes, timeouts)
+        adds_chains = not belief.program_right or classes != belief.classes or timeouts != belief.timeouts
+        return TablePlan(transaction, delta, classes, timeouts, adds_chains=adds_chains)
 
     @cached_property
     def base_chains(self) -> frozenset[str]:

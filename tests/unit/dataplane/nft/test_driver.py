@@ -1,6 +1,7 @@
 """What the driver keeps when something fails, over a kernel that answers as told (the real one: tests/contract/nft)."""
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import cast
 
@@ -18,21 +19,27 @@ from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.reports import PurgeReport
 
 KEY = ObjectKey("default", "web")
-WEB = ServiceState(
-    KEY,
-    cluster_ips=("10.96.0.1",),
-    frontends=(
-        Frontend(
-            FrontendKind.CLUSTER_IP,
-            Family.IPV4,
-            "10.96.0.1",
-            Protocol.TCP,
-            80,
-            ServicePortName(KEY, "http", Protocol.TCP),
-            Route((Backend("10.244.0.1", 8080),)),
+
+
+def service(key: ObjectKey, cluster_ip: str, *endpoints: str) -> ServiceState:
+    return ServiceState(
+        key,
+        cluster_ips=(cluster_ip,),
+        frontends=(
+            Frontend(
+                FrontendKind.CLUSTER_IP,
+                Family.IPV4,
+                cluster_ip,
+                Protocol.TCP,
+                80,
+                ServicePortName(key, "http", Protocol.TCP),
+                Route(tuple(Backend(endpoint, 8080) for endpoint in endpoints)),
+            ),
         ),
-    ),
-)
+    )
+
+
+WEB = service(KEY, "10.96.0.1", "10.244.0.1")
 
 
 class EmptyKernel:
@@ -41,6 +48,7 @@ class EmptyKernel:
     def __init__(self, *, looks: tuple[Exception, ...] = (), commits: tuple[Exception, ...] = ()) -> None:
         self._looks, self._commits = list(looks), list(commits)
         self.committed: list[Transaction] = []
+        self.committed_by: list[threading.Thread] = []
 
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
         raise self._looks.pop(0) if self._looks else FileNotFoundError
@@ -54,6 +62,7 @@ class EmptyKernel:
         if self._commits:
             raise self._commits.pop(0)
         self.committed.append(transaction)
+        self.committed_by.append(threading.current_thread())
         return []
 
     def generation(self) -> int:
@@ -99,3 +108,23 @@ def test_what_a_failed_pass_took_in_is_not_written_twice_in_the_end() -> None:
     asyncio.run(driver.sync({KEY: None}, NodeState()))
 
     assert not writes_frontend(kernel.committed[0])
+
+
+def test_a_number_of_endpoints_that_is_new_to_the_table_is_committed_beside_the_loop() -> None:
+    """The kernel then looks at every endpoint of the table, whatever else the transaction does."""
+    kernel = EmptyKernel()
+    driver = driver_of(kernel)
+    one, two = ("10.244.0.1",), ("10.244.0.1", "10.244.0.2")
+
+    async def story() -> list[bool]:
+        on_the_loop = []
+        for number, endpoints in enumerate((one, two, one, two), 1):
+            key = ObjectKey("default", f"web-{number}")
+            await driver.sync({key: service(key, f"10.96.0.{number}", *endpoints)}, NodeState())
+            on_the_loop.append(kernel.committed_by[-1] is threading.current_thread())
+        return on_the_loop
+
+    _, new_number, *known_numbers = asyncio.run(story())
+
+    assert not new_number
+    assert all(known_numbers)
