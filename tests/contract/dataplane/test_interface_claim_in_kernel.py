@@ -164,16 +164,14 @@ def test_a_marked_bridge_that_somebody_gave_a_port_is_left_alone(namespace: Name
 )
 def test_what_an_earlier_version_made_is_adopted_and_marked(namespace: Namespace, name: str, contents: str) -> None:
     namespace.shell(f"ip link add {name} type bridge;" + contents.format(name=name))
-    index = namespace.shell(f"cat /sys/class/net/{name}/ifindex 2>/dev/null || ip -o link show dev {name}").split(":")[
-        0
-    ]
+    index = namespace.shell(f"ip -o link show dev {name}").split(":")[0]
 
     sync(namespace, name)
 
     assert held(namespace, name) == VIPS
     shown = namespace.shell(f"ip link show dev {name}")
     assert "alias nodeagent" in shown
-    assert index in shown, "the same interface"
+    assert shown.startswith(f"{index}:"), "the same interface"
 
 
 def test_cleanup_refuses_it_in_one_line_and_leaves_the_rest_too(namespace: Namespace) -> None:
