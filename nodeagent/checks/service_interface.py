@@ -12,13 +12,15 @@ _SHOWN = 3
 
 class InterfaceFact(Struct, frozen=True):
     """interface: its name. there: whether there is one. cluster_ips: how many are programmed. missing: those of them that
-    are not local. lost: whether the node has no way to one of those."""
+    are neither local nor on the route of a range. lost: whether the node has no way to one of those. ranged: how many are on such a
+    route."""
 
     interface: str
     there: bool
     cluster_ips: int
     missing: tuple[str, ...] = ()
     lost: bool = False
+    ranged: int = 0
 
 
 def interface_findings(fact: InterfaceFact) -> Iterator[Finding]:
@@ -26,9 +28,9 @@ def interface_findings(fact: InterfaceFact) -> Iterator[Finding]:
     if not fact.cluster_ips:
         return
     if not fact.missing:
-        yield Finding(
-            CHECK, Result.OK, f"{fact.cluster_ips} of {fact.cluster_ips} ClusterIPs are addresses of this node"
-        )
+        by_range = f", {fact.ranged} of them by the route of their range" if fact.ranged else ""
+        found = f"{fact.cluster_ips} of {fact.cluster_ips} ClusterIPs are addresses of this node{by_range}"
+        yield Finding(CHECK, Result.OK, found)
         return
     shown = ", ".join(fact.missing[:_SHOWN]) + (", …" if len(fact.missing) > _SHOWN else "")
     count = f"{len(fact.missing)} of {fact.cluster_ips} ClusterIPs are no addresses of this node ({shown})"

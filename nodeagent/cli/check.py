@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
-from ipaddress import ip_address, summarize_address_range
+from ipaddress import ip_address, ip_network, summarize_address_range
 from pathlib import Path
 
 import click
@@ -33,6 +33,7 @@ from nodeagent.cli.second_reader import NoSecondReader, SecondReader
 from nodeagent.cli.show import patiently
 from nodeagent.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
 from nodeagent.dataplane.families import families_here
+from nodeagent.dataplane.interface_reading import read_interface
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents, Ownership
 from nodeagent.dataplane.nft.kernel_features import refused_by_kernel
@@ -127,13 +128,16 @@ def _has_interface() -> bool:
 
 
 def _interface_fact(tables: list[Contents]) -> InterfaceFact:
-    """Which of the programmed ClusterIPs are no addresses of this node."""
+    """Which of the programmed ClusterIPs are no addresses of this node, nor on the route of a range."""
     programmed = sorted(unpack_address(key) for table in tables for key in table.image.get(schema.CLUSTER_IPS, ()))
     with KernelRoutes() as routes:
         local = routes.local_addresses()
-        missing = tuple(address for address in programmed if address not in local)
+        ranges = [ip_network(route) for route in read_interface(_INTERFACE).present.routes if "/" in route]
+        elsewhere = [address for address in programmed if address not in local]
+        missing = tuple(address for address in elsewhere if not any(ip_address(address) in one for one in ranges))
         lost = any(routes.route(Leg(address)).way is not Way.OUT for address in missing[:MOST_ASKED])
-    return InterfaceFact(_INTERFACE, _has_interface(), len(programmed), missing, lost)
+    ranged = len(elsewhere) - len(missing)
+    return InterfaceFact(_INTERFACE, _has_interface(), len(programmed), missing, lost, ranged)
 
 
 def _crowd_facts() -> Iterator[CrowdFact]:

@@ -25,6 +25,7 @@ from nodeagent.dataplane.interface_reading import read_interface
 from nodeagent.dataplane.nft.deviation import Deviation, deviations
 from nodeagent.explain.kernel import TableState
 from nodeagent.model.addresses import family_of
+from nodeagent.model.carried import carried_by, carried_ranges
 
 LOOKS = 5
 PAUSE_SECONDS = 0.2
@@ -158,9 +159,11 @@ def _listed(what: str, states: Mapping[str, str]) -> str:
 
 
 def _wanted_addresses(view: NodeView) -> dict[str, str]:
-    """What shall be local because of the service interface, each with its Service."""
+    """What the service interface shall carry: addresses, each with its Service, and ranges, which are of many."""
     found = dict.fromkeys(view.own_addresses, "")
+    ranges = carried_ranges(view.node.service_cidrs)
     for key, state in view.states.items():
-        for address in state.cluster_ips:
-            found.setdefault(address, str(key))
+        for cluster_ip in state.cluster_ips:
+            for carried in carried_by(cluster_ip, ranges):
+                found.setdefault(carried, str(key) if carried == cluster_ip else "")
     return found

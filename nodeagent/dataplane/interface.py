@@ -79,7 +79,8 @@ class ServiceInterface:
         return self._kind
 
     async def sync(self, vips: frozenset[str]) -> InterfaceReport:
-        """Makes exactly `vips` (canonical text, both families) local to the node, from what the kernel has now.
+        """Makes exactly `vips` (canonical text, both families) local to the node, from what the kernel has now. IPv6 ranges among
+        them (with a prefix length) are routed over the interface instead.
 
         Creates the interface, or adopts what an earlier agent made. Writes nothing when nothing differs.
         Raises ForeignInterfaceError.
@@ -233,11 +234,11 @@ class ServiceInterface:
                 _must(netlink.perform([rtnetlink.delete_link(link.ifindex)]), ignore={errno.ENODEV})
 
     def _without_ipv6_if_disabled(self, vips: frozenset[str], problems: list[Problem]) -> frozenset[str]:
-        left_out = sum(1 for vip in vips if family_of(vip) is Family.IPV6)
+        left_out = any(family_of(vip) is Family.IPV6 for vip in vips)
         reason = ipv6_missing(self._name) if left_out else None
         if reason is None:
             return vips
-        detail = f"{reason}: {left_out} IPv6 ClusterIPs are not reachable from the node itself"
+        detail = f"{reason}: IPv6 ClusterIPs are not reachable from the node itself"
         problems.append(Problem(f"interface {self._name}", "IPv6Disabled", detail))
         return frozenset(vip for vip in vips if family_of(vip) is Family.IPV4)
 

@@ -3,7 +3,8 @@
 Pure. An address is seen by people (`ip addr`), but inserting one takes time proportional to the number already there
 (10,000 take 1.2 s, 30,000 11.6 s), and each brings a next hop of its own into the path of the node's connections
 (net/ipv4/fib_semantics.c, fib_create_info: routes that differ in nothing but their destination share one). A local route
-takes the same few microseconds at any number. An IPv6 address costs every connection besides: whoever chooses a source
+takes the same few microseconds at any number, and leads to a range of addresses as well as to one (text with a prefix length, such as
+``fd00:10:96::/112``): such a one does not make them local. An IPv6 address costs every connection besides: whoever chooses a source
 looks at all IPv6 addresses of the node (net/ipv6/addrconf.c, ipv6_dev_get_saddr), and masquerading chooses one for each
 connection.
 """
@@ -26,7 +27,8 @@ class Stray(NamedTuple):
 
 
 class Present(NamedTuple):
-    """What the interface carries: canonical addresses with a full-length prefix, local routes, and the rest.
+    """What the interface carries: canonical addresses with a full-length prefix, routes (to addresses, local; and to ranges), and the
+    rest.
 
     over_lo: IPv4 addresses to which a local route over ``lo`` comes before that of the interface.
     """
@@ -38,7 +40,7 @@ class Present(NamedTuple):
 
     @property
     def vips(self) -> frozenset[str]:
-        """Every address that is local to the node because of the interface."""
+        """Every address that is local to the node because of the interface, and every range that is routed over it."""
         return self.addresses | self.routes
 
 
@@ -107,8 +109,9 @@ def plan_change(
             used = sum(1 for address in present.addresses if family_of(address) is family)
             leaving = sum(1 for address in leaving_addresses if family_of(address) is family)
             room = max(0, limits[family] - used + leaving)
-            add_addresses += candidates[:room]
-            add_routes += candidates[room:]
+            addresses = [address for address in candidates if "/" not in address][:room]
+            add_addresses += addresses
+            add_routes += [address for address in candidates if address not in set(addresses)]
     anchor: list[str] = []
     if _last_ipv4_goes(present, leaving_addresses, add_addresses):
         staying = [route for route in present.routes if _is_ipv4(route) and route not in leaving_routes]
@@ -166,5 +169,6 @@ def _is_ipv4(address: str) -> bool:
 
 
 def _number(address: str) -> bytes:
-    packed = pack_address(address)
-    return bytes([len(packed)]) + packed
+    first, _, length = address.partition("/")
+    packed = pack_address(first)
+    return bytes([len(packed)]) + packed + bytes([int(length or 0)])

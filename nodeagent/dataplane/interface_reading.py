@@ -72,7 +72,7 @@ def ipv6_missing(name: str) -> str | None:
 
 
 def read_present(netlink: NetlinkSocket, index: int) -> Present:
-    """The addresses and local routes of an interface. Raises OSError."""
+    """The addresses and routes of an interface. Raises OSError."""
     return read_consistently(lambda: _present_once(netlink, index))
 
 
@@ -83,9 +83,10 @@ def _present_once(netlink: NetlinkSocket, index: int) -> Present:
             addresses.add(found.address)
         else:
             strays.add(Stray(found.address, found.prefix_length))
-    for family in Family:
+    dumps = [*(rtnetlink.get_local_routes(family, index) for family in Family), rtnetlink.get_range_routes(index)]
+    for dump in dumps:
         try:
-            for body in netlink.dump(rtnetlink.get_local_routes(family, index)):
+            for body in netlink.dump(dump):
                 if (route := rtnetlink.read_local_route(body, index)) is not None:
                     routes.add(route)
         except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet

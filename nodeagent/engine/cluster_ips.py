@@ -1,10 +1,11 @@
-"""Which ClusterIPs the service interface carries: those of all Services whose family's table guards them."""
+"""What the service interface carries: the ClusterIPs of all Services whose family's table guards them, one by one or by their ranges."""
 
 from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping
 
 from nodeagent.engine.ports import Interface
 from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.carried import CarriedRange, carried_by, carried_ranges
 from nodeagent.model.frontend import ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem, Retryable
@@ -20,7 +21,11 @@ class ClusterIps:
     def __init__(self, interface: Interface | None, own_addresses: Collection[str]) -> None:
         self._interface = interface
         self._by_service: dict[ObjectKey, tuple[str, ...]] = {}
+        self._own_addresses = tuple(own_addresses)
         self._counts = Counter(own_addresses)
+        self._service_cidrs: tuple[str, ...] = ()
+        self._ranges: tuple[CarriedRange, ...] = ()
+        self._outdated: frozenset[str] = frozenset()
         self._unguarded: frozenset[str] = frozenset()
         self._is_known = False
         self.problems: tuple[Problem, ...] = ()
@@ -35,36 +40,58 @@ class ClusterIps:
         """Compare with the kernel the next time, instead of with what is believed."""
         self._is_known = False
 
+    def range_over(self, service_cidrs: tuple[str, ...]) -> None:
+        """These are the service ranges from now on. What carried ClusterIPs until now stays until what carries them then is there."""
+        if service_cidrs == self._service_cidrs:
+            return
+        self._service_cidrs = service_cidrs
+        ranges = carried_ranges(service_cidrs)
+        if ranges == self._ranges:
+            return
+        self._ranges = ranges
+        carried = self._counts.keys() - self._unguarded
+        waiting = {family_of(one) for one in self._unguarded}
+        self._outdated |= self._counts.keys()
+        self._counts = Counter(self._own_addresses)
+        for cluster_ips in self._by_service.values():
+            self._counts.update(self._carrying(cluster_ips))
+        self._outdated -= self._counts.keys()
+        self._unguarded = frozenset(one for one in self._counts.keys() - carried if family_of(one) in waiting)
+        if self._by_service:
+            self._is_known = False
+
     def take_in(self, changed: Mapping[ObjectKey, ServiceState | None]) -> tuple[frozenset[str], frozenset[str]]:
-        """Note the changed Services' ClusterIPs; returns those that no Service has any more, and those that are new."""
+        """Note the changed Services' ClusterIPs; returns what the interface need not carry any more, and what it shall newly carry."""
         touched: dict[str, bool] = {}
         for key, state in changed.items():
-            before = self._by_service.pop(key, ())
-            after = state.cluster_ips if state is not None else ()
-            for vip in (*before, *after):
-                touched.setdefault(vip, self._counts[vip] > 0)
+            before = self._carrying(self._by_service.pop(key, ()))
+            cluster_ips = state.cluster_ips if state is not None else ()
+            after = self._carrying(cluster_ips)
+            for one in (*before, *after):
+                touched.setdefault(one, self._counts[one] > 0)
             self._counts.subtract(before)
             self._counts.update(after)
-            if after:
-                self._by_service[key] = after
-        for vip in touched:
-            if not self._counts[vip]:
-                del self._counts[vip]
-        gone = frozenset(vip for vip, had in touched.items() if had and vip not in self._counts)
-        new = frozenset(vip for vip, had in touched.items() if not had and vip in self._counts)
+            if cluster_ips:
+                self._by_service[key] = cluster_ips
+        for one in touched:
+            if not self._counts[one]:
+                del self._counts[one]
+        gone = frozenset(one for one, had in touched.items() if had and one not in self._counts)
+        new = frozenset(one for one, had in touched.items() if not had and one in self._counts)
         return gone, new
 
     async def release(self, gone: frozenset[str]) -> None:
         """ClusterIPs that nobody has any more leave the interface, before the tables that guard them forget them.
 
-        When it is not known what the interface holds, whatever no service has leaves.
+        When it is not known what the interface holds, whatever no service has leaves. ClusterIPs that are local, and shall be carried
+        by their range, are left to `occupy`, which makes the route to that first.
         """
         if self._interface is None or (self._is_known and not gone):
             return
         if self._is_known:
             await self._settle(self._interface.apply(frozenset(), gone))
         else:
-            await self._settle(self._interface.retain(frozenset(self._counts)))
+            await self._settle(self._interface.retain(self._outdated.union(self._counts, *self._by_service.values())))
             self._is_known = False
 
     async def occupy(self, new: frozenset[str], programmed: frozenset[Family], *, elsewhere: bool = False) -> None:
@@ -80,11 +107,16 @@ class ClusterIps:
         else:
             await self._settle(self._interface.sync(frozenset(self._counts.keys() - self._unguarded)))
         self.failures = 0 if self._is_known else self.failures + 1
+        if not self.failures:
+            self._outdated = frozenset()
+
+    def _carrying(self, cluster_ips: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(one for cluster_ip in cluster_ips for one in carried_by(cluster_ip, self._ranges))
 
     def _admit(self, new: frozenset[str], programmed: frozenset[Family]) -> frozenset[str]:
-        """New ClusterIPs that may become local: not before the table of their family keeps the host's daemons off."""
-        candidates = {vip for vip in new | self._unguarded if vip in self._counts}
-        admitted = frozenset(vip for vip in candidates if family_of(vip) in programmed)
+        """What of it may be carried: no address before the table of its family keeps the host's daemons off."""
+        candidates = {one for one in new | self._unguarded if one in self._counts}
+        admitted = frozenset(one for one in candidates if family_of(one) in programmed)
         self._unguarded = frozenset(candidates - admitted)
         return admitted
 

@@ -1,4 +1,4 @@
-"""Rtnetlink messages for links, addresses and local routes: packing and unpacking, nothing else.
+"""Rtnetlink messages for links, addresses and routes in the table `local`: packing and unpacking, nothing else.
 
 Only what the service interface and the node's addresses need (linux/rtnetlink.h, if_link.h, if_addr.h); why not a
 library is in docs/decisions/0020-rtnetlink.md.
@@ -153,8 +153,14 @@ def get_local_routes(family: Family, index: int | None = None) -> Request:
     return _get_local_routes(family, uapi.RTPROT_STATIC, index)
 
 
+def get_range_routes(index: int) -> Request:
+    """A dump of the static IPv6 routes to ranges, in the table `local`, over one interface (filtered as `get_local_routes`)."""
+    return _get_local_routes(Family.IPV6, uapi.RTPROT_STATIC, index, uapi.RTN_UNICAST)
+
+
 def add_local_route(address: str, index: int) -> Request:
-    """`ip route append local ADDRESS dev … table local proto static`: local without being on the interface.
+    """`ip route append local ADDRESS dev … table local proto static`: local without being on the interface. A range (text with a
+    prefix length) gets a route of type `unicast`.
 
     Appended, so that it comes into being although another interface has the address too (kube-ipvs0, say); twice on
     the same interface is EEXIST.
@@ -172,8 +178,8 @@ def get_routes_over_lo() -> Request:
     return _get_local_routes(Family.IPV4, _PROTOCOL_OVER_LO, LOOPBACK_INDEX)
 
 
-def _get_local_routes(family: Family, protocol: int, index: int | None) -> Request:
-    body = _ROUTE.pack(family.socket_family, 0, 0, 0, 0, protocol, 0, uapi.RTN_LOCAL, 0)
+def _get_local_routes(family: Family, protocol: int, index: int | None, kind: int = uapi.RTN_LOCAL) -> Request:
+    body = _ROUTE.pack(family.socket_family, 0, 0, 0, 0, protocol, 0, kind, 0)
     body += attribute(uapi.RTA_TABLE, _U32.pack(uapi.RT_TABLE_LOCAL))
     return Request(uapi.RTM_GETROUTE, 0, body + (b"" if index is None else attribute(uapi.RTA_OIF, _U32.pack(index))))
 
@@ -250,7 +256,7 @@ def reaches_others(body: memoryview) -> bool:
 @reader
 def may_be_local_route(body: memoryview) -> bool:
     """Whether `read_local_route` is worth its time: said of nearly no route of a node that learns many."""
-    return bool(body[5] in _OUR_PROTOCOLS and body[7] == uapi.RTN_LOCAL)
+    return bool(body[5] in _OUR_PROTOCOLS and (body[7] == uapi.RTN_LOCAL or body[4] == uapi.RT_TABLE_LOCAL))
 
 
 @reader
@@ -261,7 +267,7 @@ def leads_here(body: memoryview) -> bool:
 
 @reader
 def read_local_route(body: memoryview, index: int | None) -> str | None:
-    """The address of one of our routes over interface `index` (None: over any); None for any other route."""
+    """The address of one of our routes over interface `index` (None: over any), or the IPv6 range; None for any other route."""
     return _local_route(body, index, uapi.RTPROT_STATIC)
 
 
@@ -272,16 +278,19 @@ def read_route_over_lo(body: memoryview) -> str | None:
 
 
 def _local_route(body: memoryview, index: int | None, ours: int) -> str | None:
-    family, length, _, _, _, protocol, _, kind, _ = _ROUTE.unpack_from(body)
-    if kind != uapi.RTN_LOCAL or protocol != ours:
+    family, length, _, _, _, protocol, _, kind, flags = _ROUTE.unpack_from(body)
+    if kind not in {uapi.RTN_LOCAL, uapi.RTN_UNICAST} or protocol != ours or flags & uapi.RTM_F_CLONED:
         return None
     found = {attribute_kind: bytes(value) for attribute_kind, value in attributes(body[_ROUTE.size :])}
     packed = found.get(uapi.RTA_DST, b"")
     if index is not None and found.get(uapi.RTA_OIF) != _U32.pack(index):
         return None
-    if found.get(uapi.RTA_TABLE) != _U32.pack(uapi.RT_TABLE_LOCAL) or len(packed) * 8 != length:
+    if found.get(uapi.RTA_TABLE) != _U32.pack(uapi.RT_TABLE_LOCAL) or family not in {socket.AF_INET, socket.AF_INET6}:
         return None
-    return unpack_address(packed) if family in {socket.AF_INET, socket.AF_INET6} else None
+    if kind == uapi.RTN_UNICAST:
+        to_range = family == socket.AF_INET6 and len(packed) == Family.IPV6.address_length
+        return f"{unpack_address(packed)}/{length}" if to_range else None
+    return unpack_address(packed) if packed and len(packed) * 8 == length else None
 
 
 @reader
@@ -336,9 +345,11 @@ def _address(address: str, index: int) -> bytes:
     return head + attribute(uapi.IFA_LOCAL, packed) + attribute(uapi.IFA_ADDRESS, packed) + lifetimes + flags
 
 
-def _route(address: str, index: int, protocol: int = uapi.RTPROT_STATIC) -> bytes:
+def _route(destination: str, index: int, protocol: int = uapi.RTPROT_STATIC) -> bytes:
+    address, _, length = destination.partition("/")
     packed = pack_address(address)
     scope = uapi.RT_SCOPE_HOST if len(packed) == _IPV4_BYTES else uapi.RT_SCOPE_UNIVERSE
     family = family_of(address).socket_family
-    head = _ROUTE.pack(family, len(packed) * 8, 0, 0, uapi.RT_TABLE_LOCAL, protocol, scope, uapi.RTN_LOCAL, 0)
+    bits, kind = (int(length), uapi.RTN_UNICAST) if length else (len(packed) * 8, uapi.RTN_LOCAL)
+    head = _ROUTE.pack(family, bits, 0, 0, uapi.RT_TABLE_LOCAL, protocol, scope, kind, 0)
     return head + attribute(uapi.RTA_DST, packed) + attribute(uapi.RTA_OIF, _U32.pack(index))

@@ -19,6 +19,7 @@ IFA_F_NODAD = 0x02
 PATIENCE_SECONDS = 60.0
 RTNH_F_ONLINK = 4
 RT_TABLE_LOCAL = 255
+RTN_UNICAST = 1
 
 T = TypeVar("T")
 
@@ -60,6 +61,19 @@ class Links:
     def local_routes(self, interface: str) -> set[str]:
         """Single IPv6 addresses that are local by a route over an interface."""
         return self._ask(lambda kernel: _local_routes(kernel, interface))
+
+    def ranges(self, interface: str) -> set[str]:
+        """IPv6 ranges that are routed over an interface by the table `local`."""
+
+        def read(kernel: Any) -> set[str]:
+            found = kernel.get_routes(**_ranges_over(kernel, interface))
+            return {f"{route.get('dst')}/{route['dst_len']}" for route in found if route["type"] == RTN_UNICAST}
+
+        return self._ask(read)
+
+    def remove_range(self, interface: str, cidr: str) -> None:
+        """Remove the route to one of them."""
+        self._ask(lambda kernel: kernel.route("del", dst=cidr, **_ranges_over(kernel, interface)))
 
     def add_bridge(self, interface: str, *addresses: str) -> None:
         """A bridge that is up and has these addresses."""
@@ -123,6 +137,10 @@ def _index(kernel: Any, interface: str) -> int:
 
 def _prefix(address: str) -> str:
     return str(ipaddress.ip_network(address))
+
+
+def _ranges_over(kernel: Any, interface: str) -> dict[str, int]:
+    return {"family": socket.AF_INET6, "table": RT_TABLE_LOCAL, "oif": _index(kernel, interface)}
 
 
 def _local_routes(kernel: Any, interface: str) -> set[str]:

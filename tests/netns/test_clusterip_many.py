@@ -63,6 +63,27 @@ def test_the_node_sees_no_difference(cluster: Cluster, agent: AgentProcess, numb
     assert node.ask(address, 80, count=3).peers == {gateway}
 
 
+def test_ipv6_cluster_ips_share_a_route_that_comes_back(cluster: Cluster, agent: AgentProcess) -> None:
+    node, links, address = cluster.world[NODE], Links(cluster.world, NODE), cluster_ips(SERVICES)[1]
+    (cidr,) = (cidr for cidr in SERVICE_CIDRS if family_of(cidr) is Family.IPV6)
+    assert links.ranges("nodeagent0") == {cidr}
+    assert address not in links.local_routes("nodeagent0")
+    printed = len(agent.lines)
+
+    links.remove_range("nodeagent0", cidr)
+
+    agent.wait_for_line("interface nodeagent0 was changed by another process.*: repairing", after=printed)
+    agent.wait_until(lambda: links.ranges("nodeagent0") == {cidr}, "the route")
+    assert node.ask(address, 80).only.name == "web-0"
+
+
+@pytest.mark.parametrize("client", [NODE, "caller", "outside"])
+@FAMILIES
+def test_every_cluster_ip_answers_ping(cluster: Cluster, agent: AgentProcess, client: str, family: Family) -> None:
+    for number in (1, 255, 256, SERVICES):
+        assert not cluster.world[client].ping(of_family(family, cluster_ips(number))).failures, number
+
+
 @FAMILIES
 def test_one_more_comes_and_goes(cluster: Cluster, agent: AgentProcess, family: Family) -> None:
     address, node = of_family(family, cluster_ips(LATER)), cluster.world[NODE]

@@ -17,10 +17,9 @@ def cluster_ip_block(packed: bytes) -> bytes:
     return bytes(have & keep for have, keep in zip(packed, mask, strict=True))
 
 
-def block_range(block: bytes) -> bytes:
-    """A block's first and last address, as an element of an interval set."""
+def _last_address(block: bytes) -> bytes:
     mask = schema.CLUSTER_IP_BLOCK_MASKS[_family(block)]
-    return block + bytes(first | ~keep & 0xFF for first, keep in zip(block, mask, strict=True))
+    return bytes(first | ~keep & 0xFF for first, keep in zip(block, mask, strict=True))
 
 
 class OtherAddresses:
@@ -40,7 +39,7 @@ class OtherAddresses:
 
     def absent(self, block: bytes, node_ports: Elements) -> bool:
         """Whether the block has none, nor one where node ports answer (ranges, as elements of an interval set)."""
-        last = block_range(block)[self._length :]
+        last = _last_address(block)
         return not self._frontends[block] and all(
             key[self._length :] < block or key[: self._length] > last for key in node_ports
         )

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity import AffinityIds
-from nodeagent.dataplane.nft.blocks import OtherAddresses, block_range
+from nodeagent.dataplane.nft.blocks import OtherAddresses
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
-from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image, interval_elements
+from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image, interval_elements, ping_elements
 from nodeagent.dataplane.nft.names_here import names_elements
 from nodeagent.dataplane.nft.render import MemberList, Rendering, SlotList, render_service
 from nodeagent.dataplane.nft.slots import Held, hold
@@ -121,6 +121,7 @@ class DesiredImage:
             schema.SERVICE_CIDRS: interval_elements(node.service_cidrs, self.family),
             schema.POD_CIDRS: interval_elements(node.pod_cidrs, self.family),
             schema.NODEPORT_ADDRESSES: interval_elements(node.node_port_cidrs, self.family),
+            schema.PING_ANSWERS: ping_elements(node.service_cidrs, self.family),
             **names_elements(node.names, self.image[schema.FRONTENDS], self.family),
         }
         for name, elements in wanted.items():
@@ -133,12 +134,16 @@ class DesiredImage:
                     self._look_at_blocks(self.image[schema.CLUSTER_IP_BLOCKS])
 
     def _look_at_blocks(self, blocks: Iterable[bytes]) -> None:
-        """Which of these have ClusterIPs and no other address of ours."""
+        """Which of these have ClusterIPs and no other address of ours: as many as the set has room for, the rest takes the longer way."""
         having, only = self.image[schema.CLUSTER_IP_BLOCKS], self.image[schema.CLUSTER_IP_ONLY_BLOCKS]
         node_ports = self.image[schema.NODEPORT_ADDRESSES]
         wanted = {block: block in having and self._others.absent(block, node_ports) for block in blocks}
-        ranges = {block_range(block): there for block, there in wanted.items()}
-        changed = {key: b"" if there else None for key, there in ranges.items() if there != (key in only)}
+        changed: dict[bytes, bytes | None] = {
+            block: None for block, there in wanted.items() if not there and block in only
+        }
+        room = schema.ONLY_BLOCKS_SIZE - len(only) + len(changed)
+        new = sorted(block for block, there in wanted.items() if there and block not in only)
+        changed.update(dict.fromkeys(new[:room], b""))
         if changed:
             self._put(schema.CLUSTER_IP_ONLY_BLOCKS, changed)
 

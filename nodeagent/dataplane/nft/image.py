@@ -12,6 +12,7 @@ from functools import lru_cache
 from ipaddress import ip_network
 
 from nodeagent.model.addresses import Family, Protocol, family_of, pack_address
+from nodeagent.model.carried import carried_ranges
 from nodeagent.model.names import ServicePortName
 from nodeagent.model.text import printable
 
@@ -64,6 +65,15 @@ def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
         if family_of(cidr) is family:
             elements[_ends_of(cidr)] = b""
     return elements
+
+
+def ping_elements(service_cidrs: Iterable[str], family: Family) -> Elements:
+    """Whose `ping` the first address of the range answers: ClusterIPs that are not local themselves."""
+    length = family.address_length
+    return {
+        found.low.to_bytes(length) + found.high.to_bytes(length): pack_address(found.first)
+        for found in (carried_ranges(service_cidrs) if family is Family.IPV6 else ())
+    }
 
 
 @lru_cache(KNOWN_CIDRS)

@@ -19,7 +19,20 @@ from nodeagent.dataplane.nft.names_here import answered_in_connections, names_ch
 from nodeagent.dataplane.nft.picking import TO_NODE_CHAIN, pick_chain, special_chains
 from nodeagent.dataplane.nft.source import source_chains, source_rules
 from nodeagent.model.addresses import Family
-from nodeagent.netlink.nf_tables.expressions import Cmp, Code, Lookup, Mask, Meta, MetaKey, Rule, Verdict, native_u32
+from nodeagent.netlink.nf_tables.expressions import (
+    Cmp,
+    Code,
+    Dnat,
+    Lookup,
+    Mask,
+    Meta,
+    MetaKey,
+    Payload,
+    PayloadBase,
+    Rule,
+    Verdict,
+    native_u32,
+)
 
 BEFORE_DSTNAT = -105
 """Before dstnat (-100), where other programs translate: a ClusterIP is a local address, so rules that take whatever is
@@ -30,6 +43,7 @@ AFTER_ALL_DSTNAT = 1000
 """Among nat chains the last one: it sees what nobody has translated."""
 BEFORE_SRCNAT = 95
 _ICMP = {Family.IPV4: 1, Family.IPV6: 58}
+_ICMPV6_ECHO_REQUEST = 128
 
 
 def build_program(
@@ -116,6 +130,22 @@ def _service_rules(family: Family) -> tuple[Rule, ...]:
             Verdict(Code.GOTO, REFUSE_CHAIN),
         ),
         (regs.destination(0), Lookup(schema.NODEPORT_ADDRESSES, 0), Verdict(Code.GOTO, TO_NODE_CHAIN)),
+        *((_ping_rule(regs),) if family is Family.IPV6 else ()),
+    )
+
+
+def _ping_rule(regs: Loader) -> Rule:
+    """A ClusterIP that the node reaches by the route of its range is not local (`model/carried.py`); an address that is answers."""
+    return (
+        Meta(0, MetaKey.L4PROTO),
+        Cmp(0, bytes((_ICMP[regs.family],))),
+        Payload(0, PayloadBase.TRANSPORT, 0, 1),
+        Cmp(0, bytes((_ICMPV6_ECHO_REQUEST,))),
+        regs.destination(0),
+        Lookup(schema.CLUSTER_IPS, 0),
+        regs.destination(0),
+        Lookup(schema.PING_ANSWERS, 0, dreg=0),
+        Dnat(regs.nfproto, 0, None),
     )
 
 

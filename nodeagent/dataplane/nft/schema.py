@@ -14,7 +14,7 @@ from nodeagent.netlink.nf_tables.elements import ElementForm
 from nodeagent.netlink.uapi import nf_tables as uapi
 
 TABLE = "nodeagent"
-SCHEMA = 5
+SCHEMA = 6
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 
 
@@ -155,6 +155,7 @@ AFFINITY = "affinity"
 CLUSTER_IPS = "cluster-ips"
 CLUSTER_IP_BLOCKS = "cluster-ip-blocks"
 CLUSTER_IP_ONLY_BLOCKS = "cluster-ip-only-blocks"
+PING_ANSWERS = "ping-answers"
 SERVICE_CIDRS = "service-cidrs"
 POD_CIDRS = "pod-cidrs"
 NODEPORT_ADDRESSES = "nodeport-addresses"
@@ -178,6 +179,8 @@ DISPATCH_SIZE = 4096
 """In a map of fixed size and keys of four bytes the kernel finds an element faster (nft_set_hash.c, nft_hash_lookup_fast).
 For as many classes at once there would have to be a million of endpoints; classes that nobody uses any more go with the table
 when it is made anew, as it is after some commits that failed."""
+ONLY_BLOCKS_SIZE = 1024
+"""As fast. A service range of the API has 16 at most by IPv6 and 256 by IPv4."""
 AFFINITY_SIZE = 1 << 17
 AFFINITY_DEFAULT_TIMEOUT_SECONDS = DEFAULT_AFFINITY_SECONDS
 
@@ -212,10 +215,11 @@ def set_specs(*, counters: bool, endpoint_counters: bool = False) -> tuple[SetSp
         SetSpec(
             CLUSTER_IP_ONLY_BLOCKS,
             (A,),
-            interval=True,
+            size=ONLY_BLOCKS_SIZE,
             comment="those without other addresses of Services and of node ports",
         ),
         SetSpec(CLUSTER_IPS, (A,)),
+        SetSpec(PING_ANSWERS, (A,), (A,), interval=True, comment="who answers for ClusterIPs that are not local"),
         SetSpec(SERVICE_CIDRS, (A,), interval=True),
         SetSpec(POD_CIDRS, (A,), interval=True),
         SetSpec(NODEPORT_ADDRESSES, (A,), interval=True),

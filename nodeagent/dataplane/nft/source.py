@@ -17,6 +17,7 @@ from nodeagent.netlink.nf_tables.expressions import (
     Cmp,
     Code,
     Lookup,
+    Mask,
     Masquerade,
     Meta,
     MetaKey,
@@ -27,7 +28,6 @@ from nodeagent.netlink.nf_tables.expressions import (
 
 _FROM_CLUSTER_IP = "from-cluster-ip"
 _FROM_LOCAL_POLICY = "from-local-policy"
-_POD_TO_CLUSTER_IP = "pod-to-cluster-ip"
 _REWRITE = Masquerade()
 _SENT_HERE: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0)))
 """iif 0: it came in by no interface."""
@@ -58,12 +58,9 @@ def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     regs = Loader(family)
     meets_itself: Rule = (regs.source(0), regs.destination(regs.words), Lookup(schema.HAIRPIN, 0))
     itself: Rule = (*meets_itself, _REWRITE)
-    ours: Rule = (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0))
-    shortcut = (Chain(_POD_TO_CLUSTER_IP, ((*meets_itself, *ours, _REWRITE),)),) if _of_pods(regs, options) else ()
     return (
         Chain(_FROM_CLUSTER_IP, (*_to_cluster_ip(regs, options), itself)),
         Chain(_FROM_LOCAL_POLICY, (CLEAR, (*FROM_NODE, _REWRITE), itself)),
-        *shortcut,
     )
 
 
@@ -77,8 +74,12 @@ def _of_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
             *_FORWARDED,
             *from_pods,
             regs.original_destination(0),
+            Mask(0, schema.CLUSTER_IP_BLOCK_MASKS[regs.family]),
             Lookup(schema.CLUSTER_IP_ONLY_BLOCKS, 0),
-            Verdict(Code.GOTO, _POD_TO_CLUSTER_IP),
+            regs.source(0),
+            regs.destination(regs.words),
+            Lookup(schema.HAIRPIN, 0, invert=True),
+            Verdict(Code.RETURN),
         ),
     )
 

@@ -1,6 +1,6 @@
 """ICMP echo (RFC 792, RFC 4443) over a raw socket, which needs no ping program and no ping_group_range."""
 
-import os
+import random
 import socket
 import struct
 import time
@@ -32,10 +32,10 @@ def echo(family: Family, identifier: int, sequence: int) -> bytes:
 
 
 def ping(address: str, count: int, timeout: float) -> list[Answer]:
-    """One answer per request: `name` is empty, `local` the address that replied."""
+    """One answer per request: `name` is empty, `local` the address that replied. To the kernel each call is a connection of its own."""
     family = family_of(address)
     protocol = socket.IPPROTO_ICMP if family is Family.IPV4 else socket.IPPROTO_ICMPV6
-    identifier = os.getpid() & 0xFFFF
+    identifier = random.getrandbits(16)
     answers = []
     with socket.socket(family.socket_family, socket.SOCK_RAW, protocol) as raw:
         for sequence in range(1, count + 1):

@@ -64,6 +64,7 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
     """Every element in messages of one set."""
     dump = ElementDump()
     starts: list[bytes] = []
+    values: dict[bytes, bytes] = {}
     ends: list[bytes] = []
     in_halves = form.in_halves
     for message in messages:
@@ -76,7 +77,11 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
                 continue
             key = bytes(parts[NFTA_SET_ELEM_KEY][_HEAD:]) if NFTA_SET_ELEM_KEY in parts else b""
             if in_halves:
-                (ends if _is_end(parts) else starts).append(key)
+                if _is_end(parts):
+                    ends.append(key)
+                else:
+                    starts.append(key)
+                    values[key] = _value(parts)
                 continue
             if form.interval:
                 last = parts.get(NFTA_SET_ELEM_KEY_END)
@@ -89,7 +94,7 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
             if NFTA_SET_ELEM_EXPIRATION in parts:
                 dump.expirations[key] = _expiration(form, parts)
     if in_halves:
-        dump.elements = _join_halves(starts, ends)
+        dump.elements = _join_halves(values, ends)
         dump.duplicates = len(starts) - len(set(starts))
     return dump
 
@@ -137,18 +142,20 @@ def _expiration(form: ElementForm, parts: Mapping[int, memoryview]) -> tuple[int
     return form.timeout_milliseconds if timeout is None else number(timeout), remaining
 
 
-def _join_halves(starts: list[bytes], ends: list[bytes]) -> dict[bytes, bytes]:
-    """first ‖ last of every range: an end element is the first address behind its range."""
+def _join_halves(values: Mapping[bytes, bytes], ends: list[bytes]) -> dict[bytes, bytes]:
+    """first ‖ last of every range, and its value: an end element is the first address behind its range.
+
+    values: by the first address."""
     elements: dict[bytes, bytes] = {}
     remaining = sorted(ends)
-    for first in sorted(starts):
+    for first in sorted(values):
         while remaining and remaining[0] <= first:
             remaining.pop(0)
         if remaining:
             last = (int.from_bytes(remaining.pop(0), "big") - 1).to_bytes(len(first), "big")
         else:
             last = b"\xff" * len(first)
-        elements[first + last] = b""
+        elements[first + last] = values[first]
     return elements
 
 

@@ -61,7 +61,8 @@ def pack_elements(
     counts: with what counters begin, key → (packets, bytes); the others begin with nothing.
     """
     if form.interval:
-        return pack_keys(form, elements)
+        with_values = (_halves(key, _data(value)) for key, value in elements.items())
+        return with_values if form.is_map else pack_keys(form, elements)
     if form.commented:
         length = form.value_length
         if not counts:
@@ -169,10 +170,11 @@ def _range(key: bytes) -> bytes:
     return _element(key[:half], nested(uapi.NFTA_SET_ELEM_KEY_END, attribute(uapi.NFTA_DATA_VALUE, key[half:])))
 
 
-def _halves(key: bytes) -> bytes:
-    """A range of a lone field: its first element, and the one behind its last as the end (none at the space's end)."""
+def _halves(key: bytes, value: bytes = b"") -> bytes:
+    """A range of a lone field: its first element, which has the value, and the one behind its last as the end (none at the
+    space's end)."""
     half = len(key) // 2
-    first = _element(key[:half])
+    first = _element(key[:half], value)
     behind = int.from_bytes(key[half:], "big") + 1
     if behind >> (8 * half):
         return first

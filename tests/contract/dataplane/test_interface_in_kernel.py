@@ -164,6 +164,21 @@ def test_a_restart_with_nothing_changed_writes_nothing(namespace: Namespace) -> 
     )
 
 
+def test_a_range_is_routed_over_the_interface_and_not_local(namespace: Namespace) -> None:
+    vips = frozenset(("fd00:96::/108", "fd00:96::", "fd00:96::a"))
+    report = sync(namespace, ServiceInterface("vips"), vips)
+    assert (report.added, report.removed) == (3, 0)
+    (route,) = namespace.shell("ip -6 route get fd00:96::1:1").splitlines()
+    assert "dev vips table local" in route
+    assert not route.startswith("local")
+
+    again = ServiceInterface("vips")
+    assert sync(namespace, again, vips).added == 0
+    assert read(namespace, again) == vips
+    apply(namespace, again, add=frozenset(("fd00:97::/112",)), remove=frozenset(("fd00:96::/108",)))
+    assert read(namespace, again) == {"fd00:97::/112", "fd00:96::", "fd00:96::a"}
+
+
 def test_what_is_programmed_keeps_its_form_when_others_come_and_go(namespace: Namespace) -> None:
     interface = ServiceInterface(address_limits=dict.fromkeys(Family, 2))
     sync(namespace, interface, frozenset({"10.96.0.5", "10.96.0.6", "10.96.0.7"}))
@@ -262,7 +277,9 @@ def test_disabled_ipv6_leaves_ipv4_working_and_is_reported_once(namespace: Names
 
     report = sync(namespace, interface, some_vips(2, ipv6=3))
 
-    assert [(problem.reason, "3 IPv6" in problem.detail) for problem in report.problems] == [("IPv6Disabled", True)]
+    assert [(problem.reason, "1: IPv6 ClusterIPs" in problem.detail) for problem in report.problems] == [
+        ("IPv6Disabled", True)
+    ]
     assert read(namespace, interface) == some_vips(2)
 
 

@@ -42,6 +42,12 @@ def test_cluster_ips_that_are_not_here(
     assert (found.result, says in found.detail) == (result, True), found
 
 
+def test_cluster_ips_on_the_route_of_their_range_are_counted() -> None:
+    (found,) = interface_findings(InterfaceFact("nodeagent0", there=True, cluster_ips=4, ranged=3))
+    assert found.result is Result.OK
+    assert found.detail == "4 of 4 ClusterIPs are addresses of this node, 3 of them by the route of their range"
+
+
 def test_without_cluster_ips_there_is_nothing_to_say() -> None:
     assert not list(interface_findings(InterfaceFact("nodeagent0", there=True, cluster_ips=0)))
 

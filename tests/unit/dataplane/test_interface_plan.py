@@ -15,7 +15,9 @@ from nodeagent.dataplane.interface_plan import (
 )
 from nodeagent.model.addresses import Family
 
-VIPS = st.sampled_from([*(f"10.96.0.{n}" for n in range(1, 12)), *(f"fd00::{n}" for n in range(1, 6))])
+VIPS = st.sampled_from(
+    [*(f"10.96.0.{n}" for n in range(1, 12)), *(f"fd00::{n}" for n in range(1, 6)), "fd00::/64", "fd01::/112"]
+)
 SOME_VIPS = st.frozensets(VIPS)
 LIMITS = st.integers(min_value=0, max_value=5)
 PRESENT = st.builds(
@@ -34,6 +36,12 @@ def of(*vips: str) -> frozenset[str]:
     ("desired", "present", "expected"),
     [
         pytest.param(of(), Present(), InterfacePlan(), id="nothing wanted, nothing there"),
+        pytest.param(
+            of("fd00::/64", "fd00::", "fd00::a"),
+            Present(routes=of("fd00::a", "fd00::1:1", "fd00::1:2")),
+            InterfacePlan(add_routes=("fd00::", "fd00::/64"), remove_routes=("fd00::1:1", "fd00::1:2")),
+            id="a range in place of addresses in it",
+        ),
         pytest.param(
             of("10.96.0.10", "10.96.0.9", "10.96.0.2"),
             Present(),

@@ -8,6 +8,7 @@ import pytest
 from nodeagent.engine.sync import Timing
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import ObjectMeta, ServiceCIDR, ServiceCIDRSpec
 
 from .conftest import QUICK, Bench, RunEngine
 
@@ -88,6 +89,65 @@ def test_the_order_holds_after_what_the_kernel_holds_was_forgotten(with_engine: 
 
     full_sync = 2.0 if why == "the full sync period" else 0.0
     with_engine(scenario, Timing(min_period_seconds=5.0, full_sync_period_seconds=full_sync))
+
+
+IN_RANGE, RANGE, FIRST = "fd00:96::1:1", "fd00:96::/108", "fd00:96::"
+
+
+def ranges(*cidrs: str) -> tuple[ServiceCIDR, ...]:
+    return (ServiceCIDR(ObjectMeta(name="kubernetes"), ServiceCIDRSpec(cidrs)),)
+
+
+def test_ipv6_cluster_ips_that_nobody_chose_share_the_route_of_their_range(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.cluster.service_cidrs = ranges(RANGE)
+        bench.cluster.put("web", IN_RANGE, "fd00:244::1")
+        bench.cluster.put("chosen", "fd00:96::a", "fd00:244::1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        assert bench.interface.vips == {"fd00:96::a", RANGE, FIRST}
+        bench.log.clear()
+        bench.cluster.put("api", "fd00:96::1:2", "fd00:244::1")
+        await bench.until(lambda: len(bench.recorder.reports) == 2)
+        bench.cluster.delete("web")
+        await bench.until(lambda: len(bench.recorder.reports) == 3)
+        assert [line for line in bench.log if line.startswith("interface")] == []
+        bench.cluster.delete("api")
+        await bench.until(lambda: len(bench.recorder.reports) == 4)
+        assert bench.interface.vips == {"fd00:96::a"}
+
+    with_engine(scenario, families=(Family.IPV6,))
+
+
+def test_when_a_range_comes_or_goes_the_new_way_is_there_before_the_old_one_goes(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.cluster.put("web", IN_RANGE, "fd00:244::1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        for cidrs, carried in (((RANGE,), {RANGE, FIRST}), ((), {IN_RANGE}), (("fd00:96::/112",), {IN_RANGE})):
+            bench.log.clear()
+            passes = len(bench.recorder.reports)
+            bench.cluster.service_cidrs = ranges(*cidrs)
+            bench.changes.service_cidrs_changed()
+            await bench.until(lambda passes=passes: len(bench.recorder.reports) > passes)  # type: ignore[misc]
+            assert bench.interface.vips == carried
+            # One call that makes the new before it takes the old (`InterfacePlan`), where anything changes at all.
+            assert [line for line in bench.log if line.startswith("interface")] in (["interface sync"], [])
+
+    with_engine(scenario, families=(Family.IPV6,))
+
+
+def test_routes_that_an_agent_without_ranges_left_stay_until_the_range_is_there(with_engine: RunEngine) -> None:
+    async def scenario(bench: Bench) -> None:
+        bench.interface.vips = {IN_RANGE, "fd00:96::1:9"}
+        bench.cluster.service_cidrs = ranges(RANGE)
+        bench.cluster.put("web", IN_RANGE, "fd00:244::1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        assert bench.log == ["interface -fd00:96::1:9", "table IPv6", "interface sync"]
+        assert bench.interface.vips == {RANGE, FIRST}
+
+    with_engine(scenario, families=(Family.IPV6,))
 
 
 def test_addresses_left_by_an_earlier_agent_go_before_its_table_changes(with_engine: RunEngine) -> None:

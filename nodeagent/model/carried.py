@@ -1,0 +1,55 @@
+"""By what the service interface carries a ClusterIP: by itself, or by the service range that it is in (pure).
+
+Each IPv6 route has an entry of its own in a binary tree (net/ipv6/ip6_fib.c), so the first packet of each of the node's connections
+would walk through as many as there are ClusterIPs. A range is one. It is not local, so what takes everything that is addressed to
+the node does not take what is addressed to a Service, or to an address of the range that none has.
+
+The first addresses of a range stay local one by one: API servers keep them for ClusterIPs that are chosen by hand
+(KEP-3070), which are those that a program of the node may bind.
+"""
+
+from collections.abc import Iterable
+from ipaddress import ip_network
+from typing import NamedTuple
+
+from nodeagent.model.addresses import Family, family_of, pack_address
+
+CHOSEN_BY_HAND = 256
+"""How many at most (pkg/registry/core/service/ipallocator, calculateRangeOffset)."""
+
+
+class CarriedRange(NamedTuple):
+    """An IPv6 service range. text: as CIDR. first: its first address, which no Service has (Subnet-Router anycast, RFC 4291).
+
+    low, high: the numbers of its first and last address that is not local by itself.
+    """
+
+    text: str
+    first: str
+    low: int
+    high: int
+
+
+def carried_ranges(service_cidrs: Iterable[str]) -> tuple[CarriedRange, ...]:
+    """The ranges by which ClusterIPs are carried: the IPv6 ones with more addresses than are chosen by hand."""
+    networks = [ip_network(text) for text in service_cidrs if family_of(text) is Family.IPV6]
+    return tuple(
+        CarriedRange(
+            str(network),
+            str(network.network_address),
+            int(network.network_address) + CHOSEN_BY_HAND,
+            int(network.broadcast_address),
+        )
+        for network in networks
+        if network.num_addresses > CHOSEN_BY_HAND
+    )
+
+
+def carried_by(cluster_ip: str, ranges: Iterable[CarriedRange]) -> tuple[str, ...]:
+    """What the interface carries for a ClusterIP: its address, or the range and its first address, which answers `ping`."""
+    if family_of(cluster_ip) is Family.IPV6 and ranges:
+        number = int.from_bytes(pack_address(cluster_ip))
+        for found in ranges:
+            if found.low <= number <= found.high:
+                return (found.text, found.first)
+    return (cluster_ip,)
