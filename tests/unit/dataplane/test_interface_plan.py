@@ -39,7 +39,7 @@ def of(*vips: str) -> frozenset[str]:
         pytest.param(
             of("fd00::/64", "fd00::", "fd00::a"),
             Present(routes=of("fd00::a", "fd00::1:1", "fd00::1:2")),
-            InterfacePlan(add_routes=("fd00::", "fd00::/64"), remove_routes=("fd00::1:1", "fd00::1:2")),
+            InterfacePlan(("fd00::",), ("fd00::/64",), remove_routes=("fd00::1:1", "fd00::1:2")),
             id="a range in place of addresses in it",
         ),
         pytest.param(
