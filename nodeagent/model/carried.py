@@ -8,7 +8,8 @@ The first addresses of a range stay local one by one: API servers keep them for 
 (KEP-3070), which are those that a program of the node may bind.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from ipaddress import ip_network
 from typing import NamedTuple
 
@@ -31,9 +32,10 @@ class CarriedRange(NamedTuple):
 
 
 def carried_ranges(service_cidrs: Iterable[str]) -> tuple[CarriedRange, ...]:
-    """The ranges by which ClusterIPs are carried: the IPv6 ones with more addresses than are chosen by hand."""
+    """The ranges by which ClusterIPs are carried: the IPv6 ones with more addresses than are chosen by hand, in order. The caller
+    gives none that overlap."""
     networks = [ip_network(text) for text in service_cidrs if family_of(text) is Family.IPV6]
-    return tuple(
+    ranges = [
         CarriedRange(
             str(network),
             str(network.network_address),
@@ -42,14 +44,21 @@ def carried_ranges(service_cidrs: Iterable[str]) -> tuple[CarriedRange, ...]:
         )
         for network in networks
         if network.num_addresses > CHOSEN_BY_HAND
-    )
+    ]
+    return tuple(sorted(ranges, key=_low))
 
 
-def carried_by(cluster_ip: str, ranges: Iterable[CarriedRange]) -> tuple[str, ...]:
-    """What the interface carries for a ClusterIP: its address, or the range and its first address, which answers `ping`."""
-    if family_of(cluster_ip) is Family.IPV6 and ranges:
+def carried_by(cluster_ip: str, ranges: Sequence[CarriedRange]) -> tuple[str, ...]:
+    """What the interface carries for a ClusterIP: its address, or the range and its first address, which answers `ping`.
+
+    ranges: as from `carried_ranges`."""
+    if ranges and family_of(cluster_ip) is Family.IPV6:
         number = int.from_bytes(pack_address(cluster_ip))
-        for found in ranges:
-            if found.low <= number <= found.high:
-                return (found.text, found.first)
+        before = bisect_right(ranges, number, key=_low)
+        if before and number <= ranges[before - 1].high:
+            return (ranges[before - 1].text, ranges[before - 1].first)
     return (cluster_ip,)
+
+
+def _low(found: CarriedRange) -> int:
+    return found.low

@@ -73,7 +73,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceReport:
-    """What one call did to the service interface. added, removed: how many ClusterIPs. kind: ``dummy``, ``bridge``, or
+    """What one call did to the service interface. added, removed: how many addresses and ranges. kind: ``dummy``, ``bridge``, or
     empty while there is no interface."""
 
     added: int = 0

@@ -20,6 +20,8 @@ from tests.harness.objects import make_service, make_slices, service_port
 
 RULES = Path(__file__).parent / "rules"
 SHOP, HOSTED, OTHER = cluster_ips(1), cluster_ips(2), cluster_ips(7)
+SHOP_BY_CHANCE = cluster_ips(0x1234)
+"""By IPv6 among those that the node reaches by the route of their range (docs/decisions/0084)."""
 NODE_PORT, SHOP_NODE_PORT, UNSERVED = 8081, 30443, 4444
 WITH_SERVICE_CIDRS = ("--service-cidr", ",".join(SERVICE_CIDRS))
 NODE_POD_CIDRS = ("10.244.1.0/24", "fd00:244:1::/48")
@@ -121,9 +123,9 @@ class Scene:
         return self._agent
 
     def serve(self) -> None:
-        """Pods that answer on port 8080, a daemon of the node on some ports of every address, and two Services.
+        """Pods that answer on port 8080, a daemon of the node on some ports of every address, and three Services.
 
-        `shop` leads to `web-0` and `web-1`, `hosted` to a server of the node itself; the rules of neighbours lead to
+        `shop` leads to `web-0` and `web-1`, as `shop-by-chance` does, `hosted` to a server of the node itself; the rules of neighbours lead to
         `web-2` or to that server.
         """
         for protocol in (Protocol.TCP, Protocol.UDP):
@@ -137,6 +139,9 @@ class Scene:
             service_port(443, Protocol.UDP, name="quic"),
         )
         self.cluster.expose("shop", *SHOP, pods=("web-0", "web-1"), ports=ports)
+        self.cluster.expose(
+            "shop-by-chance", *SHOP_BY_CHANCE, pods=("web-0", "web-1"), ports=(service_port(443, name="https"),)
+        )
         hosted = make_service("hosted", *HOSTED, ports=(service_port(80, name="http"),))
         endpoints = make_slices(hosted, [(self.world[NODE].addresses, NODE)], target_port=NODE_PORT)
         self.cluster.manifests.put(*endpoints, hosted)

@@ -10,7 +10,7 @@ from nodeagent.lab.net.requests import Failure
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, cluster_ips, of_family
 
-from .scene import SHOP, UNSERVED, Neighbour, Scene, alone, settings
+from .scene import SHOP, SHOP_BY_CHANCE, UNSERVED, Neighbour, Scene, alone, settings
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 CLIENTS = ("caller", "outside", NODE)
@@ -23,14 +23,18 @@ HOST_PORTS = (
     Neighbour("docker.iptables", "iptables-nft"),
     Neighbour("docker.nft"),
 )
+SHOPS = pytest.mark.parametrize("shop", [pytest.param(SHOP, id="chosen"), pytest.param(SHOP_BY_CHANCE, id="by chance")])
 BESIDE = pytest.mark.parametrize("beside", settings(*HOST_PORTS), indirect=True, ids=str)
 
 
 @BESIDE
 @FAMILIES
+@SHOPS
 @pytest.mark.parametrize("client", CLIENTS)
-def test_the_cluster_ip_leads_to_its_endpoints(beside: Scene, client: str, family: Family) -> None:
-    survey = beside.world[client].ask(of_family(family, SHOP), 443, count=10)
+def test_the_cluster_ip_leads_to_its_endpoints(
+    beside: Scene, client: str, shop: tuple[str, str], family: Family
+) -> None:
+    survey = beside.world[client].ask(of_family(family, shop), 443, count=10)
 
     assert not survey.failures
     assert survey.names.keys() <= {"web-0", "web-1"}
@@ -47,10 +51,13 @@ def test_the_published_port_answers_at_the_addresses_of_the_node(beside: Scene, 
 
 @BESIDE
 @FAMILIES
-def test_a_port_that_the_cluster_ip_does_not_serve_is_refused(beside: Scene, family: Family) -> None:
+@SHOPS
+def test_a_port_that_the_cluster_ip_does_not_serve_is_refused(
+    beside: Scene, shop: tuple[str, str], family: Family
+) -> None:
     """Though a daemon of the node listens on it, at every address."""
     for client in CLIENTS:
-        answer = beside.world[client].ask(of_family(family, SHOP), UNSERVED).only
+        answer = beside.world[client].ask(of_family(family, shop), UNSERVED).only
         assert answer.failure is Failure.REFUSED, client
 
 
