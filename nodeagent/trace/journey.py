@@ -16,8 +16,9 @@ from nodeagent.dataplane.nft.interpreter import DESTINATION_HOOKS, Interpreter, 
 from nodeagent.dataplane.nft.machine import ChoiceNeeded
 from nodeagent.dataplane.nft.packet import Fate, Packet
 from nodeagent.dataplane.nft.spelling import Step
+from nodeagent.model.addresses import Protocol
 from nodeagent.netlink.nf_tables.expressions import Code
-from nodeagent.trace.answers import Answer, follow_answer
+from nodeagent.trace.answers import Answer, Back, follow_answer
 from nodeagent.trace.narrow_ways import Hole, find_hole
 from nodeagent.trace.others import OtherChain, OtherTable
 from nodeagent.trace.others_walk import LOOPBACK, is_done, pass_other_chain
@@ -296,10 +297,18 @@ class _Trip:
         return address if self._router.listens(address, port, self._question.protocol, exactly=True) else ""
 
     def _answer(self, traveller: Traveller, route: Route) -> Answer | None:
-        """What becomes of the answer to a translated packet; None for others."""
-        if not traveller.machine.translated:
+        """What becomes of the answer to a translated packet; None for others, unless it becomes a connection of its own.
+
+        That is so where answers belong to another zone than requests. In the zone of the request its own answers would have the
+        addresses and ports of that, so it gets another source port (nf_nat_core.c, get_unique_tuple). SCTP begins no connection
+        with an answer.
+        """
+        if traveller.machine.translated:
+            return follow_answer(self._question, traveller, route, self._others, self._router)
+        if traveller.zone_direction != "reply" or self._question.protocol is Protocol.SCTP:
             return None
-        return follow_answer(self._question, traveller, route, self._others, self._router)
+        found = follow_answer(self._question, traveller, route, self._others, self._router)
+        return found if found.end is Back.OTHER_ZONE and not found.zones[1] else None
 
 
 class _Rerouting:

@@ -252,8 +252,8 @@ class _Rule:
         self._done(REWRITTEN)
 
     def untrack(self, _: Any) -> Ending:
-        """`notrack`: the packet belongs to no connection, so no NAT rule sees it."""
-        if not self._traveller.came_back:
+        """`notrack`: the packet belongs to no connection, so no NAT rule sees it; in vain where it was given a zone before."""
+        if not self._traveller.came_back and not self._traveller.zoned:
             self._traveller.machine.untracked = True
             self._done(UNTRACKED)
         return None
@@ -262,7 +262,8 @@ class _Rule:
         """A statement that sets a field: only the mark, the conntrack zone and the size of segments are followed. Raises Unknown."""
         left: Json = body["key"] if isinstance(body["key"], dict) else {}
         if left.get("ct", {}).get("key") == "zone":
-            self._zone(value_of(body["value"], self._traveller, self._table), left["ct"].get("dir", ""))
+            if self._traveller.tracked or not left["ct"].get("iptables"):
+                self._zone(value_of(body["value"], self._traveller, self._table), left["ct"].get("dir", ""))
             return None
         if left.get("tcp option", {}).get("name") == "maxseg":
             self._traveller.clamped = True
@@ -276,11 +277,15 @@ class _Rule:
         return None
 
     def _zone(self, number: Any, direction: str) -> None:
+        """The first one counts: a packet that has a zone is taken to be tracked already. What is left out of tracking is not: nftables
+        gives it a zone, and so takes it in again (nft_ct_set_zone_eval), iptables does not (xt_ct_target)."""
         if not isinstance(number, int):
             raise Unknown("the zone it sets")
-        hook = self._base.hook
-        if hook is not None and hook.priority < TRACKING and not self._traveller.came_back:
+        hook, settled = self._base.hook, self._traveller.came_back or self._traveller.zoned
+        if hook is not None and hook.priority < TRACKING and not settled:
             self._traveller.zone, self._traveller.zone_direction = number, direction
+            self._traveller.zoned = True
+            self._traveller.machine.untracked = False
             self._done(f"tracked in zone {number}" + (f" ({direction})" if direction else ""))
 
     def _mark(self, value: int) -> None:
@@ -315,7 +320,7 @@ class _Rule:
             case "CT" | "NOTRACK":
                 if xtables.untracks(call):
                     self.untrack(None)
-                elif (zone := xtables.zone(call)) is not None:
+                elif self._traveller.tracked and (zone := xtables.zone(call)) is not None:
                     self._zone(*zone)
             case name if name not in xtables.PASSING:
                 raise Unknown(f"xt target {name}")

@@ -135,7 +135,7 @@ def _of_what_left(question: Question, journey: Journey, own: OwnTable | None) ->
 def _of_one_way(question: Question, journey: Journey) -> Reason:
     end = endpoint_text(journey.destination, journey.port)
     if journey.answer is not None and journey.answer.lost:
-        return _of_answer(question, end, journey.answer)
+        return _of_answer(question, end, journey.answer, translated=journey.translated)
     cure = "rewrite its source: see that the ranges of pods (--cluster-cidr) are right, or masquerade there"
     if journey.destination == question.source:
         return Reason(f"{end} is the client itself, which takes no packet from its own address", cure)
@@ -153,16 +153,16 @@ def _of_one_way(question: Question, journey: Journey) -> Reason:
     )
 
 
-def _of_answer(question: Question, end: str, answer: Answer) -> Reason:
+def _of_answer(question: Question, end: str, answer: Answer, *, translated: bool) -> Reason:
     """What keeps an answer from the client."""
     if answer.end is Back.NO_WAY and answer.route is not None:
         told = answer.route.reason or f"no route to {question.source}"
         return Reason(f"the answer of {end} does not come back: to {question.source}: {told}", answer.route.cure)
     if answer.end is Back.OTHER_ZONE:
         made, met = answer.zones
+        becomes = "is not translated back" if translated else "gets another source port"
         return Reason(
-            f"the answer of {end} is not translated back: it is in zone {met} of connection tracking, and the connection "
-            f"in zone {made}",
+            f"the answer of {end} {becomes}: it is in zone {met} of connection tracking, and the connection in zone {made}",
             "set the same zone both ways: nft list ruleset | grep zone; iptables-save -t raw",
         )
     why = _of_others(next((one for one in reversed(answer.decisions) if one.applied), None))

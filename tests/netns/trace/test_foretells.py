@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nodeagent.lab.net.requests import Answer, Failure
+from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol, endpoint_text, family_of
 from nodeagent.model.objects import Service, ServiceSpec, SessionAffinityConfig
@@ -31,6 +32,8 @@ SILENCE_SECONDS = 0.4
 """How long nobody answers a connection that was dropped."""
 PATIENCE_SECONDS = 60.0
 """For an answer that must come, on a machine that may be busy."""
+BEYOND_THE_CHOSEN = 0x1000
+"""The number of ClusterIPs that the node reaches by the route of their range, by IPv6 and where that is known."""
 HOSTED_PORT, PUBLISHED_PORT, SERVICE_PORT = 8090, 8181, 80
 RULES = sorted((Path(__file__).parent / "rules").iterdir())
 """What other programs may have on a node: `*.nft` for nft, `*.iptables` for iptables-nft-restore, `*.legacy` for
@@ -62,6 +65,8 @@ class Scene:
         self.cluster = cluster
         self.chance = random.Random(seed)
         self.family = self.chance.choice(list(Family))
+        self.first = self.chance.choice([1, BEYOND_THE_CHOSEN])
+        self.ranges = self.chance.choice([(), ("--service-cidr", ",".join(SERVICE_CIDRS))])
         self.services = [self._service(number) for number in range(1, 4)]
         self.rules = self.chance.sample(RULES, self.chance.choice([0, 1, 1, 2]))
         self.pod = self.world[self.chance.choice(PODS)].address(self.family)
@@ -89,7 +94,8 @@ class Scene:
             session_affinity_config=SessionAffinityConfig(),
             load_balancer_source_ranges=chance.choice([None, None, ("10.244.0.0/16", "fd00:244::/32")]),
         )
-        return make_service(f"s{number}", *cluster_ips(number), ports=ports, load_balancer_ips=balancer, spec=spec)
+        addresses = cluster_ips(self.first + number)
+        return make_service(f"s{number}", *addresses, ports=ports, load_balancer_ips=balancer, spec=spec)
 
     def build(self) -> None:
         """Program it all."""
@@ -99,7 +105,7 @@ class Scene:
             for family in Family:
                 endpoints = [self._endpoint(name, family) for name in chosen]
                 self.cluster.manifests.put(make_slice(service, endpoints, family, target_port=TARGET_PORT))
-        self.cluster.program_once(*WITH_POD_CIDRS, "--conntrack-max-per-core", "0")
+        self.cluster.program_once(*WITH_POD_CIDRS, *self.ranges, "--conntrack-max-per-core", "0")
         for rules in self.rules:
             self._install(rules)
         self._ruin()
@@ -176,7 +182,7 @@ class Scene:
                 if port.node_port:
                     places.append((at_node, port.node_port, protocol))
         places += [(at_node, HOSTED_PORT, Protocol.TCP), (at_node, PUBLISHED_PORT, Protocol.TCP)]
-        places.append((cluster_ips(1)[self.family is Family.IPV6], 81, Protocol.TCP))
+        places.append((cluster_ips(self.first + 1)[self.family is Family.IPV6], 81, Protocol.TCP))
         for _ in range(6):
             yield (self.chance.choice(CLIENTS), *self.chance.choice(places))
 

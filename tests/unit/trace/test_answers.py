@@ -114,6 +114,10 @@ ZONES = [
     pytest.param(raw(zoned(5, ASKED, direction="reply"), zoned(5, ANSWERED)), True, id="of replies, and of the answer"),
     pytest.param(raw(zoned(5, ASKED), prio=-150), True, id="too late"),
     pytest.param(raw(zoned(5, ASKED), hook="output"), True, id="of what this node sends"),
+    pytest.param(raw(zoned(5), zoned(6, ANSWERED)), True, id="the first counts"),
+    pytest.param(raw(zoned(0, ASKED), zoned(5)), False, id="also the usual one"),
+    pytest.param(raw(zoned(5), (ANSWERED, {"notrack": None})), True, id="and what is not tracked afterwards is"),
+    pytest.param(raw(({"notrack": None},), zoned(5)), True, id="what was not tracked is again"),
 ]
 
 
@@ -232,3 +236,22 @@ def test_between_two_programs_of_the_node_an_answer_leaves_and_comes_in(rules: O
 )
 def test_the_zone_of_a_target_of_iptables(data: str, found: ZoneOf | None) -> None:
     assert zone(Extension("CT", 2, bytes.fromhex(data) + bytes(24))) == found
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"),
+    [
+        pytest.param(
+            raw(zoned(7, ASKED, direction="reply")), "gets another source port: it is in zone 0", id="of replies"
+        ),
+        pytest.param(
+            raw(zoned(7, ASKED, direction="reply"), zoned(7, ANSWERED)), "", id="of replies, and of the answer"
+        ),
+        pytest.param(raw(zoned(7, ASKED)), "", id="of the connection"),
+    ],
+)
+def test_an_answer_that_is_no_longer_of_its_connection_gets_a_port_of_its_own(rules: OtherTable, why: str) -> None:
+    """Also where nothing is translated."""
+    found = report(node_with(frontend(Endpoints(PODS)), others=(rules,)), CLIENT, to=POD, port=8080)
+    assert found.arrives is not bool(why), found.verdict
+    assert why in found.verdict
