@@ -110,8 +110,9 @@ def plan_change(
             leaving = sum(1 for address in leaving_addresses if family_of(address) is family)
             room = max(0, limits[family] - used + leaving)
             addresses = [address for address in candidates if "/" not in address][:room]
+            taken = set(addresses)
             add_addresses += addresses
-            add_routes += [address for address in candidates if address not in set(addresses)]
+            add_routes += [address for address in candidates if address not in taken]
     anchor: list[str] = []
     if _last_ipv4_goes(present, leaving_addresses, add_addresses):
         staying = [route for route in present.routes if _is_ipv4(route) and route not in leaving_routes]

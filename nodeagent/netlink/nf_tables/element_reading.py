@@ -143,9 +143,7 @@ def _expiration(form: ElementForm, parts: Mapping[int, memoryview]) -> tuple[int
 
 
 def _join_halves(values: Mapping[bytes, bytes], ends: list[bytes]) -> dict[bytes, bytes]:
-    """first ‖ last of every range, and its value: an end element is the first address behind its range.
-
-    values: by the first address."""
+    """first ‖ last of every range, and its value: an end element is the first address behind its range. values: by the first."""
     elements: dict[bytes, bytes] = {}
     remaining = sorted(ends)
     for first in sorted(values):
