@@ -5,8 +5,8 @@ import pytest
 from nodeagent.lab.net.process import AgentProcess
 from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.topology import SERVICE_CIDRS
-from nodeagent.model.addresses import Family, family_of
-from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
+from nodeagent.model.addresses import Family, Protocol, family_of
+from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.links import Links
 from tests.harness.objects import make_service, make_slices, manifest_list
 
@@ -20,6 +20,7 @@ LATER = SERVICES + 1
 @pytest.fixture(scope="module")
 def agent(cluster: Cluster) -> AgentProcess:
     """Services with two ClusterIPs each, all of the same pod, in one file."""
+    cluster.world.write_sysctls(NODE, UNTHROTTLED)
     cluster.world["web-0"].serve(8080)
     cluster.world[NODE].serve(9999, addresses=("0.0.0.0", "::"), name="daemon")
     places = [(cluster.world["web-0"].addresses, NODE)]
@@ -82,6 +83,17 @@ def test_ipv6_cluster_ips_share_a_route_that_comes_back(cluster: Cluster, agent:
 def test_every_cluster_ip_answers_ping(cluster: Cluster, agent: AgentProcess, client: str, family: Family) -> None:
     for number in (1, 255, 256, SERVICES):
         assert not cluster.world[client].ping(of_family(family, cluster_ips(number))).failures, number
+
+
+@FAMILIES
+@pytest.mark.parametrize("client", ["caller", "outside"])
+@pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
+def test_what_a_cluster_ip_does_not_serve_is_refused(
+    cluster: Cluster, agent: AgentProcess, client: str, protocol: Protocol, family: Family
+) -> None:
+    for number in (1, SERVICES):
+        answer = cluster.world[client].ask(of_family(family, cluster_ips(number)), 9999, protocol).only
+        assert answer.failure is Failure.REFUSED, number
 
 
 @FAMILIES

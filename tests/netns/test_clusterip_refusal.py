@@ -22,7 +22,8 @@ CLIENTS = pytest.mark.parametrize(
 )
 
 PORTS = tuple(service_port(80, protocol, name=protocol.name.lower()) for protocol in Protocol)
-SERVED, EMPTY, ELSEWHERE, TCP_ONLY = cluster_ips(1), cluster_ips(2), cluster_ips(3), cluster_ips(4)
+SERVED, EMPTY, ELSEWHERE, TCP_ONLY = cluster_ips(1), cluster_ips(0x1002), cluster_ips(3), cluster_ips(0x1004)
+"""By IPv6 two are local, and two are reached by the route of their range."""
 NOBODYS = cluster_ips(77)
 DAEMON_PORT = 9999
 AT_ONCE = 0.2
