@@ -17,6 +17,8 @@ from nodeagent.model.addresses import Family, family_of, pack_address
 
 CHOSEN_BY_HAND = 256
 """How many at most (pkg/registry/core/service/ipallocator, calculateRangeOffset)."""
+_SHORTEST_PREFIX = 64
+"""Of a subnet (RFC 4291). More than that is hardly meant, and a route to it would lead existing connections astray, too."""
 
 
 class CarriedRange(NamedTuple):
@@ -32,8 +34,8 @@ class CarriedRange(NamedTuple):
 
 
 def carried_ranges(service_cidrs: Iterable[str]) -> tuple[CarriedRange, ...]:
-    """The ranges by which ClusterIPs are carried: the IPv6 ones with more addresses than are chosen by hand, in order. The caller
-    gives none that overlap."""
+    """The ranges by which ClusterIPs are carried, in order: the IPv6 ones with more addresses than are chosen by hand, and no more than a
+    subnet has. The caller gives none that overlap."""
     networks = [ip_network(text) for text in service_cidrs if family_of(text) is Family.IPV6]
     ranges = [
         CarriedRange(
@@ -43,7 +45,7 @@ def carried_ranges(service_cidrs: Iterable[str]) -> tuple[CarriedRange, ...]:
             int(network.broadcast_address),
         )
         for network in networks
-        if network.num_addresses > CHOSEN_BY_HAND
+        if network.num_addresses > CHOSEN_BY_HAND and network.prefixlen >= _SHORTEST_PREFIX
     ]
     return tuple(sorted(ranges, key=_low))
 

@@ -27,8 +27,8 @@ def test_an_ipv6_cluster_ip_that_nobody_chose_is_carried_by_its_range(
     assert carried_by(cluster_ip, carried_ranges(RANGES)) == carried
 
 
-@pytest.mark.parametrize("cidr", ["fd00:96::/120", "fd00:96::/128", "10.96.0.0/12"])
-def test_small_ranges_and_those_of_ipv4_carry_nothing(cidr: str) -> None:
+@pytest.mark.parametrize("cidr", ["fd00:96::/120", "fd00:96::/128", "10.96.0.0/12", "fd00::/63", "fc00::/7"])
+def test_small_ranges_huge_ones_and_those_of_ipv4_carry_nothing(cidr: str) -> None:
     assert carried_ranges([cidr]) == ()
 
 
