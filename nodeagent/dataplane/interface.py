@@ -97,7 +97,8 @@ class ServiceInterface:
             return await in_thread(lambda: self._apply(add, remove))
 
     async def retain(self, vips: frozenset[str]) -> InterfaceReport:
-        """Takes away whatever the kernel has on the interface that is not among `vips`. Makes nothing.
+        """Takes away whatever addresses the kernel has on the interface that are not among `vips`. Makes nothing. Routes to ranges make
+        nothing local, and stay until the next `sync`.
 
         Raises ForeignInterfaceError.
         """
@@ -165,7 +166,8 @@ class ServiceInterface:
                 return InterfaceReport()
             _require_ours(netlink, link)
             present = read_present(netlink, link.ifindex)
-            return self._program(netlink, link, present, plan(vips & present.vips, present, limits=self._limits), [])
+            staying = vips & present.vips | present.ranges
+            return self._program(netlink, link, present, plan(staying, present, limits=self._limits), [])
 
     def _is_intact(self, programmed: Programmed) -> bool:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:

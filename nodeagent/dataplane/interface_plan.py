@@ -43,6 +43,11 @@ class Present(NamedTuple):
         """Every address that is local to the node because of the interface, and every range that is routed over it."""
         return self.addresses | self.routes
 
+    @property
+    def ranges(self) -> frozenset[str]:
+        """The ranges that are routed over it."""
+        return frozenset(route for route in self.routes if "/" in route)
+
 
 class InterfacePlan(NamedTuple):
     """What to change. Done in the order of the fields, every address is local before another ceases to be.

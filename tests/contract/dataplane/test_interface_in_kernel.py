@@ -179,6 +179,15 @@ def test_a_range_is_routed_over_the_interface_and_not_local(namespace: Namespace
     assert read(namespace, again) == {"fd00:97::/112", "fd00:96::", "fd00:96::a"}
 
 
+def test_ranges_stay_until_it_is_known_what_takes_their_place(namespace: Namespace) -> None:
+    interface = ServiceInterface("vips")
+    sync(namespace, interface, frozenset(("fd00:96::/108", "fd00:96::", "fd00:96::a")))
+    namespace.run(lambda: asyncio.run(interface.retain(frozenset(("fd00:96::a",)))))
+    assert read(namespace, interface) == {"fd00:96::/108", "fd00:96::a"}
+    sync(namespace, interface, frozenset(("fd00:96::a",)))
+    assert read(namespace, interface) == {"fd00:96::a"}
+
+
 def test_what_is_programmed_keeps_its_form_when_others_come_and_go(namespace: Namespace) -> None:
     interface = ServiceInterface(address_limits=dict.fromkeys(Family, 2))
     sync(namespace, interface, frozenset({"10.96.0.5", "10.96.0.6", "10.96.0.7"}))
