@@ -7,6 +7,7 @@ whose word counts for a new connection.
 
 import re
 import shutil
+import time
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
@@ -34,6 +35,7 @@ from tests.netns.kube_proxy_rules import (
 )
 
 HELD = 4
+PATIENCE_SECONDS = 60.0
 SYN_SENT_AGAIN = 1.0
 """Seconds after which the kernel repeats a SYN (TCP_TIMEOUT_INIT): a slower connection lost a packet."""
 
@@ -198,12 +200,21 @@ def test_a_dry_run_names_what_would_go_and_changes_nothing(world: World, tmp_pat
     assert again == "nothing of kube-proxy was here\n"
 
 
+def _wait_for_name(pid: int, name: str) -> None:
+    """A process that was just started goes by another name until it has become the program."""
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while Path(f"/proc/{pid}/comm").read_text().strip() != name:
+        assert time.monotonic() < ends, f"process {pid} is not {name}"
+        time.sleep(0.01)
+
+
 def test_beside_a_running_kube_proxy_there_is_only_a_dry_run(world: World, tmp_path: Path) -> None:
     """It would write its rules again. Any program of that name will do."""
     install(world, "nftables")
     program = tmp_path / "kube-proxy"
     shutil.copy("/bin/sleep", program)
     kube_proxy = world.start(NODE, [str(program), "60"])
+    _wait_for_name(kube_proxy.pid, "kube-proxy")
     command = [*AGENT, "cleanup", "--of", "kube-proxy"]
 
     refused = world.run(NODE, command, check=False)
