@@ -20,12 +20,15 @@ from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.lab.net.answers import Survey
 from nodeagent.lab.net.namespaces import inside
 from nodeagent.lab.net.process import Launcher
+from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
 from tests.harness.objects import service_port
 
-WEB, STICKY, EMPTY = (cluster_ips(number) for number in (10, 11, 12))
+WEB, STICKY, EMPTY = (cluster_ips(number) for number in (10, 0x100B, 12))
+"""By IPv6 the second is reached by the route of its range, the others are local (docs/decisions/0084)."""
+FLAGS = (*WITH_POD_CIDRS, "--service-cidr", ",".join(SERVICE_CIDRS))
 NODE_PORT = 30080
 PODS = ("web-0", "web-1", "web-2")
 COUNT = 30
@@ -69,7 +72,7 @@ class Story:
             self._world[pod].serve(TARGET_PORT)
         self._cluster.expose("web", *WEB, pods=PODS, ports=[service_port(80, name="http", node_port=NODE_PORT)])
         self._cluster.expose("empty", *EMPTY)
-        self._agent = self._cluster.start_agent(*WITH_POD_CIDRS, seconds=PATIENCE)
+        self._agent = self._cluster.start_agent(*FLAGS, seconds=PATIENCE)
         self.facts["log"] = self._agent.lines
 
     def look(self) -> None:
@@ -108,9 +111,12 @@ class Story:
         self._agent.wait_until(lambda: self._answered(WEB[0]), "the address back", seconds=PATIENCE)
 
     def stick(self) -> None:
-        """One more service while the agent runs, with ClientIP affinity."""
+        """One more service while the agent runs, with ClientIP affinity and addresses that nobody chose."""
         self._cluster.expose("sticky", *STICKY, pods=PODS, spec=ServiceSpec(session_affinity="ClientIP"))
         self._agent.wait_until(lambda: all(map(self._answered, STICKY)), "the new service", seconds=PATIENCE)
+        clients = [self._world[client] for client in ("caller", "outside", NODE)]
+        self.facts["pings"] = [counted(client.ping(address)) for client in clients for address in STICKY]
+        self.facts["range"] = self._on_node("ip", "-6", "route", "get", STICKY[1])
         self.facts["sticky"] = [self._world["caller"].ask(address, 80, count=COUNT).names for address in STICKY]
 
     def restart(self) -> None:
@@ -133,7 +139,7 @@ class Story:
 
     def once(self) -> None:
         before = self._generation()
-        self._cluster.program_once(*WITH_POD_CIDRS)
+        self._cluster.program_once(*FLAGS)
         self.facts["once"] = {"generations": [before, self._generation()]}
 
     def clean_up(self) -> None:

@@ -55,6 +55,12 @@ def test_a_service_without_endpoints_refuses(report: Report) -> None:
     assert report.facts["refused"] == [{"refused": 1}] * 2
 
 
+def test_a_cluster_ip_by_the_route_of_its_range_is_not_local_and_answers_ping(report: Report) -> None:
+    assert "dev nodeagent0 table local" in report.facts["range"]
+    assert not report.facts["range"].startswith("local")
+    assert report.facts["pings"] == [{}] * 6
+
+
 def test_a_client_with_affinity_stays_with_its_pod(report: Report) -> None:
     assert [len(names) for names in report.facts["sticky"]] == [1, 1]
 
