@@ -132,7 +132,7 @@ def _interface_fact(tables: list[Contents]) -> InterfaceFact:
     programmed = sorted(unpack_address(key) for table in tables for key in table.image.get(schema.CLUSTER_IPS, ()))
     with KernelRoutes() as routes:
         local = routes.local_addresses()
-        ranges = [ip_network(route) for route in read_interface(_INTERFACE).present.routes if "/" in route]
+        ranges = [ip_network(cidr) for cidr in read_interface(_INTERFACE).present.ranges]
         elsewhere = [address for address in programmed if address not in local]
         missing = tuple(address for address in elsewhere if not any(ip_address(address) in one for one in ranges))
         lost = any(routes.route(Leg(address)).way is not Way.OUT for address in missing[:MOST_ASKED])

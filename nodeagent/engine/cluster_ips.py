@@ -23,7 +23,6 @@ class ClusterIps:
         self._by_service: dict[ObjectKey, tuple[str, ...]] = {}
         self._own_addresses = tuple(own_addresses)
         self._counts = Counter(own_addresses)
-        self._service_cidrs: tuple[str, ...] = ()
         self._ranges: tuple[CarriedRange, ...] = ()
         self._outdated: frozenset[str] = frozenset()
         self._unguarded: frozenset[str] = frozenset()
@@ -42,9 +41,6 @@ class ClusterIps:
 
     def range_over(self, service_cidrs: tuple[str, ...]) -> None:
         """These are the service ranges from now on. What carried ClusterIPs until now stays until what carries them then is there."""
-        if service_cidrs == self._service_cidrs:
-            return
-        self._service_cidrs = service_cidrs
         ranges = carried_ranges(service_cidrs)
         if ranges == self._ranges:
             return

@@ -299,9 +299,9 @@ class _Trip:
     def _answer(self, traveller: Traveller, route: Route) -> Answer | None:
         """What becomes of the answer to a translated packet; None for others, unless it becomes a connection of its own.
 
-        That is so where answers belong to another zone than requests. In the zone of the request its own answers would have the
-        addresses and ports of that, so it gets another source port (nf_nat_core.c, get_unique_tuple). SCTP begins no connection
-        with an answer.
+        That is so where only answers were given a zone and this one is not in it. What answers the new connection would look like
+        the request, whose zone it shares, so that the kernel gives the answer another source port (nf_nat_core.c,
+        get_unique_tuple). SCTP begins no connection with an answer.
         """
         if traveller.machine.translated:
             return follow_answer(self._question, traveller, route, self._others, self._router)

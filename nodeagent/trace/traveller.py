@@ -45,8 +45,8 @@ class Decision:
 @dataclass(slots=True)
 class Traveller:
     """Where a packet is and what it has become. iif, oif: interfaces, empty for none. back: by which the node would
-    reach its source. zone: of connection tracking, and its direction (empty: both). zoned: a rule gave it one, be it the usual. request: what it answers; None: it
-    asks. early: connection tracking has not seen it yet. new_source: what a rule of others says that its source becomes.
+    reach its source. zone: of connection tracking, and its direction (empty: both). zoned: a rule gave it one, be it
+    the usual. request: what it answers; None: it asks. early: connection tracking has not seen it yet. new_source: what a rule of others says that its source becomes.
     clamped: a rule makes the other end send shorter segments of TCP. error: type and code, where it is an error of ICMP about a
     connection."""
 

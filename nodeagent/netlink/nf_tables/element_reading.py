@@ -63,7 +63,6 @@ class ElementDump:
 def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementDump:
     """Every element in messages of one set."""
     dump = ElementDump()
-    starts: list[bytes] = []
     values: dict[bytes, bytes] = {}
     ends: list[bytes] = []
     in_halves = form.in_halves
@@ -80,7 +79,7 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
                 if _is_end(parts):
                     ends.append(key)
                 else:
-                    starts.append(key)
+                    dump.duplicates += key in values
                     values[key] = _value(parts)
                 continue
             if form.interval:
@@ -95,7 +94,6 @@ def read_elements(form: ElementForm, messages: Iterable[memoryview]) -> ElementD
                 dump.expirations[key] = _expiration(form, parts)
     if in_halves:
         dump.elements = _join_halves(values, ends)
-        dump.duplicates = len(starts) - len(set(starts))
     return dump
 
 

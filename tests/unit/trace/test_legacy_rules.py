@@ -261,6 +261,23 @@ def test_refusal_mark_and_leaving_out_of_tracking(traveller: Make) -> None:
     assert packet.rejected == "a reset"
 
 
+@pytest.mark.parametrize(
+    ("rules", "tracked", "zone"),
+    [
+        pytest.param(("--notrack", "--zone 5"), False, 0, id="left out stays left out"),
+        pytest.param(("--zone 5", "--notrack"), True, 5, id="a zone keeps it in"),
+        pytest.param(("--zone 5", "--zone 6"), True, 5, id="the first zone counts"),
+    ],
+)
+def test_the_first_word_on_connection_tracking_counts(
+    traveller: Make, rules: tuple[str, ...], tracked: bool, zone: int
+) -> None:
+    """xt_CT.c, xt_ct_target."""
+    packet = traveller()
+    passed(read(*(f"-A PREROUTING -j CT {rule}" for rule in rules), table="raw"), packet, "PREROUTING")
+    assert (packet.tracked, packet.zone) == (tracked, zone)
+
+
 class NoTool:
     def find(self, program: str) -> bool:
         return False
