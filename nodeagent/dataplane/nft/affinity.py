@@ -9,7 +9,7 @@ from hashlib import blake2s
 
 from msgspec.structs import replace
 
-from nodeagent.dataplane.nft.classes import STICKY_OFFSET
+from nodeagent.dataplane.nft.classes import STICKY_BIT
 from nodeagent.dataplane.nft.image import Elements, class_of, endpoint_value
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import Frontend, Scope, ServiceState
@@ -26,11 +26,11 @@ def affinity_id(service_port: ServicePortName, scope: Scope) -> int:
     """The id under which clients of one list of one service port are remembered.
 
     It must be the same in every run of the agent, so it is a digest of the name. One of its 32 bits is always set
-    (STICKY_OFFSET); all of them never are (nft prints that as a word).
+    (STICKY_BIT); all of them never are (nft prints that as a word).
     """
     text = f"{service_port.service} {service_port.port} {int(service_port.protocol)} {scope.value}"
     digest = int.from_bytes(blake2s(text.encode(), digest_size=4).digest(), "big")
-    return min(digest | STICKY_OFFSET, 0xFFFFFFFE)
+    return min(digest | STICKY_BIT, 0xFFFFFFFE)
 
 
 def sticky_endpoints(state: ServiceState, family: Family) -> dict[Holder, set[bytes]]:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 MAX_BACKENDS = 0x7FFF
 CLUSTER_SCOPE_OFFSET = 0x8000
-STICKY_OFFSET = 0x10000
-"""Set in the slots of frontends with affinity, and in every affinity id: after the translation, the scratch field
-tells by this bit whether there is something to learn."""
+STICKY_BIT = 0x10000
+"""Set in every affinity id: after the translation, the scratch field tells by it that there is something to learn."""
 
 _CLUSTER_SCOPE = 0x1
 _NODE_PORT = 0x2
@@ -57,7 +56,7 @@ class PickClass:
     @property
     def first_slot(self) -> int:
         """The slots of this class are `count` numbers from here on."""
-        return (CLUSTER_SCOPE_OFFSET if self.cluster_scope else 0) | (STICKY_OFFSET if self.sticky else 0)
+        return CLUSTER_SCOPE_OFFSET if self.cluster_scope else 0
 
     @property
     def chain(self) -> str:

@@ -1,12 +1,13 @@
 """After the translation: remember the chosen endpoint for clients with affinity, and clear the scratch field (pure).
 
 This happens in filter chains just behind the destination translation, where no other program's nat chain can prevent
-it. They see every packet, so their one rule asks the cheapest first: the scratch field is 0 in nearly all of them.
+it. They see every packet, so their one rule asks the cheapest first: the scratch field is 0 in nearly all of them. They are
+there only while some frontend has affinity; nothing else leaves that field set.
 """
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ProgramOptions
-from nodeagent.dataplane.nft.classes import STICKY_OFFSET
+from nodeagent.dataplane.nft.classes import STICKY_BIT
 from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, port, scratch
 from nodeagent.dataplane.nft.picking import sticky_ids
 from nodeagent.model.addresses import Family
@@ -38,7 +39,7 @@ JUST_TRANSLATED: Rule = (
     Cmp(0, native_u32(IPS_DST_NAT)),
     Verdict(Code.GOTO, TRANSLATED_CHAIN),
 )
-"""The rule of the base chains. A connection is not confirmed until its first packet leaves the node or is delivered; all
+"""The rule of their base chains. A connection is not confirmed until its first packet leaves the node or is delivered; all
 others, and packets that nobody translated, keep the priority they came with. (A new one it is until the first answer.)"""
 
 
@@ -78,11 +79,11 @@ def learn_chain(family: Family, options: ProgramOptions, seconds: int, *, node_p
 
 
 def learning_chains(family: Family) -> tuple[Chain, ...]:
-    """What the base chains lead to: learn, if the slot or the id says so, then clear the scratch field."""
+    """What the base chains lead to: learn, if an id is there, then clear the scratch field."""
     regs = Loader(family)
     sticky: Rule = (
         Meta(0, MetaKey.PRIORITY),
-        Mask(0, native_u32(STICKY_OFFSET)),
+        Mask(0, native_u32(STICKY_BIT)),
         Cmp(0, _ZERO, invert=True),
         Verdict(Code.JUMP, _LEARN_CHAIN),
     )

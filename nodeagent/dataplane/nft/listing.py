@@ -104,6 +104,8 @@ def _single(kind: FieldType, field: Any) -> bytes:
             return int(field).to_bytes(2, "big") + bytes(2)
         case FieldType.CLASS:
             return packed_class(_class_number(field))
+        case FieldType.SLOT:
+            return packed_class(int(field))
         case FieldType.VERDICT:
             raise ValueError("a verdict is no key")
 

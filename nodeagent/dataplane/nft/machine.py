@@ -146,7 +146,7 @@ class Machine:
                 pass
             case Random(_, modulus, offset):
                 data = native_u32(self._choose(modulus) + offset)
-                self.words.append(f"one of {modulus} at random: {spell(Form.CLASS, data)}")
+                self.words.append(f"one of {modulus} at random: {spell(Form.SLOT, data)}")
         self._store(expression.reg, data)
         if not isinstance(expression, Immediate | Random):
             self._fields[expression.reg] = loaded_field(expression)

@@ -24,12 +24,10 @@ from nodeagent.netlink.nf_tables.expressions import (
     Code,
     Dnat,
     FibType,
-    Immediate,
     Lookup,
     Mask,
     Meta,
     MetaKey,
-    MetaSet,
     Payload,
     PayloadBase,
     Random,
@@ -47,10 +45,11 @@ _DROP: Rule = (Verdict(Code.DROP),)
 
 
 def pick_chain(family: Family, pick: PickClass) -> Chain:
-    """The chain of one class: a slot number into the scratch field, then the endpoint of that slot.
+    """The chain of one class: the endpoint of a random slot.
 
-    A sticky one first looks whether the client had an endpoint before. A slot that a commit has just taken away leads
-    to the first slot, which a frontend with endpoints always has.
+    A sticky one first looks whether the client had an endpoint before; the id under which it did stays in the scratch field until
+    it is learned. All others leave that field clear. A slot that a commit has just taken away leads to the first slot, which
+    a frontend with endpoints always has; to nft, 1 number at random is how a constant is written in a key.
     """
     regs = Loader(family)
     words = regs.words
@@ -58,10 +57,13 @@ def pick_chain(family: Family, pick: PickClass) -> Chain:
     slot = 2 if pick.node_port else words + 2
     backends = schema.NODEPORT_BACKENDS if pick.node_port else schema.BACKENDS
     translate = Dnat(regs.nfproto, 0, words)
-    to_slot: Rule = (*key, Meta(slot, MetaKey.PRIORITY), Lookup(backends, 0, dreg=0), translate)
-    rules: list[Rule] = []
+
+    def to_one_of(count: int) -> Rule:
+        return (*key, Random(slot, count, pick.first_slot), Lookup(backends, 0, dreg=0), translate)
+
+    known: tuple[Rule, ...] = ()
     if pick.sticky:
-        rules += [
+        known = (
             scratch(key, sticky_ids(node_port=pick.node_port, cluster_scope=pick.cluster_scope)),
             (
                 regs.source(0),
@@ -70,14 +72,9 @@ def pick_chain(family: Family, pick: PickClass) -> Chain:
                 Lookup(schema.AFFINITY, 0, dreg=0),
                 translate,
             ),
-        ]
-    rules += [
-        (Random(0, pick.count, pick.first_slot), MetaSet(0, MetaKey.PRIORITY)),
-        to_slot,
-        (Immediate(0, native_u32(pick.first_slot)), MetaSet(0, MetaKey.PRIORITY), *to_slot),
-        _DROP,
-    ]
-    return Chain(pick.chain, tuple(rules))
+        )
+    clear = () if pick.sticky else CLEAR
+    return Chain(pick.chain, (*known, (*clear, *to_one_of(pick.count)), to_one_of(1), _DROP))
 
 
 def sticky_ids(*, node_port: bool, cluster_scope: bool) -> str:

@@ -12,9 +12,8 @@ from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.desired import classes_in, timeouts_in
 from nodeagent.dataplane.nft.diff import Delta, diff_images, diff_keys
 from nodeagent.dataplane.nft.image import TableImage, empty_image
-from nodeagent.dataplane.nft.learning import learn_chain
 from nodeagent.dataplane.nft.picking import pick_chain
-from nodeagent.dataplane.nft.program import build_program, verdict_elements
+from nodeagent.dataplane.nft.program import affinity_chains, build_program, timeout_chains, verdict_elements
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
@@ -73,15 +72,15 @@ class Planner:
         if not belief.program_right:
             self._rewrite_program(transaction, belief, build_program(self._family, self._options, classes, timeouts))
         else:
-            self._add_chains(transaction, classes - belief.classes, timeouts - belief.timeouts)
+            self._add_chains(transaction, belief, classes - belief.classes, timeouts - belief.timeouts)
         transaction.write_delta(delta, counts, successors)
         adds_chains = not belief.program_right or classes != belief.classes or timeouts != belief.timeouts
         return TablePlan(transaction, delta, classes, timeouts, adds_chains=adds_chains)
 
     @cached_property
     def base_chains(self) -> frozenset[str]:
-        """Where the kernel shall enter the table, whatever is in it."""
-        chains = build_program(self._family, self._options, (), ()).chains
+        """Where the kernel may have to enter the table, whatever is in it: with affinity, too."""
+        chains = (*build_program(self._family, self._options, (), ()).chains, *affinity_chains(self._family))
         return frozenset(chain.name for chain in chains if chain.hook)
 
     def plan_new_table(self, belief: Belief, wanted: TableImage, counts: Counts | None = None) -> TablePlan:
@@ -98,18 +97,17 @@ class Planner:
         transaction.restore_affinity(belief.affinity)
         return TablePlan(transaction, delta, classes, timeouts, new_table=True)
 
-    def _add_chains(self, transaction: Transaction, classes: Iterable[PickClass], timeouts: Iterable[int]) -> None:
+    def _add_chains(
+        self, transaction: Transaction, belief: Belief, classes: Iterable[PickClass], timeouts: Iterable[int]
+    ) -> None:
         classes, timeouts = sorted(classes), sorted(timeouts)
         if not classes and not timeouts:
             return
         transaction.add_chains(
             (
                 *(pick_chain(self._family, pick) for pick in classes),
-                *(
-                    learn_chain(self._family, self._options, seconds, node_port=node_port)
-                    for seconds in timeouts
-                    for node_port in (False, True)
-                ),
+                *timeout_chains(self._family, self._options, timeouts),
+                *(affinity_chains(self._family) if timeouts and not belief.timeouts else ()),
             )
         )
         always = verdict_elements((), ())

@@ -1,11 +1,11 @@
 """The constant program: base chains, the chains they lead to, and when a new one is needed.
 
-The rules know no service. They depend on four options and, for the small pick and learn chains, on which endpoint
+The rules know no service. They depend on a few options and, for the small pick and learn chains, on which endpoint
 counts and affinity timeouts are in use. docs/dataplane.md tells the story of a packet through them.
 
 What every rule may rely on: nat chains see only the first packet of a connection (nf_nat_core.c), so established
-connections never pass there. skb->priority is the scratch field between rules; it is cleared just behind the
-translation. A lookup that misses ends its rule, which is why a scratch value is set and used within one rule.
+connections never pass there. skb->priority is the scratch field between rules; it is cleared with the translation, or
+with affinity just behind it. A lookup that misses ends its rule, which is why a scratch value is set and used within one rule.
 """
 
 from collections.abc import Iterable, Mapping
@@ -55,17 +55,35 @@ def build_program(
     chains = (
         *special_chains(family, options),
         *(pick_chain(family, pick) for pick in classes),
-        *(
-            learn_chain(family, options, seconds, node_port=node_port)
-            for seconds in timeouts
-            for node_port in (False, True)
-        ),
-        *learning_chains(family),
+        *timeout_chains(family, options, timeouts),
+        *(affinity_chains(family) if timeouts else ()),
         *source_chains(family, options),
         *(names_chains(family) if options.names else ()),
         *_base_chains(family, options),
     )
     return Program(family, chains, verdict_elements(classes, timeouts))
+
+
+def timeout_chains(family: Family, options: ProgramOptions, timeouts: Iterable[int]) -> tuple[Chain, ...]:
+    """What learns for one affinity timeout, addresses and node ports, for each."""
+    return tuple(
+        learn_chain(family, options, seconds, node_port=node_port)
+        for seconds in timeouts
+        for node_port in (False, True)
+    )
+
+
+def affinity_chains(family: Family) -> tuple[Chain, ...]:
+    """What leads to these, as soon as there is an affinity timeout; a hook costs every packet that passes."""
+    return (
+        *learning_chains(family),
+        Chain("prerouting-translated", (JUST_TRANSLATED,), _behind_translation(HookNumber.PREROUTING)),
+        Chain("output-translated", (JUST_TRANSLATED,), _behind_translation(HookNumber.OUTPUT)),
+    )
+
+
+def _behind_translation(at: HookNumber) -> Hook:
+    return Hook(at, BEHIND_DSTNAT, ChainType.FILTER)
 
 
 def verdict_elements(classes: Iterable[PickClass], timeouts: Iterable[int]) -> dict[str, dict[bytes, str]]:
@@ -90,9 +108,8 @@ def _keyed(chains: Mapping[int, str]) -> dict[bytes, str]:
 
 
 def _base_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
-    """Where the kernel enters, in the order in which a connection's first packet passes."""
+    """Where the kernel enters whatever the services are, in the order in which a connection's first packet passes."""
     services, unclaimed = _service_rules(family), _unclaimed_rules(family)
-    learn = (JUST_TRANSLATED,)
     pre, out, post = HookNumber.PREROUTING, HookNumber.OUTPUT, HookNumber.POSTROUTING
     arriving, leaving = (
         ((answered_in_connections(family, arriving=way),) if options.names else ()) for way in (True, False)
@@ -100,10 +117,8 @@ def _base_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     return (
         Chain("prerouting", (*arriving, *services), Hook(pre, BEFORE_DSTNAT)),
         Chain("prerouting-unclaimed", unclaimed, Hook(pre, AFTER_ALL_DSTNAT)),
-        Chain("prerouting-translated", learn, Hook(pre, BEHIND_DSTNAT, ChainType.FILTER)),
         Chain("output", (*leaving, *services), Hook(out, BEFORE_DSTNAT)),
         Chain("output-unclaimed", unclaimed, Hook(out, AFTER_ALL_DSTNAT)),
-        Chain("output-translated", learn, Hook(out, BEHIND_DSTNAT, ChainType.FILTER)),
         Chain("postrouting", source_rules(family, options), Hook(post, BEFORE_SRCNAT)),
     )
 

@@ -14,17 +14,21 @@ from nodeagent.netlink.nf_tables.elements import ElementForm
 from nodeagent.netlink.uapi import nf_tables as uapi
 
 TABLE = "nodeagent"
-SCHEMA = 6
+SCHEMA = 7
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 
 
 class FieldType(Enum):
-    """A datatype of nft (libnftables' numbers, include/datatype.h) and its length; addresses depend on the family."""
+    """A datatype of nft (libnftables' numbers, include/datatype.h) and its length; addresses depend on the family.
+
+    A slot is what `numgen` draws, to nft an integer of any length: `typeof` tells which.
+    """
 
     ADDRESS = (0, 0)
     PROTOCOL = (12, 1)
     PORT = (13, 2)
     CLASS = (23, 4)
+    SLOT = (4, 4)
     VERDICT = (0xFFFFFF00, 16)
 
 
@@ -40,7 +44,7 @@ class Flag(IntFlag):
     CONCAT = uapi.NFT_SET_CONCAT
 
 
-A, L4, PORT, CLASS = FieldType.ADDRESS, FieldType.PROTOCOL, FieldType.PORT, FieldType.CLASS
+A, L4, PORT, CLASS, SLOT = FieldType.ADDRESS, FieldType.PROTOCOL, FieldType.PORT, FieldType.CLASS, FieldType.SLOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,12 +241,12 @@ def set_specs(*, counters: bool, endpoint_counters: bool = False) -> tuple[SetSp
         SetSpec(DISPATCH_SCOPED, (CLASS,), (FieldType.VERDICT,), comment="behind the choice between two lists"),
         SetSpec(
             BACKENDS,
-            (*_FRONTEND, CLASS),
+            (*_FRONTEND, SLOT),
             (A, PORT),
             counter=endpoint_counters,
             comment="frontend and slot to endpoint",
         ),
-        SetSpec(NODEPORT_BACKENDS, (*_NODEPORT, CLASS), (A, PORT), counter=endpoint_counters),
+        SetSpec(NODEPORT_BACKENDS, (*_NODEPORT, SLOT), (A, PORT), counter=endpoint_counters),
         SetSpec(STICKY_IDS, _FRONTEND, (CLASS,)),
         SetSpec(STICKY_IDS_CLUSTER_SCOPE, _FRONTEND, (CLASS,)),
         SetSpec(NODEPORT_STICKY_IDS, _NODEPORT, (CLASS,)),

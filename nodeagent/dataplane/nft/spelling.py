@@ -50,6 +50,7 @@ class Form(Enum):
     PROTOCOL = "protocol"
     PORT = "port"
     CLASS = "class"
+    SLOT = "slot"
     ROUTE_TYPE = "route type"
     NAME = "name"
     NUMBER = "number"
@@ -60,6 +61,7 @@ _OF_KIND = {
     FieldType.PROTOCOL: Form.PROTOCOL,
     FieldType.PORT: Form.PORT,
     FieldType.CLASS: Form.CLASS,
+    FieldType.SLOT: Form.SLOT,
 }
 _CT_NAMES = {
     CtKey.STATUS: "ct status",
@@ -145,6 +147,7 @@ _SPELLERS: dict[Form, Callable[[bytes], str]] = {
     Form.PROTOCOL: partial(_spell_native, _PROTOCOLS),
     Form.PORT: lambda data: str(int.from_bytes(data[:2], "big")),
     Form.CLASS: lambda data: spell_class(int.from_bytes(data, sys.byteorder)),
+    Form.SLOT: partial(_spell_native, {}),
     Form.ROUTE_TYPE: partial(_spell_native, _ROUTE_TYPES),
     Form.NAME: _spell_name,
     Form.NUMBER: lambda data: hex(int.from_bytes(data, sys.byteorder)),
@@ -152,7 +155,7 @@ _SPELLERS: dict[Form, Callable[[bytes], str]] = {
 
 
 def spell_class(number: int) -> str:
-    """A class or slot as tc and nft write it: `major:minor` in hexadecimal; 0 is `none`."""
+    """A class as tc and nft write it: `major:minor` in hexadecimal; 0 is `none`."""
     return f"{number >> 16:x}:{number & 0xFFFF:x}" if number else "none"
 
 

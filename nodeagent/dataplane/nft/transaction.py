@@ -4,7 +4,6 @@ A transaction is a value: building one never fails and never looks at the kernel
 so a rejected one can be traced to a rule or to elements.
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from nodeagent.dataplane.nft.carried_counts import MOST_ECHOED, Counts, Successo
 from nodeagent.dataplane.nft.chain import Chain, Program
 from nodeagent.dataplane.nft.diff import Delta
 from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.dataplane.nft.typeof import set_user_data
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.netfilter import nfproto
 from nodeagent.netlink.nf_tables.batch import pack_batch
@@ -35,7 +35,6 @@ from nodeagent.netlink.nf_tables.objects import (
     pack_set,
     pack_table,
 )
-from nodeagent.netlink.nf_tables.user_data import pack_user_data
 from nodeagent.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL
 from nodeagent.netlink.uapi.nf_tables import (
     NFT_MSG_DELCHAIN,
@@ -49,16 +48,10 @@ from nodeagent.netlink.uapi.nf_tables import (
     NFT_MSG_NEWTABLE,
     NFT_TABLE_F_OWNER,
     NFT_TABLE_F_PERSIST,
-    NFTNL_UDATA_SET_COMMENT,
-    NFTNL_UDATA_SET_DATABYTEORDER,
-    NFTNL_UDATA_SET_KEYBYTEORDER,
 )
 
 _OWNED = NFT_TABLE_F_OWNER | NFT_TABLE_F_PERSIST
 _TABLE_COMMENT = f"{schema.COMMENT_PREFIX} services are map elements, see docs/dataplane.md"
-# enum byteorder of libnftables, as a 32-bit integer of the host.
-_BYTE_ORDER_NONE = struct.pack("=I", 0)
-_BYTE_ORDER_HOST = struct.pack("=I", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +198,7 @@ class Transaction:
             spec.field_lengths(family) if schema.Flag.CONCAT in spec.flags else (),
             schema.AFFINITY_DEFAULT_TIMEOUT_SECONDS * 1000 if spec.dynamic else None,
             spec.counter,
-            _set_user_data(spec),
+            set_user_data(spec, family),
         )
         self._add(NFT_MSG_NEWSET, NLM_F_CREATE, pack_set(schema.TABLE, made, self._take_set_id()), f"set {spec.name}")
 
@@ -259,17 +252,3 @@ def _lists(encoded: Iterable[bytes]) -> Iterator[list[bytes]]:
         size += len(element)
     if some:
         yield some
-
-
-def _set_user_data(spec: SetSpec) -> bytes:
-    """Byte orders, without which nft prints a lone classid swapped, and the comment (type, length, value each)."""
-    entries = []
-    if spec.key == (schema.FieldType.CLASS,):
-        entries.append((NFTNL_UDATA_SET_KEYBYTEORDER, _BYTE_ORDER_HOST))
-    elif spec.data == (schema.FieldType.CLASS,):
-        entries.append((NFTNL_UDATA_SET_KEYBYTEORDER, _BYTE_ORDER_NONE))
-    if spec.data == (schema.FieldType.CLASS,):
-        entries.append((NFTNL_UDATA_SET_DATABYTEORDER, _BYTE_ORDER_HOST))
-    if spec.comment:
-        entries.append((NFTNL_UDATA_SET_COMMENT, spec.comment.encode() + b"\0"))
-    return pack_user_data(*entries)

@@ -75,6 +75,26 @@ def test_a_restart_with_nothing_changed_writes_nothing(kernel: Any, service: Mak
     assert kernel.generation() == generation
 
 
+@FAMILIES
+@OWNERSHIPS
+def test_the_first_affinity_of_a_table_that_was_adopted_adds_its_base_chains(
+    kernel: Any, service: MakeService, ownership: Ownership, family: Family
+) -> None:
+    """Together with taking over an owned table the kernel accepts no new base chain."""
+    address, *endpoints = ADDRESSES[family]
+    first = kernel.start(ownership, family)
+    first.sync(service("web", address, *endpoints))
+    handle = kernel.contents(family).header.handle
+    assert "prerouting-translated" not in kernel.contents(family).hooks
+    first.die()
+
+    report = kernel.start(ownership, family).sync(service("web", address, *endpoints, affinity=60))
+
+    assert not report.new_table
+    assert kernel.contents(family).header.handle == handle
+    assert {"prerouting-translated", "output-translated", "learn-60"} <= set(kernel.contents(family).hooks)
+
+
 def test_a_restart_writes_only_what_changed_meanwhile(kernel: Any, service: MakeService) -> None:
     kernel.start().sync(
         service("web", "10.96.0.10", "10.244.2.1", "10.244.2.2", "10.244.2.3"),

@@ -112,7 +112,7 @@ def test_of_one_service_that_lacks_an_endpoint_all_is_read(
     kernel: Any, socket: WatchedSocket, states: list[ServiceState]
 ) -> None:
     kernel.start().sync(*states)
-    kernel.nft(f"delete element ip nodeagent backends {{ {KEY} . 1:1 }}")
+    kernel.nft(f"delete element ip nodeagent backends {{ {KEY} . 1 }}")
     found = read_only(kernel, socket, "default/web")
     assert socket.has_dumped(schema.BACKENDS)
     assert found.image[schema.BACKENDS] == kernel.contents().image[schema.BACKENDS]
@@ -121,8 +121,8 @@ def test_of_one_service_that_lacks_an_endpoint_all_is_read(
 @pytest.mark.parametrize(
     "edit",
     [
-        pytest.param(f"delete element ip nodeagent backends {{ {KEY} . 1:1 }}", id="an endpoint less"),
-        pytest.param(f"add element ip nodeagent backends {{ {KEY} . 0:9 : 10.9.9.9 . 1 }}", id="an endpoint more"),
+        pytest.param(f"delete element ip nodeagent backends {{ {KEY} . 1 }}", id="an endpoint less"),
+        pytest.param(f"add element ip nodeagent backends {{ {KEY} . 9 : 10.9.9.9 . 1 }}", id="an endpoint more"),
         pytest.param("delete element ip nodeagent frontends { 10.96.0.11 . tcp . 80 }", id="a frontend less"),
         pytest.param("flush map ip nodeagent backends", id="none at all"),
     ],

@@ -272,7 +272,7 @@ def test_a_table_is_adopted_and_repaired_while_others_write(kernel: Any, service
 
 # What a count cannot show: (what is removed and added in its place, IPv4; the same for IPv6).
 REPLACED = [
-    pytest.param("backends", "10.96.1.3 . tcp . 80 . 0:1", "10.96.1.3 . tcp . 80 . 0:1 : 10.9.9.9 . 1", id="endpoint"),
+    pytest.param("backends", "10.96.1.3 . tcp . 80 . 1", "10.96.1.3 . tcp . 80 . 1 : 10.9.9.9 . 1", id="endpoint"),
     pytest.param("frontends", "10.96.0.10 . tcp . 80", "10.96.0.10 . tcp . 80 : 0:1", id="class"),
     pytest.param("frontends", "10.96.0.10 . tcp . 80", '10.96.0.10 . tcp . 80 comment "other" : 4:2', id="comment"),
     pytest.param("cluster-ips", "10.96.0.10", "10.96.7.7", id="key of a set"),

@@ -4,7 +4,7 @@ import pytest
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.carried_counts import Uncounted, begun_with, carried_keys
-from nodeagent.dataplane.nft.classes import CLUSTER_SCOPE_OFFSET, STICKY_OFFSET
+from nodeagent.dataplane.nft.classes import CLUSTER_SCOPE_OFFSET
 from nodeagent.dataplane.nft.image import TableImage, empty_image, packed_class
 
 FRONTENDS, BACKENDS = schema.FRONTENDS, schema.BACKENDS
@@ -92,13 +92,6 @@ def test_the_same_endpoint_counts_for_each_frontend_and_each_of_its_lists_by_its
     wanted = backends(slots(WEB, b"a"), wide, slots(SHOP, b"y"))
     assert carried_keys(wanted, programmed, None) == {
         BACKENDS: {slot(WEB, 0): slot(WEB, 1), slot(SHOP, 0): slot(SHOP, 1)}
-    }
-
-
-def test_affinity_that_is_switched_on_begins_no_count_anew() -> None:
-    wanted = backends(slots(WEB, b"a", first=STICKY_OFFSET))
-    assert carried_keys(wanted, backends(slots(WEB, b"a")), None) == {
-        BACKENDS: {slot(WEB, STICKY_OFFSET): slot(WEB, 0)}
     }
 
 

@@ -36,9 +36,15 @@ def listed(name: str, *elements: Any) -> dict[bytes, bytes]:
         ),
         pytest.param(
             schema.BACKENDS,
-            [{"concat": ["10.96.0.10", "tcp", 80, "none"]}, {"concat": ["10.244.1.1", 8080]}],
-            {WEB + packed_class(0): endpoint_value("10.244.1.1", 8080)},
-            id="slot 0 is called none",
+            [{"concat": ["10.96.0.10", "tcp", 80, 32768]}, {"concat": ["10.244.1.1", 8080]}],
+            {WEB + packed_class(0x8000): endpoint_value("10.244.1.1", 8080)},
+            id="a slot is a number",
+        ),
+        pytest.param(
+            schema.STICKY_TIMEOUTS,
+            [{"concat": ["10.96.0.10", "tcp", 80]}, "none"],
+            {WEB: packed_class(0)},
+            id="class 0 is called none",
         ),
         pytest.param(
             schema.NODEPORTS_LOCAL_SCOPE,

@@ -102,6 +102,7 @@ def test_lookups_of_a_first_packet(
     (outcome,) = table(family).outcomes(packet)
     assert outcome.fate is fate
     assert outcome.lookups == lookups, [str(step) for step in outcome.trace]
+    assert outcome.priority == 0 or fate is Fate.REFUSED, "what goes on has a clear scratch field"
 
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)

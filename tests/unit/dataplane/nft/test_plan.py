@@ -68,6 +68,12 @@ def kinds(plan: TablePlan) -> list[int]:
     return [message.kind for message in plan.transaction.messages]
 
 
+def chains(plan: TablePlan) -> set[str]:
+    """Those that it makes."""
+    made = (message for message in plan.transaction.messages if message.kind == NFT_MSG_NEWCHAIN)
+    return {message.about.removeprefix("chain ") for message in made}
+
+
 def elements(plan: TablePlan, kind: int) -> list[tuple[str, tuple[bytes, ...]]]:
     return [(message.set, message.keys) for message in plan.transaction.messages if message.kind == kind]
 
@@ -109,7 +115,7 @@ def test_a_new_endpoint_count_brings_its_chain_before_anything_leads_there() -> 
     made = plan(right(image({KEY: ONE})), image({KEY: TWO}))
     assert kinds(made) == [
         NFT_MSG_NEWCHAIN,
-        *[NFT_MSG_NEWRULE] * 4,
+        *[NFT_MSG_NEWRULE] * 3,
         *[NFT_MSG_NEWSETELEM] * 3,
         NFT_MSG_DELSETELEM,
         NFT_MSG_NEWSETELEM,
@@ -117,6 +123,18 @@ def test_a_new_endpoint_count_brings_its_chain_before_anything_leads_there() -> 
     *dispatch, target = elements(made, NFT_MSG_NEWSETELEM)
     assert dispatch == [(name, (TWO,)) for name in DISPATCHES]
     assert target == (schema.FRONTENDS, (KEY,))
+
+
+def test_the_first_affinity_brings_what_learns_and_where_it_is_entered() -> None:
+    sticky = {schema.STICKY_TIMEOUTS: {KEY: packed_class(60)}}
+    made = plan(right(image({KEY: ONE})), image({KEY: ONE}, **sticky))
+    brought = {"learn-60", "learn-60-nodeport", "learn-affinity", "translated"}
+    hooked = {"prerouting-translated", "output-translated"}
+    assert chains(made) == brought | hooked
+
+    learning = right(image({KEY: ONE}, **sticky), timeouts={60})
+    other = plan(learning, image({KEY: ONE}, **{schema.STICKY_TIMEOUTS: {KEY: packed_class(90)}}))
+    assert chains(other) == {"learn-90", "learn-90-nodeport"}
 
 
 def test_a_chain_that_is_no_longer_needed_stays() -> None:

@@ -8,10 +8,11 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.blocks import cluster_ip_block
 from nodeagent.dataplane.nft.chain import PodDetection, Program, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
-from nodeagent.dataplane.nft.image import empty_image, frontend_key, packed_class
+from nodeagent.dataplane.nft.image import empty_image, endpoint_value, frontend_key, node_port_key, packed_class
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import ICMP, RST, TCP, UDP, Fate, Outcome, Packet
 from nodeagent.dataplane.nft.program import build_program
+from nodeagent.dataplane.nft.render import slot_keys
 from nodeagent.dataplane.nft.schema import set_specs
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.netlink.nf_tables.expressions import (
@@ -102,6 +103,8 @@ class TestEveryProgram:
 
 VIP = {Family.IPV4: "10.96.0.10", Family.IPV6: "fd00:96::10"}
 CLIENT = {Family.IPV4: "203.0.113.2", Family.IPV6: "2001:db8::2"}
+MAPS = {False: (schema.FRONTENDS, schema.BACKENDS), True: (schema.NODEPORTS, schema.NODEPORT_BACKENDS)}
+"""Of addresses and of node ports: class, endpoints."""
 
 
 def only(family: Family, packet: Packet, *, class_number: int | None = None) -> Outcome:
@@ -156,18 +159,41 @@ def test_a_packet_for_nobody_keeps_the_priority_its_sender_gave_it(family: Famil
 
 
 @FAMILIES
+@pytest.mark.parametrize("kind", [kind for kind in EVERY_KIND if not kind.sticky], ids=lambda kind: kind.chain)
+@pytest.mark.parametrize("affinity", [(), (60,)], ids=["no affinity anywhere", "affinity elsewhere"])
+def test_a_translated_packet_goes_on_with_a_clear_scratch_field(
+    family: Family, kind: PickClass, affinity: tuple[int, ...]
+) -> None:
+    """Whatever its sender had set, and without a look behind the translation."""
+    made = build_program(family, ProgramOptions(), [kind], affinity)
+    key = node_port_key(Protocol.TCP, 80) if kind.node_port else frontend_key(VIP[family], Protocol.TCP, 80)
+    classes, endpoints = MAPS[kind.node_port]
+    image = {
+        **empty_image(schema.DATA_SETS),
+        schema.AFFINITY: {},
+        schema.NODEPORT_ADDRESSES: {pack_address(VIP[family]) * 2: b""} if kind.node_port else {},
+        classes: {key: packed_class(kind.number)},
+        endpoints: {key + slot: endpoint_value(CLIENT[family], 8080) for slot in slot_keys(kind)},
+    }
+    packet = Packet(VIP[family], VIP[family], TCP, 80, priority=6)
+    outcomes = Interpreter(made, SPECS, image, [VIP[family]]).outcomes(packet)
+    assert {(outcome.fate, outcome.priority) for outcome in outcomes} == {(Fate.TRANSLATED, 0)}
+
+
+@FAMILIES
 @pytest.mark.parametrize("names", [False, True])
-def test_base_chains_are_where_translation_belongs(family: Family, names: bool) -> None:
-    """Before dstnat (-100) and srcnat (100), where others translate; in filter chains what others must not prevent."""
-    chains = program(family, ProgramOptions(names=names)).chains
+@pytest.mark.parametrize("affinity", [False, True])
+def test_base_chains_are_where_translation_belongs(family: Family, names: bool, affinity: bool) -> None:
+    """Before dstnat (-100) and srcnat (100), where others translate; in filter chains what others must not prevent. A hook that
+    nobody needs is not there: each costs every packet."""
+    chains = build_program(family, ProgramOptions(names=names), EVERY_KIND, [60] if affinity else []).chains
     hooks = {c.name: (c.hook.type.value, c.hook.number, c.hook.priority) for c in chains if c.hook}
     before_tracking = {"prerouting-names": ("filter", 0, -300), "output-names": ("filter", 3, -300)}
-    assert hooks == (before_tracking if names else {}) | {
+    behind = {"prerouting-translated": ("filter", 0, -99), "output-translated": ("filter", 3, -99)}
+    assert hooks == (before_tracking if names else {}) | (behind if affinity else {}) | {
         "prerouting": ("nat", 0, -105),
-        "prerouting-translated": ("filter", 0, -99),
         "prerouting-unclaimed": ("nat", 0, 1000),
         "output": ("nat", 3, -105),
-        "output-translated": ("filter", 3, -99),
         "output-unclaimed": ("nat", 3, 1000),
         "postrouting": ("nat", 4, 95),
     }

@@ -123,8 +123,8 @@ CLUSTER_SLOT_0 = KEY + packed_class(0x8000)
                     KEY: packed_class(PickClass(1, cluster_scope=True, sticky=True).number)
                 },
                 schema.BACKENDS: {
-                    KEY + packed_class(0x10000): endpoint_value("10.244.2.2", 8080),
-                    KEY + packed_class(0x18000): endpoint_value("10.244.2.2", 8080),
+                    KEY + packed_class(0): endpoint_value("10.244.2.2", 8080),
+                    KEY + packed_class(0x8000): endpoint_value("10.244.2.2", 8080),
                 },
                 schema.STICKY_TIMEOUTS: {KEY: packed_class(60)},
                 schema.STICKY_IDS: {KEY: LOCAL_ID},
@@ -136,7 +136,7 @@ CLUSTER_SLOT_0 = KEY + packed_class(0x8000)
             frontend(FrontendKind.NODE_PORT, None, route=Route((TWO,)), affinity=60),
             {
                 schema.NODEPORTS: {PORT_KEY: packed_class(PickClass(1, node_port=True, sticky=True).number) + NAME},
-                schema.NODEPORT_BACKENDS: {PORT_KEY + packed_class(0x10000): endpoint_value("10.244.2.2", 8080)},
+                schema.NODEPORT_BACKENDS: {PORT_KEY + packed_class(0): endpoint_value("10.244.2.2", 8080)},
                 schema.NODEPORT_STICKY_TIMEOUTS: {PORT_KEY: packed_class(60)},
                 schema.NODEPORT_STICKY_IDS: {PORT_KEY: CLUSTER_ID},
             },
@@ -208,10 +208,12 @@ def test_an_endpoint_that_stays_keeps_its_slot() -> None:
 
 @pytest.mark.parametrize(
     ("cluster_scope", "sticky", "first"),
-    [(False, False, 0), (True, False, 0x8000), (False, True, 0x10000), (True, True, 0x18000)],
+    [(False, False, 0), (True, False, 0x8000), (False, True, 0), (True, True, 0x8000)],
 )
 @pytest.mark.parametrize("count", [1, 256, 257, MAX_BACKENDS])
-def test_the_slots_of_a_class_are_numbers_of_its_own(cluster_scope: bool, sticky: bool, first: int, count: int) -> None:
+def test_the_slots_of_the_two_lists_are_apart_and_affinity_changes_none(
+    cluster_scope: bool, sticky: bool, first: int, count: int
+) -> None:
     slots = slot_keys(PickClass(count, cluster_scope, sticky=sticky))
     assert [class_of(slot) for slot in slots] == list(range(first, first + count))
 
