@@ -41,11 +41,13 @@ def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
     (docs/semantics.md 46, 50).
     """
     traffic = config.traffic
-    interface = ""
+    interface = pod_range = ""
     match traffic.detect_local_mode:
         case DetectLocalMode.CLUSTER_CIDR:
-            told = any(family_of(cidr) is family for cidr in traffic.cluster_cidrs)
-            detection = PodDetection.CIDR if told else PodDetection.NONE
+            pods = next((cidr for cidr in traffic.cluster_cidrs if family_of(cidr) is family), None)
+            detection = PodDetection.NONE if pods is None else PodDetection.CIDR
+            network = None if pods is None else parse_network(pods)
+            pod_range = str(network) if network is not None and network.prefixlen else ""
         case DetectLocalMode.NODE_CIDR:
             detection = PodDetection.CIDR
         case DetectLocalMode.BRIDGE_INTERFACE:
@@ -60,6 +62,7 @@ def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
         counters,
         names=config.dns.enabled,
         endpoint_counters=config.dataplane.endpoint_counters,
+        pod_range=pod_range,
     )
 
 

@@ -7,7 +7,7 @@ from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Belief, Contents, program_matches
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.classes import pick_class
-from nodeagent.dataplane.nft.image import class_of
+from nodeagent.dataplane.nft.image import class_of, interval_cidrs
 from nodeagent.dataplane.nft.program import verdict_elements
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.nf_tables.expressions import Cmp, Expression, Meta, MetaKey
@@ -28,9 +28,13 @@ def _possible_options(contents: Contents) -> Iterator[ProgramOptions]:
     by_interface = itertools.product(
         (PodDetection.INTERFACE, PodDetection.INTERFACE_PREFIX), sorted(set(_interfaces(contents)))
     )
-    pods = ((PodDetection.CIDR, ""), (PodDetection.NONE, ""), *by_interface)
-    for (detection, name), masquerade_all, names in itertools.product(pods, (False, True), (False, True)):
-        yield ProgramOptions(detection, name, masquerade_all, names=names)
+    ranges = ("", *interval_cidrs(contents.image.get(schema.POD_CIDRS, ())))
+    pods = (
+        *((PodDetection.CIDR, "", pod_range) for pod_range in ranges),
+        *((detection, name, "") for detection, name in ((PodDetection.NONE, ""), *by_interface)),
+    )
+    for (detection, name, pod_range), masquerade_all, names in itertools.product(pods, (False, True), (False, True)):
+        yield ProgramOptions(detection, name, masquerade_all, names=names, pod_range=pod_range)
 
 
 def _interfaces(contents: Contents) -> Iterator[str]:

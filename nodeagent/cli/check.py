@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from functools import partial
-from ipaddress import ip_address, ip_network, summarize_address_range
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import click
@@ -36,6 +36,7 @@ from nodeagent.dataplane.families import families_here
 from nodeagent.dataplane.interface_reading import read_interface
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents, Ownership
+from nodeagent.dataplane.nft.image import interval_cidrs
 from nodeagent.dataplane.nft.kernel_features import refused_by_kernel
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.listing import differences, own_listing, read_listing
@@ -180,9 +181,7 @@ def _way_fact(family: Family, ways: Ways) -> WayFact:
 
 def _pod_cidrs(contents: Contents, specs: Mapping[str, SetSpec]) -> Iterator[str]:
     if schema.POD_CIDRS in contents.image and schema.POD_CIDRS in specs:
-        for key in contents.image[schema.POD_CIDRS]:
-            first, last = ip_address(key[: len(key) // 2]), ip_address(key[len(key) // 2 :])
-            yield from map(str, summarize_address_range(first, last))
+        yield from interval_cidrs(contents.image[schema.POD_CIDRS])
 
 
 def nft_finding() -> Finding:

@@ -280,11 +280,9 @@ def _source_rule(rule: Rule) -> str:
         return f"{_SOURCE_SETS[named]} (@{named})"
     if any(isinstance(part, FibType) for part in rule):
         return "an address with policy Local, and the source is an address of this node"
-    if schema.POD_CIDRS in sets or any(isinstance(part, Meta) and part.key is MetaKey.IIFNAME for part in rule):
-        return "to a ClusterIP, and the client is no pod"
     if any(isinstance(part, Meta) and part.key is MetaKey.IIF for part in rule):
         return "to a ClusterIP, and this node is the client"
-    return "masqueradeAll"
+    return "to a ClusterIP, and the client is no pod" if len(rule) > 1 else "masqueradeAll"
 
 
 def arrives(found: tuple[Journey, ...]) -> bool:

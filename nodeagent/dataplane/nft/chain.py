@@ -21,7 +21,7 @@ class PodDetection(Enum):
 @dataclass(frozen=True, slots=True)
 class ProgramOptions:
     """What the rules depend on. interface: the bridge's name, or the prefix of pod interfaces. names: whether this node
-    answers names."""
+    answers names. pod_range: with detection by CIDR the only one, if the configuration has it; else the table's set is asked."""
 
     pod_detection: PodDetection = PodDetection.NONE
     interface: str = ""
@@ -29,6 +29,7 @@ class ProgramOptions:
     counters: bool = True
     names: bool = False
     endpoint_counters: bool = False
+    pod_range: str = ""
 
     def specs(self) -> dict[str, SetSpec]:
         """The sets of its table, by name."""

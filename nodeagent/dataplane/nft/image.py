@@ -7,9 +7,9 @@ Read-back yields the same form as rendering, so restart, drift repair and diff a
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network, summarize_address_range
 
 from nodeagent.model.addresses import Family, Protocol, family_of, pack_address
 from nodeagent.model.carried import carried_ranges
@@ -65,6 +65,13 @@ def interval_elements(cidrs: Iterable[str], family: Family) -> Elements:
         if family_of(cidr) is family:
             elements[_ends_of(cidr)] = b""
     return elements
+
+
+def interval_cidrs(elements: Iterable[bytes]) -> Iterator[str]:
+    """The CIDRs that such elements stand for."""
+    for ends in elements:
+        half = len(ends) // 2
+        yield from map(str, summarize_address_range(ip_address(ends[:half]), ip_address(ends[half:])))
 
 
 def ping_elements(service_cidrs: Iterable[str], family: Family) -> Elements:

@@ -5,6 +5,7 @@ set and used within one rule.
 """
 
 from dataclasses import dataclass
+from ipaddress import ip_network
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
@@ -52,8 +53,11 @@ class Loader:
 
     def source(self, reg: int) -> Payload:
         """saddr"""
-        offset = 12 if self.family is Family.IPV4 else 8
-        return Payload(reg, PayloadBase.NETWORK, offset, self.family.address_length)
+        return self.source_start(reg, self.family.address_length)
+
+    def source_start(self, reg: int, length: int) -> Payload:
+        """So many bytes of saddr."""
+        return Payload(reg, PayloadBase.NETWORK, 12 if self.family is Family.IPV4 else 8, length)
 
     def destination(self, reg: int) -> Payload:
         """daddr"""
@@ -124,12 +128,24 @@ def from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> 
         case PodDetection.NONE:
             return ()
         case PodDetection.CIDR:
+            if options.pod_range:
+                return _source_within(regs, options.pod_range, invert=invert)
             return (regs.source(0), Lookup(schema.POD_CIDRS, 0, invert=invert))
         case PodDetection.INTERFACE:
             name = options.interface.encode().ljust(16, b"\0")
         case PodDetection.INTERFACE_PREFIX:
             name = options.interface.encode()
     return (Meta(0, MetaKey.IIFNAME), Cmp(0, name, invert=invert))
+
+
+def _source_within(regs: Loader, cidr: str, *, invert: bool) -> Rule:
+    """saddr CIDR, in the form that nft gives it: of a prefix of whole bytes only these are loaded."""
+    network = ip_network(cidr)
+    start, rest = divmod(network.prefixlen, 8)
+    first = network.network_address.packed
+    if not rest:
+        return (regs.source_start(0, start), Cmp(0, first[:start], invert=invert))
+    return (regs.source(0), Mask(0, network.netmask.packed), Cmp(0, first, invert=invert))
 
 
 def port(reg: int) -> Payload:

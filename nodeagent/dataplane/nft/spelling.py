@@ -51,6 +51,8 @@ class Form(Enum):
     PORT = "port"
     CLASS = "class"
     SLOT = "slot"
+    IPV4_START = "start of an IPv4 address"
+    IPV6_START = "start of an IPv6 address"
     ROUTE_TYPE = "route type"
     NAME = "name"
     NUMBER = "number"
@@ -92,6 +94,9 @@ _PAYLOAD = {
     (PayloadBase.TRANSPORT, 0, 2): ("th sport", Form.PORT),
     (PayloadBase.TRANSPORT, 2, 2): ("th dport", Form.PORT),
     (PayloadBase.TRANSPORT, 13, 1): ("tcp flags", Form.NUMBER),
+    # What a comparison with a CIDR loads; one byte at 8 is the TTL of IPv4.
+    **{(PayloadBase.NETWORK, 12, length): ("ip saddr", Form.IPV4_START) for length in range(1, 4)},
+    **{(PayloadBase.NETWORK, 8, length): ("ip6 saddr", Form.IPV6_START) for length in range(2, 16)},
 }
 
 
@@ -127,13 +132,18 @@ def loaded_field(expression: Payload | Meta | Ct | FibType | SocketWildcard) -> 
 
 
 def spell(form: Form, data: bytes) -> str:
-    """Data as text: `10.96.0.10`, `tcp`, `80`, `0:3`, `local`, `cni0`, `0x4`."""
+    """Data as text: `10.96.0.10`, `10.244.0.0/16`, `tcp`, `80`, `0:3`, `local`, `cni0`, `0x4`."""
     return _SPELLERS[form](data)
 
 
 def _spell_native(names: Mapping[int, str], data: bytes) -> str:
     number = int.from_bytes(data, sys.byteorder)
     return names.get(number, str(number))
+
+
+def _spell_start(whole: int, data: bytes) -> str:
+    """The CIDR of all addresses of so many bytes that begin like this."""
+    return f"{unpack_address(data.ljust(whole, bytes(1)))}/{8 * len(data)}"
 
 
 def _spell_name(data: bytes) -> str:
@@ -147,6 +157,8 @@ _SPELLERS: dict[Form, Callable[[bytes], str]] = {
     Form.PROTOCOL: partial(_spell_native, _PROTOCOLS),
     Form.PORT: lambda data: str(int.from_bytes(data[:2], "big")),
     Form.CLASS: lambda data: spell_class(int.from_bytes(data, sys.byteorder)),
+    Form.IPV4_START: partial(_spell_start, 4),
+    Form.IPV6_START: partial(_spell_start, 16),
     Form.SLOT: partial(_spell_native, {}),
     Form.ROUTE_TYPE: partial(_spell_native, _ROUTE_TYPES),
     Form.NAME: _spell_name,

@@ -6,6 +6,7 @@ With this machine's nft (1.0.6 on Debian 12) and with nft 1.1 (`make kernel` put
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.v
 FILTER = {Family.IPV4: "ip", Family.IPV6: "ip6"}
 OPTIONS = [
     pytest.param(ProgramOptions(PodDetection.CIDR), id="pods by CIDR"),
+    pytest.param(ProgramOptions(PodDetection.CIDR, pod_range="10.244.0.0/16"), id="pods by one CIDR"),
+    pytest.param(ProgramOptions(PodDetection.CIDR, pod_range="10.240.0.0/13"), id="pods by a CIDR of odd length"),
     pytest.param(ProgramOptions(PodDetection.INTERFACE, "cni0", masquerade_all=True), id="by bridge, masquerade all"),
     pytest.param(ProgramOptions(PodDetection.INTERFACE_PREFIX, "veth"), id="by interface prefix"),
     pytest.param(ProgramOptions(counters=False), id="no counters"),
@@ -68,6 +71,13 @@ def states(service: MakeService) -> dict[Family, list[ServiceState]]:
     }
 
 
+def of_family(options: ProgramOptions, family: Family) -> ProgramOptions:
+    """With a range of pods of this family, of as odd a length."""
+    if not options.pod_range or family is Family.IPV4:
+        return options
+    return replace(options, pod_range="fd00:244::/32" if options.pod_range.endswith("/16") else "fd00:240::/29")
+
+
 def without_counts(text: str) -> str:
     return re.sub(r"counter packets \d+ bytes \d+", "counter", text)
 
@@ -82,7 +92,7 @@ def test_nft_prints_the_table_and_names_what_a_person_looks_for(
     options: ProgramOptions,
     family: Family,
 ) -> None:
-    kernel.start(ownership, family, options).sync(*states[family])
+    kernel.start(ownership, family, of_family(options, family)).sync(*states[family])
 
     text = kernel.nft("list ruleset")
 
@@ -100,7 +110,7 @@ def test_nft_prints_the_table_and_names_what_a_person_looks_for(
 def test_what_nft_prints_of_a_plain_table_loads_again_and_reads_back_equal(
     kernel: Any, states: dict[Family, list[ServiceState]], options: ProgramOptions, family: Family
 ) -> None:
-    agent = kernel.start(Ownership.PLAIN, family, options)
+    agent = kernel.start(Ownership.PLAIN, family, of_family(options, family))
     agent.sync(*states[family])
     before, text = kernel.contents(family), kernel.nft("list ruleset")
 
@@ -126,17 +136,19 @@ def loadable(kernel: Any, text: str, family: Family) -> str:
     return AFFINITY_UPDATE.sub("", text) if family is Family.IPV6 and version < (1, 0, 8) else text
 
 
+@pytest.mark.parametrize("pod_range", ["", "10.244.0.0/16", "10.240.0.0/13"])
 def test_a_listing_that_was_loaded_again_is_adopted_with_its_elements(
-    kernel: Any, states: dict[Family, list[ServiceState]]
+    kernel: Any, states: dict[Family, list[ServiceState]], pod_range: str
 ) -> None:
     """After a reboot with a saved ruleset, say: nothing but the differences is written."""
-    kernel.start().sync(*states[Family.IPV4])
+    options = ProgramOptions(PodDetection.CIDR, pod_range=pod_range)
+    kernel.start(options=options).sync(*states[Family.IPV4])
     text = kernel.nft("list ruleset")
     kernel.nft("flush ruleset")
     kernel.nft(text)
     handle = kernel.contents().header.handle
 
-    report = kernel.start().sync(*states[Family.IPV4])
+    report = kernel.start(options=options).sync(*states[Family.IPV4])
 
     assert (report.new_table, report.touched) == (False, 0)
     assert kernel.contents().header.handle == handle

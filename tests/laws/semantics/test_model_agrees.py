@@ -81,9 +81,11 @@ class Table:
         if cluster.detection in POD_INTERFACE:
             kind = PodDetection.INTERFACE if cluster.detection == "interface" else PodDetection.INTERFACE_PREFIX
             return ProgramOptions(kind, "cni0" if cluster.detection == "interface" else "veth", cluster.masquerade_all)
-        of_family = any((":" in cidr) is (self.family is Family.IPV6) for cidr in cluster.cluster_cidrs)
+        of_family = [cidr for cidr in cluster.cluster_cidrs if (":" in cidr) is (self.family is Family.IPV6)]
         detects = cluster.detection == "node-cidr" or of_family
-        return ProgramOptions(PodDetection.CIDR if detects else PodDetection.NONE, "", cluster.masquerade_all)
+        kind = PodDetection.CIDR if detects else PodDetection.NONE
+        pod_range = of_family[0] if of_family and cluster.detection != "node-cidr" else ""
+        return ProgramOptions(kind, "", cluster.masquerade_all, pod_range=pod_range)
 
     def interpreter(self, affinity: Mapping[bytes, bytes] | None = None) -> Interpreter:
         return Interpreter(self.program, SPECS, {**self.image, AFFINITY: dict(affinity or {})}, self.local)

@@ -32,6 +32,20 @@ def test_pods_are_told_by_cidr_in_the_families_that_have_one(
     assert program_options(configured, Family.IPV6).pod_detection is ipv6
 
 
+@pytest.mark.parametrize(
+    ("cidrs", "ipv4", "ipv6"),
+    [
+        pytest.param(("10.244.0.0/16", "fd00:244::/32"), "10.244.0.0/16", "fd00:244::/32", id="one of each family"),
+        pytest.param(("10.244.0.0/16", "10.200.0.0/16"), "10.244.0.0/16", "", id="the first, as in the set"),
+        pytest.param(("0.0.0.0/0",), "", "", id="everybody: there is nothing to compare"),
+    ],
+)
+def test_the_range_of_pods_stands_in_the_rules(cidrs: tuple[str, ...], ipv4: str, ipv6: str) -> None:
+    configured = config(TrafficConfig(cluster_cidrs=cidrs))
+
+    assert [program_options(configured, family).pod_range for family in Family] == [ipv4, ipv6]
+
+
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 @pytest.mark.parametrize(
     ("traffic", "detection", "interface"),
@@ -56,4 +70,4 @@ def test_the_other_modes_serve_both_families(
 ) -> None:
     options = program_options(config(traffic), family)
 
-    assert (options.pod_detection, options.interface) == (detection, interface)
+    assert (options.pod_detection, options.interface, options.pod_range) == (detection, interface, "")

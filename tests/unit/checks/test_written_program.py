@@ -6,19 +6,23 @@ from dataclasses import replace
 import pytest
 
 from nodeagent.checks.written_program import is_program
+from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.belief import Contents
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
+from nodeagent.dataplane.nft.image import interval_elements
 from nodeagent.dataplane.nft.program import build_program
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.nf_tables.expressions import OneOf, Rule
 from nodeagent.netlink.nf_tables.objects import KernelExpression, KernelRule, TableHeader
 
 PODS = [
-    (PodDetection.NONE, ""),
-    (PodDetection.CIDR, ""),
-    (PodDetection.INTERFACE, "cni0"),
-    (PodDetection.INTERFACE_PREFIX, "veth"),
+    ProgramOptions(),
+    ProgramOptions(PodDetection.CIDR),
+    ProgramOptions(PodDetection.CIDR, pod_range="10.244.0.0/16"),
+    ProgramOptions(PodDetection.CIDR, pod_range="10.128.0.0/9"),
+    ProgramOptions(PodDetection.INTERFACE, "cni0"),
+    ProgramOptions(PodDetection.INTERFACE_PREFIX, "veth"),
 ]
 
 
@@ -32,6 +36,7 @@ def contents(options: ProgramOptions) -> Contents:
     program = build_program(Family.IPV4, options, [PickClass(3), PickClass(1, sticky=True)], [60])
     return Contents(
         TableHeader(0, "", 1),
+        image={schema.POD_CIDRS: interval_elements(filter(None, [options.pod_range]), Family.IPV4)},
         hooks={chain.name: chain.hook for chain in program.chains},
         rules={chain.name: [held(rule, chain.name) for rule in chain.rules] for chain in program.chains},
         verdicts=program.verdicts,
@@ -39,8 +44,8 @@ def contents(options: ProgramOptions) -> Contents:
 
 
 @pytest.mark.parametrize(("pods", "masquerade_all", "names"), [*itertools.product(PODS, (False, True), (False, True))])
-def test_every_configuration_is_known(pods: tuple[PodDetection, str], masquerade_all: bool, names: bool) -> None:
-    assert is_program(contents(ProgramOptions(*pods, masquerade_all, names=names)), Family.IPV4)
+def test_every_configuration_is_known(pods: ProgramOptions, masquerade_all: bool, names: bool) -> None:
+    assert is_program(contents(replace(pods, masquerade_all=masquerade_all, names=names)), Family.IPV4)
 
 
 def test_a_rule_less_a_rule_more_and_a_policy_are_noticed() -> None:

@@ -51,7 +51,7 @@ def frontends(family: Family) -> tuple[Frontend, ...]:
     )
 
 
-def table(family: Family) -> Interpreter:
+def table(family: Family, pod_range: str = "") -> Interpreter:
     """A node whose other services use everything there is: none of it may cost an ordinary one anything."""
     desired = DesiredImage(family)
     vips = (VIP[family], STICKY_VIP[family], EMPTY_VIP[family])
@@ -64,7 +64,10 @@ def table(family: Family) -> Interpreter:
     )
     desired.set_node(NodeState((services,), (pods,), (node,)))
     program = build_program(
-        family, ProgramOptions(PodDetection.CIDR), classes_in(desired.image), timeouts_in(desired.image)
+        family,
+        ProgramOptions(PodDetection.CIDR, pod_range=pod_range),
+        classes_in(desired.image),
+        timeouts_in(desired.image),
     )
     specs = {spec.name: spec for spec in schema.set_specs(counters=True)}
     return Interpreter(program, specs, {**desired.image, schema.AFFINITY: {}}, [NODE[family], *vips])
@@ -103,6 +106,24 @@ def test_lookups_of_a_first_packet(
     assert outcome.fate is fate
     assert outcome.lookups == lookups, [str(step) for step in outcome.trace]
     assert outcome.priority == 0 or fate is Fate.REFUSED, "what goes on has a clear scratch field"
+
+
+@pytest.mark.parametrize(
+    ("family", "pods"),
+    [(V4, "10.244.0.0/16"), (V4, "10.244.8.0/21"), (V6, "fd00:244::/32"), (V6, "fd00:240::/29"), (V6, "fd00::/8")],
+)
+@pytest.mark.parametrize(("destination", "port"), [(VIP, 80), (LOCAL_BALANCER, 80), (STICKY_VIP, 80), (NODE, 30080)])
+@pytest.mark.parametrize("source", [POD, OUTSIDE], ids=["pod", "outside"])
+def test_a_range_in_the_rules_is_the_set_without_its_lookup(
+    family: Family, pods: str, source: dict[Family, str], destination: dict[Family, str], port: int
+) -> None:
+    packet = Packet(source[family], destination[family], TCP, port, iif="eth0")
+    (asked,), (compared,) = table(family).outcomes(packet), table(family, pods).outcomes(packet)
+
+    assert compared.endpoint == asked.endpoint
+    assert compared.masqueraded is asked.masqueraded
+    assert compared.learned == asked.learned
+    assert compared.lookups < asked.lookups or destination is NODE
 
 
 @pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
