@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from nodeagent.lab.net.world import World
-from tests.harness.cluster import NODE, TARGET_PORT, Cluster
+from nodeagent.model.objects import ServiceSpec
+from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
 from tests.harness.nft import Nft
 
 from .scene import AGENT_FIRST, SHOP, Neighbour, Scene, Setting, place
@@ -57,8 +58,10 @@ def as_rows(chains: list[BaseChain]) -> list[str]:
 
 
 def test_the_document_says_where_everybody_is(build_world: Callable[[], World], tmp_path: Path) -> None:
+    """A Service has affinity; without one the chains at -99 are not there."""
     scene = Scene(Cluster(build_world(), tmp_path))
     scene.serve()
+    scene.cluster.expose("sticky", *cluster_ips(30), pods=("web-0",), spec=ServiceSpec(session_affinity="ClientIP"))
     *others, (_, last) = EVERYBODY.values()
     for _, neighbour in others:
         neighbour.install(scene.world)

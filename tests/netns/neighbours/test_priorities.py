@@ -9,6 +9,7 @@ import pytest
 
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
+from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import service_port
 
@@ -34,7 +35,8 @@ table ip leaving {{
   chain leaving {{
     type filter hook postrouting priority 300
     oifname != "lo" meta l4proto udp meta priority 0:5 counter comment "kept"
-    oifname != "lo" meta l4proto udp meta priority != 0:5 counter comment "lost"
+    oifname != "lo" meta l4proto udp meta priority none counter comment "lost"
+    oifname != "lo" meta l4proto udp meta priority != {{ none, 0:5 }} counter comment "ours"
   }}
   chain answers {{
     type filter hook input priority 300
@@ -45,18 +47,21 @@ table ip leaving {{
 
 
 @pytest.mark.parametrize(
-    ("address", "lost"),
+    ("address", "affinity", "lost"),
     [
-        pytest.param(SERVICE[0], 1, id="to a service of ours"),
-        pytest.param(ANOTHERS, 1, id="to an address that others translate"),
-        pytest.param("10.244.2.10", 0, id="to a pod"),
+        pytest.param(SERVICE[0], "None", 1, id="to a service of ours"),
+        pytest.param(SERVICE[0], "ClientIP", 1, id="to a service of ours with affinity"),
+        pytest.param(ANOTHERS, "None", 0, id="to an address that others translate"),
+        pytest.param(ANOTHERS, "ClientIP", 1, id="to an address that others translate, a service of ours has affinity"),
+        pytest.param("10.244.2.10", "ClientIP", 0, id="to a pod"),
     ],
 )
 def test_only_the_first_packet_of_a_translated_flow_loses_it(
-    build_world: Callable[[], World], tmp_path: Path, address: str, lost: int
+    build_world: Callable[[], World], tmp_path: Path, address: str, affinity: str, lost: int
 ) -> None:
     cluster = Cluster(build_world(), tmp_path)
-    cluster.expose("sink", *SERVICE, pods=["far-0"], ports=(service_port(9, Protocol.UDP, name="discard"),))
+    discard = (service_port(9, Protocol.UDP, name="discard"),)
+    cluster.expose("sink", *SERVICE, pods=["far-0"], ports=discard, spec=ServiceSpec(session_affinity=affinity))
     cluster.start_agent(*WITH_POD_CIDRS)
     cluster.world.nft(NODE, RULES)
 
@@ -64,4 +69,4 @@ def test_only_the_first_packet_of_a_translated_flow_loses_it(
 
     text = cluster.world.nft(NODE, "list table ip leaving")
     seen = {name: int(number) for number, name in re.findall(r'packets (\d+) bytes \d+ comment "(\w+)"', text)}
-    assert seen == {"kept": PACKETS - lost, "lost": lost}
+    assert seen == {"kept": PACKETS - lost, "lost": lost, "ours": 0}
