@@ -265,7 +265,8 @@ class Machine:
                 label = self._fields.get(reg, UNKNOWN)
                 held = self._read(reg, len(mask))
                 self._store(reg, bytes(have & keep for have, keep in zip(held, mask, strict=True)))
-                self._fields[reg] = Field(f"{label.name} & {spell(Form.NUMBER, mask)}")
+                form = Form.ADDRESS if label.form is Form.ADDRESS else Form.NUMBER
+                self._fields[reg] = Field(f"{label.name} & {spell(form, mask)}", form)
             case UpdateMap():
                 self._learn(expression)
 

@@ -426,13 +426,15 @@ def test_the_trace_tells_every_rule_in_nfts_words(table: BuildTable) -> None:
     rules: tuple[Rule, ...] = (
         (Meta(0, MetaKey.IIFNAME), Cmp(0, b"cni"), DROP),
         (Payload(0, NET, 12, 2), Cmp(0, pack_address("10.244.0.0")[:2]), DROP),
+        (SADDR, Mask(0, pack_address("255.240.0.0")), Cmp(0, pack_address("10.240.0.0")), DROP),
         (DPORT, Lookup("backends", 0, dreg=0), Dnat(2, 0, 1)),
     )
     outcome = only(table(*rules, specs=(BACKENDS,), image={"backends": {PORT_80: BACKEND}}))
     assert [str(step) for step in outcome.trace] == [
         '✗ base 1: iifname == "cni*" (is "eth*")',
         "✗ base 2: ip saddr == 10.244.0.0/16 (is 203.0.0.0/16)",
-        "  base 3: 80 in @backends: 10.244.1.7 . 8080, dnat to 10.244.1.7 . 8080",
+        "✗ base 3: ip saddr & 255.240.0.0 == 10.240.0.0 (is 203.0.0.0)",
+        "  base 4: 80 in @backends: 10.244.1.7 . 8080, dnat to 10.244.1.7 . 8080",
     ]
 
 
