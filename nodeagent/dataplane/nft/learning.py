@@ -1,8 +1,8 @@
 """After the translation: remember the chosen endpoint for clients with affinity, and clear the scratch field (pure).
 
 This happens in filter chains just behind the destination translation, where no other program's nat chain can prevent
-it. They see every packet, so their one rule asks the cheapest first: the scratch field is 0 in nearly all of them. They are
-there only while some frontend has affinity; nothing else leaves that field set.
+it. They see every packet, so their one rule asks the cheapest first: the scratch field is 0 in nearly all of them. They come
+with the first frontend that has affinity; nothing else leaves that field set.
 """
 
 from nodeagent.dataplane.nft import schema
