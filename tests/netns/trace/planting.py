@@ -160,6 +160,11 @@ def works(world: World, source: str, address: str, protocol: str, *, patiently: 
     return world[source].ask(address, 80, Protocol[protocol.upper()], timeout=timeout).only.failure is None
 
 
+def forget_connections(world: World) -> None:
+    """Those that an earlier fault cut off go on to be translated: one of a client that gets the same port by chance would work."""
+    world.run(NODE, ["conntrack", "-F"])
+
+
 def works_again(world: World, source: str, address: str, protocol: str) -> bool:
     """Whether it does within the patience: a neighbour that did not answer is given up for a moment."""
     end = time.monotonic() + PATIENCE_SECONDS

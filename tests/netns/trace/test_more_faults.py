@@ -21,6 +21,7 @@ from tests.netns.trace.planting import (
     by_shell,
     check_line,
     first_line,
+    forget_connections,
     program_again,
     works,
     works_again,
@@ -144,6 +145,7 @@ def test_the_first_line_names_it(
     hosting: Cluster, script: str, undo: str, connection: tuple[str, str, str], cause: str
 ) -> None:
     world = hosting.world
+    forget_connections(world)
     try:
         with by_shell(script, undo)(hosting):
             assert not works(world, *connection, patiently=False)
@@ -157,7 +159,7 @@ def test_the_first_line_names_it(
 
 def test_when_all_are_gone_nothing_is_named_again(hosting: Cluster) -> None:
     """But for connections that were made meanwhile and go elsewhere until their clients give up."""
-    hosting.world.run(NODE, ["conntrack", "-F"])
+    forget_connections(hosting.world)
     finds_nothing(hosting.world)
 
 

@@ -36,6 +36,7 @@ from tests.netns.trace.planting import (
     emptied,
     first_line,
     flushed,
+    forget_connections,
     missing_route,
     ranges,
     without_answer,
@@ -158,6 +159,7 @@ def test_the_first_line_of_a_trace_names_the_cause(
         assert works(world, *connection, patiently=True)
 
     finds_nothing()
+    forget_connections(world)
     with plant(node):
         line, code = first_line(world, *connection)
         assert cause in line
