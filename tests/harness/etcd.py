@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -23,6 +22,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.harness.etcd_hosts import CLIENT_PORT, PEER_PORT, Host
+from tests.harness.free_ports import free_ports
 
 PROGRAM: Final = Path(os.environ.get("ETCD") or Path(__file__).parents[2] / ".tools" / "etcd-3.4" / "etcd")
 """ETCD=/path/to/etcd takes another one."""
@@ -337,15 +337,6 @@ def _room_in_memory() -> Path | None:
     if not place.is_dir() or shutil.disk_usage(place).free < _ROOM_BYTES:
         return None
     return Path(tempfile.mkdtemp(prefix="nodeagent-etcd-", dir=place))
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody has at the moment."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 @contextlib.contextmanager

@@ -24,8 +24,9 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Service
 from tests.harness.api_processes import Process, keep_running, running
 from tests.harness.effort import at_length
-from tests.harness.etcd import EtcdCluster, free_ports, needs_etcd
+from tests.harness.etcd import EtcdCluster, needs_etcd
 from tests.harness.etcd import running as etcd
+from tests.harness.free_ports import free_ports
 from tests.harness.warm_start import WarmLauncher
 
 pytestmark = needs_etcd

@@ -18,7 +18,7 @@ import pytest
 from nodeagent.dns.feed.feeder import Feeder
 from nodeagent.dns.feed.messages import Report, Settings
 from nodeagent.dns.feed.node_names import listening_places
-from nodeagent.dns.feed.sockets import CannotListen, ListenAddress, open_sockets
+from nodeagent.dns.feed.sockets import ListenAddress
 from nodeagent.dns.feed.supervisor import Supervisor, part_with
 from nodeagent.dns.upstream.server import Server
 from nodeagent.model import objects as model
@@ -27,6 +27,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, ObjectMeta, Service, ServicePort, ServiceSpec
 from nodeagent.model.problem import Problem
 from tests.harness.dns.reference import RecordedObjects, answers, differences, packet_of
+from tests.harness.free_ports import free_ports
 
 WEB = "web.shop.svc.cluster.local."
 DEADLINE_SECONDS = 60.0
@@ -113,16 +114,6 @@ class Node:
         return time.monotonic() - start
 
 
-def free_port() -> int:
-    """A port that nobody has by UDP or TCP, from below the range that clients get theirs from."""
-    while True:
-        place = ListenAddress("127.0.0.1", random.randrange(20_000, 32_000))
-        with suppress(CannotListen):
-            for sock in open_sockets(place):
-                sock.close()
-            return place.port
-
-
 async def end(node: Node) -> None:
     pid = node.supervisor.pid
     await node.stop()
@@ -133,7 +124,7 @@ async def end(node: Node) -> None:
 
 @asynccontextmanager
 async def a_node(path: Path, kind: type[Node] = Node) -> AsyncIterator[Node]:
-    node = kind(path, ListenAddress("127.0.0.1", free_port()))
+    node = kind(path, ListenAddress("127.0.0.1", free_ports(1)[0]))
     node.objects.put("web", "10.96.0.1")
     node.start()
     try:
@@ -363,7 +354,7 @@ def test_an_address_that_is_taken_is_a_problem_and_tried_again(tmp_path: Path) -
 def test_a_directory_in_which_nothing_can_be_made_is_a_problem_and_tried_again(tmp_path: Path) -> None:
     async def whole() -> None:
         (directory := tmp_path / "run").touch()
-        node = Node(directory, ListenAddress("127.0.0.1", free_port()))
+        node = Node(directory, ListenAddress("127.0.0.1", free_ports(1)[0]))
         node.objects.put("web", "10.96.0.1")
         node.start()
         await until(lambda: node.problems)

@@ -1,15 +1,14 @@
 """Requests written out as bytes, so that nothing between a test and the server is polite; free ports; waiting."""
 
 import asyncio
-import random
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 import pytest
+
+from tests.harness.free_ports import free_ports as find_ports
 
 
 @dataclass(frozen=True)
@@ -75,21 +74,5 @@ def running() -> Callable[..., Any]:
 
 @pytest.fixture
 def free_ports() -> Callable[[int], list[int]]:
-    """That many different ports nobody listens at right now, in either family.
-
-    Below the range from which the kernel takes the ports of clients, so that no connection of a test is in the way.
-    """
-
-    def is_free(port: int) -> bool:
-        with socket.socket(socket.AF_INET6) as probe:
-            try:
-                probe.bind(("::", port))
-            except OSError:
-                return False
-            return True
-
-    def find(count: int) -> list[int]:
-        candidates = random.sample(range(10_000, 32_000), 22_000)
-        return list(islice(filter(is_free, candidates), count))
-
-    return find
+    """That many different ports nobody listens at right now, in either family."""
+    return find_ports
