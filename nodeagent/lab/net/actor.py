@@ -13,7 +13,7 @@ import threading
 
 import msgspec
 
-from nodeagent.lab.net.dial import ask_many
+from nodeagent.lab.net.dial import SourcePorts, ask_many
 from nodeagent.lab.net.namespaces import LabError, enter, remove_namespace
 from nodeagent.lab.net.ping import ping
 from nodeagent.lab.net.requests import (
@@ -47,6 +47,7 @@ class Actor:
         self._channel = channel
         self._tasks: dict[int, Task] = {}
         self._numbers = itertools.count(1)
+        self._ports = SourcePorts()
         self._sending = threading.Lock()
 
     def run(self) -> None:
@@ -69,7 +70,7 @@ class Actor:
         """The reply. Raises OSError, and KeyError for a task that does not exist."""
         match request:
             case Ask(dial, count, workers):
-                return Answers(tuple(ask_many(dial, count, workers)))
+                return Answers(tuple(ask_many(dial, count, workers, self._ports)))
             case Ping(address, count, timeout):
                 return Answers(tuple(ping(address, count, timeout)))
             case Exchange(number) | Look(number):
@@ -83,12 +84,12 @@ class Actor:
             case Stop(number):
                 return self._tasks.pop(number).stop()
             case Hold(dial, count):
-                conversations = HoldTask(dial, count)
+                conversations = HoldTask(dial, count, self._ports)
                 return self._start(conversations, tuple(conversations.first))
             case Serve():
                 return self._start(ServeTask(Server(request)))
             case Load():
-                return self._start(LoadTask(request))
+                return self._start(LoadTask(request, self._ports))
             case Sniff():
                 return self._start(SniffTask(request))
 

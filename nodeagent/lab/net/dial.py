@@ -1,6 +1,8 @@
 """Clients of an actor: open a conversation with whoever is behind an address, and ask."""
 
 import errno
+import itertools
+import os
 import random
 import socket
 import struct
@@ -26,6 +28,24 @@ FAILURES = {
 }
 
 
+_CLIENT_PORTS = range(32768, 61000)
+"""net.ipv4.ip_local_port_range."""
+
+
+class SourcePorts:
+    """One after the other, from a random one on: for flows that have no end, which a connection tracker remembers for half a minute.
+
+    A new flow that gets the port of one of these by chance goes where that one went, whatever the rules are by now.
+    """
+
+    def __init__(self) -> None:
+        self._taken = itertools.count(random.randrange(len(_CLIENT_PORTS)))  # noqa: S311 - no secret
+
+    def take(self) -> int:
+        """The next one; by calls from several threads, too."""
+        return _CLIENT_PORTS[next(self._taken) % len(_CLIENT_PORTS)]
+
+
 class Conversation(Interface):
     """A flow that can be asked again and again."""
 
@@ -39,11 +59,11 @@ class Conversation(Interface):
 class SocketConversation:
     """TCP, UDP, and SCTP where the kernel has it. Raises OSError when it cannot connect."""
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: Dial, ports: SourcePorts) -> None:
         kind = socket.SOCK_DGRAM if dial.protocol is Protocol.UDP else socket.SOCK_STREAM
         self._socket = socket.socket(family_of(dial.address).socket_family, kind, dial.protocol)
         try:
-            prepare(self._socket, dial)
+            prepare(self._socket, dial, ports)
             if dial.source_port and kind == socket.SOCK_STREAM:
                 self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._socket.connect((dial.address, dial.port))
@@ -63,13 +83,13 @@ class SocketConversation:
 class RawSctpConversation:
     """An INIT from one source port; asked again, the same INIT once more. ICMP errors arrive as with UDP."""
 
-    def __init__(self, dial: Dial) -> None:
+    def __init__(self, dial: Dial, ports: SourcePorts) -> None:
         self._port = dial.port
-        self._source_port = dial.source_port or random.randint(32768, 60999)  # noqa: S311 - no secret
+        self._source_port = dial.source_port or ports.take()
         self._tag = random.randint(1, 0xFFFFFFFF)  # noqa: S311
         self._socket = socket.socket(family_of(dial.address).socket_family, socket.SOCK_RAW, Protocol.SCTP)
         try:
-            prepare(self._socket, dial)
+            prepare(self._socket, dial, ports)
             self._socket.connect((dial.address, 0))
         except OSError:
             self._socket.close()
@@ -92,7 +112,7 @@ class RawSctpConversation:
         self._socket.close()
 
 
-def prepare(client: socket.socket, dial: Dial) -> None:
+def prepare(client: socket.socket, dial: Dial, ports: SourcePorts) -> None:
     """Everything a client socket needs before it connects."""
     client.settimeout(dial.timeout)
     if dial.source_port:
@@ -103,31 +123,43 @@ def prepare(client: socket.socket, dial: Dial) -> None:
     if dial.priority is not None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, dial.priority)
     raw = client.type == socket.SOCK_RAW
-    if dial.source_address or (dial.source_port and not raw):
-        anywhere = "::" if client.family == socket.AF_INET6 else ""
-        client.bind((dial.source_address or anywhere, 0 if raw else dial.source_port))
+    source = dial.source_address or ("::" if client.family == socket.AF_INET6 else "")
+    if client.type == socket.SOCK_DGRAM and not dial.source_port:
+        _bind_to_next(client, source, ports)
+    elif dial.source_address or (dial.source_port and not raw):
+        client.bind((source, 0 if raw else dial.source_port))
 
 
-def open_conversation(dial: Dial) -> Conversation:
+def _bind_to_next(client: socket.socket, source: str, ports: SourcePorts) -> None:
+    for _ in _CLIENT_PORTS:
+        try:
+            return client.bind((source, ports.take()))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+
+def open_conversation(dial: Dial, ports: SourcePorts) -> Conversation:
     """Connect. Raises OSError."""
     if dial.protocol is Protocol.SCTP and not kernel_has_sctp():
-        return RawSctpConversation(dial)
-    return SocketConversation(dial)
+        return RawSctpConversation(dial, ports)
+    return SocketConversation(dial, ports)
 
 
-def ask(dial: Dial) -> Answer:
+def ask(dial: Dial, ports: SourcePorts) -> Answer:
     """Open, ask once, close."""
-    conversation, answer = begin(dial)
+    conversation, answer = begin(dial, ports)
     if conversation:
         conversation.close()
     return answer
 
 
-def begin(dial: Dial) -> tuple[Conversation | None, Answer]:
+def begin(dial: Dial, ports: SourcePorts) -> tuple[Conversation | None, Answer]:
     """Open and ask once; the conversation is None unless it answered."""
     started = time.monotonic()
     try:
-        conversation = open_conversation(dial)
+        conversation = open_conversation(dial, ports)
     except OSError as error:
         return None, failed(error, started)
     answer = continue_asking(conversation, max(0.001, dial.timeout - (time.monotonic() - started)), started)
@@ -157,10 +189,10 @@ def failed(error: OSError, started: float) -> Answer:
     return Answer(started=started, seconds=time.monotonic() - started, failure=kind, detail=str(error))
 
 
-def ask_many(dial: Dial, count: int, workers: int) -> list[Answer]:
+def ask_many(dial: Dial, count: int, workers: int, ports: SourcePorts) -> list[Answer]:
     """`count` conversations, `workers` at a time, in the order in which they were begun."""
     if workers == 1:
-        return [ask(dial) for _ in range(count)]
+        return [ask(dial, ports) for _ in range(count)]
     answers: list[Answer] = []
     lock = threading.Lock()
     left = count
@@ -172,7 +204,7 @@ def ask_many(dial: Dial, count: int, workers: int) -> list[Answer]:
                 if left == 0:
                     return
                 left -= 1
-            answer = ask(dial)
+            answer = ask(dial, ports)
             with lock:
                 answers.append(answer)
 

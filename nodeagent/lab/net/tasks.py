@@ -8,7 +8,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from nodeagent.lab.net.dial import Conversation, ask, begin, continue_asking
+from nodeagent.lab.net.dial import Conversation, SourcePorts, ask, begin, continue_asking
 from nodeagent.lab.net.latencies import to_two_digits
 from nodeagent.lab.net.requests import (
     Answer,
@@ -50,12 +50,12 @@ class ServeTask:
 class HoldTask:
     """Conversations that stay open."""
 
-    def __init__(self, dial: Dial, count: int) -> None:
+    def __init__(self, dial: Dial, count: int, ports: SourcePorts) -> None:
         self._timeout = dial.timeout
         self._conversations: list[Conversation] = []
         self.first: list[Answer] = []
         for _ in range(count):
-            conversation, answer = begin(dial)
+            conversation, answer = begin(dial, ports)
             self.first.append(answer)
             if conversation:
                 self._conversations.append(conversation)
@@ -75,8 +75,9 @@ class LoadTask:
     Workers take turns, so that connections come evenly, and go on coming while some wait for their answers.
     """
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, ports: SourcePorts) -> None:
         self._load = load
+        self._ports = ports
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._names: Counter[str] = Counter()
@@ -98,7 +99,7 @@ class LoadTask:
         while not self._stopping.is_set():
             with self._lock:
                 began = self._open[number] = time.monotonic()
-            answer = ask(self._load.dial)
+            answer = ask(self._load.dial, self._ports)
             with self._lock:
                 del self._open[number]
                 self._count(answer)
