@@ -44,14 +44,17 @@ class Bench:
     def directory(self, name: str = "lab") -> LabDirectory:
         return LabDirectory(self.base, name)
 
-    def start(self, *arguments: str, name: str = "lab") -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [sys.executable, "-m", "nodeagent", "lab", "--name", name, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.environment,
-        )
+    @contextmanager
+    def start(self, *arguments: str, name: str = "lab") -> "Iterator[subprocess.Popen[str]]":
+        """A command that goes on; waited for in the end. A scene that has failed ends it: it may have 1000 s to go."""
+        command = [sys.executable, "-m", "nodeagent", "lab", "--name", name, *arguments]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=self.environment) as process:
+            try:
+                yield process
+            except BaseException:
+                process.terminate()
+                raise
 
     def run(self, *arguments: str, name: str = "lab", seconds: float = DEADLINE) -> Outcome:
         began = time.monotonic()

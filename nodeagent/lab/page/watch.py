@@ -53,10 +53,10 @@ class Watch:
         self._news = asyncio.Event()
 
     async def close(self) -> None:
-        """End the page's load and all looks."""
+        """End the page's load and all looks; whoever comes meanwhile has looks of their own."""
+        looking, self._looking = self._looking, None
         await self.stop_load()
-        await _ended(self._looking)
-        self._looking = None
+        await _ended(looking)
 
     async def states(self) -> AsyncGenerator[bytes, None]:
         """The lab's state as JSON: at once, after each change, and at least every TELL_EVERY seconds."""
@@ -101,6 +101,8 @@ class Watch:
     async def _watched(self) -> AsyncGenerator[None, None]:
         self._watchers += 1
         if self._looking is None or self._looking.done():
+            # Not in the task: it has not begun when the first state is told, which would be of the looks before.
+            self._samples, self._nodes, self._tracked = {}, {}, ()
             self._looking = asyncio.create_task(self._look(), name="looks of the page")
         try:
             yield
@@ -110,7 +112,6 @@ class Watch:
                 await self.close()
 
     async def _look(self) -> None:
-        self._samples, self._nodes, self._tracked = {}, {}, ()
         async with asyncio.TaskGroup() as group:
             group.create_task(_repeatedly(self._look_at_loads, LOADS_EVERY), name="looks at loads")
             group.create_task(_repeatedly(self._look_at_nodes, NODES_EVERY), name="looks at nodes")
@@ -127,7 +128,10 @@ class Watch:
             return {name: look_at(self._cluster, name) for name in self._cluster.nodes}
 
         looks = await asyncio.to_thread(look)
+        first = not self._nodes
         self._nodes = {name: (one, self._nodes.get(name, (None, None))[0]) for name, one in looks.items()}
+        if first:
+            self.tell()
 
     async def _look_at_tables(self) -> None:
         def look() -> tuple[state.Tracked, ...]:
