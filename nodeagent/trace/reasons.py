@@ -279,9 +279,9 @@ def _source_rule(rule: Rule) -> str:
     if named is not None:
         return f"{_SOURCE_SETS[named]} (@{named})"
     if any(isinstance(part, FibType) for part in rule):
-        return "an address with policy Local, and the source is an address of this node"
-    if any(isinstance(part, Meta) and part.key is MetaKey.IIF for part in rule):
-        return "to a ClusterIP, and this node is the client"
+        to_cluster_ip = any(isinstance(part, Meta) and part.key is MetaKey.IIF for part in rule)
+        whose = "to a ClusterIP" if to_cluster_ip else "an address with policy Local"
+        return f"{whose}, and the source is an address of this node"
     return "to a ClusterIP, and the client is no pod" if len(rule) > 1 else "masqueradeAll"
 
 

@@ -32,6 +32,7 @@ from nodeagent.netlink.nf_tables.expressions import (
 from nodeagent.netlink.uapi.nfnetlink_conntrack import IPS_DST_NAT
 from nodeagent.netlink.uapi.rtnetlink import RTN_LOCAL
 
+_IFNAMSIZ = 16
 _TRANSPORTS = tuple(bytes((protocol,)) for protocol in Protocol)
 
 
@@ -123,7 +124,10 @@ FROM_NODE: Rule = (FibType(0, source=True), Cmp(0, native_u32(RTN_LOCAL)))
 
 
 def from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> Rule:
-    """Matches traffic of pods (inverted: of anyone else); empty when pods cannot be told."""
+    """Matches traffic of pods (inverted: of anyone else); empty when pods cannot be told.
+
+    Behind `prerouting` it says this only of what has an input interface, where pods are told by that.
+    """
     match options.pod_detection:
         case PodDetection.NONE:
             return ()
@@ -131,11 +135,23 @@ def from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> 
             if options.pod_range:
                 return _source_within(regs, options.pod_range, invert=invert)
             return (regs.source(0), Lookup(schema.POD_CIDRS, 0, invert=invert))
-        case PodDetection.INTERFACE:
-            name = options.interface.encode().ljust(16, b"\0")
-        case PodDetection.INTERFACE_PREFIX:
-            name = options.interface.encode()
-    return (Meta(0, MetaKey.IIFNAME), Cmp(0, name, invert=invert))
+        case PodDetection.INTERFACE | PodDetection.INTERFACE_PREFIX:
+            return _by_pod_interface(MetaKey.IIFNAME, options, invert=invert)
+
+
+def to_pods_interface(options: ProgramOptions, *, invert: bool = False) -> Rule:
+    """Matches what leaves by the interface of pods (inverted: by another); empty unless pods are told by that."""
+    if options.pod_detection in {PodDetection.INTERFACE, PodDetection.INTERFACE_PREFIX}:
+        return _by_pod_interface(MetaKey.OIFNAME, options, invert=invert)
+    return ()
+
+
+def _by_pod_interface(key: MetaKey, options: ProgramOptions, *, invert: bool) -> Rule:
+    """The name is compared with all of its 16 bytes, or a prefix with as many as it has."""
+    name = options.interface.encode()
+    if options.pod_detection is PodDetection.INTERFACE:
+        name = name.ljust(_IFNAMSIZ, b"\0")
+    return (Meta(0, key), Cmp(0, name, invert=invert))
 
 
 def _source_within(regs: Loader, cidr: str, *, invert: bool) -> Rule:

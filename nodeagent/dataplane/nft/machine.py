@@ -183,6 +183,8 @@ class Machine:
                 return b"\0"
             case MetaKey.IIFNAME:
                 return (self.packet.iif or "").encode().ljust(_IFNAMSIZ, b"\0")
+            case MetaKey.OIFNAME:
+                return self.packet.oif.encode().ljust(_IFNAMSIZ, b"\0")
 
     def _connection(self, key: CtKey) -> bytes:
         """Of the original direction: the packet as it arrived."""

@@ -11,7 +11,7 @@ nothing but ClusterIPs can be the destination, and the node's by IPv4, whose sou
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ProgramOptions
-from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, NOT_TRANSLATED, Loader, from_pod, scratch
+from nodeagent.dataplane.nft.loads import CLEAR, FROM_NODE, NOT_TRANSLATED, Loader, from_pod, scratch, to_pods_interface
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.nf_tables.expressions import (
     Cmp,
@@ -29,10 +29,12 @@ from nodeagent.netlink.nf_tables.expressions import (
 _FROM_CLUSTER_IP = "from-cluster-ip"
 _FROM_LOCAL_POLICY = "from-local-policy"
 _REWRITE = Masquerade()
-_SENT_HERE: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0)))
-"""iif 0: it came in by no interface."""
-_FORWARDED: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0), invert=True))
-"""iif != 0"""
+_HAS_INPUT: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0), invert=True))
+"""iif != 0: it was routed from one interface to another."""
+_HAS_NO_INPUT: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0)))
+"""iif 0: this node sends it, or br_netfilter took it from between two ports of a bridge (br_nf_post_routing)."""
+_SENT_HERE: Rule = (*_HAS_NO_INPUT, *FROM_NODE)
+"""iif 0 fib saddr type local. The first part spares most packets the look at the routes."""
 
 
 def source_rules(family: Family, options: ProgramOptions) -> tuple[Rule, ...]:
@@ -71,7 +73,7 @@ def _of_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
         return ()
     return (
         (
-            *_FORWARDED,
+            *_HAS_INPUT,
             *from_pods,
             regs.original_destination(0),
             Mask(0, schema.CLUSTER_IP_BLOCK_MASKS[regs.family]),
@@ -86,10 +88,10 @@ def _of_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
 
 def _of_the_node(regs: Loader) -> tuple[Rule, ...]:
     """By IPv4 a program that leaves its source to the kernel has the ClusterIP for it, as that is local; no answer would
-    come to it from elsewhere."""
+    come to it from elsewhere. The source decides; what was routed is spared the look."""
     if regs.family is Family.IPV6:
         return ()
-    return ((*_SENT_HERE, regs.source(0), Lookup(schema.SERVICE_CIDRS, 0), _REWRITE),)
+    return ((*_HAS_NO_INPUT, regs.source(0), Lookup(schema.SERVICE_CIDRS, 0), _REWRITE),)
 
 
 def _to_cluster_ip(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
@@ -100,5 +102,16 @@ def _to_cluster_ip(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
     """
     if options.masquerade_all:
         return ((_REWRITE,),)
+    return (*((*rule, _REWRITE) for rule in _not_from_pods(regs, options)), (*_SENT_HERE, _REWRITE))
+
+
+def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
+    """What is not a pod's. Where pods are told by their interface, a packet that a bridge carried from one port to another
+    has none but that by which it leaves: the bridge. A packet of the node that leaves by it is left to `_SENT_HERE`."""
     not_from_pod = from_pod(regs, options, invert=True)
-    return ((*_SENT_HERE, _REWRITE), *(((*not_from_pod, _REWRITE),) if not_from_pod else ()))
+    if not not_from_pod:
+        return ()
+    elsewhere = to_pods_interface(options, invert=True)
+    if not elsewhere:
+        return (not_from_pod,)
+    return ((*_HAS_INPUT, *not_from_pod), (*_HAS_NO_INPUT, *elsewhere))

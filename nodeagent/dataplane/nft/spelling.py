@@ -83,6 +83,7 @@ _META = {
     MetaKey.PRIORITY: ("meta priority", Form.CLASS),
     MetaKey.IIF: ("iif", Form.NUMBER),
     MetaKey.IIFNAME: ("iifname", Form.NAME),
+    MetaKey.OIFNAME: ("oifname", Form.NAME),
     MetaKey.NFTRACE: ("meta nftrace", Form.NUMBER),
     MetaKey.L4PROTO: ("meta l4proto", Form.PROTOCOL),
 }

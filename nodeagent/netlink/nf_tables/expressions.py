@@ -28,6 +28,7 @@ class MetaKey(IntEnum):
     PRIORITY = uapi.NFT_META_PRIORITY
     IIF = uapi.NFT_META_IIF
     IIFNAME = uapi.NFT_META_IIFNAME
+    OIFNAME = uapi.NFT_META_OIFNAME
     NFTRACE = uapi.NFT_META_NFTRACE
     L4PROTO = uapi.NFT_META_L4PROTO
 

@@ -6,12 +6,12 @@ its own endpoint needs a port that gives frames back.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
+from tests.harness.bridged_pods import NEEDS_BR_NETFILTER, put_on_one_bridge
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
 from tests.harness.warm_start import AGENT
 from tests.netns.trace.planting import (
@@ -25,10 +25,7 @@ from tests.netns.trace.planting import (
     works_again,
 )
 
-pytestmark = [
-    pytest.mark.kernel,
-    pytest.mark.skipif(not Path("/proc/sys/net/bridge").exists(), reason="br_netfilter is not loaded"),
-]
+pytestmark = [pytest.mark.kernel, NEEDS_BR_NETFILTER]
 
 PORTS = ("web-0", "web-1", "caller")
 BETWEEN = {"iptables": ("caller", WEB, "tcp"), "ip6tables": ("caller", WEB6, "tcp")}
@@ -46,24 +43,7 @@ def bridged(cluster: Cluster) -> Cluster:
     for protocol in (Protocol.TCP, Protocol.UDP):
         for pod in ("web-0", "web-1", "far-0"):
             world[pod].serve(TARGET_PORT, protocol)
-    shell(
-        world,
-        NODE,
-        "ip link add cni0 type bridge mcast_snooping 0; ip addr add 10.244.1.1/24 dev cni0; "
-        "ip addr add fd00:244:1::1/64 dev cni0 nodad; ip link set cni0 up",
-    )
-    for pod in PORTS:
-        shell(
-            world,
-            NODE,
-            f"ip addr flush dev {pod} scope global; ip -4 route flush dev {pod}; ip -6 route flush dev {pod}; "
-            f"ip link set {pod} master cni0; bridge link set dev {pod} hairpin on",
-        )
-        shell(
-            world,
-            pod,
-            "ip route add 10.244.1.0/24 dev eth0; ip -6 route add fd00:244:1::/64 dev eth0; ip neigh flush all",
-        )
+    put_on_one_bridge(world, NODE, PORTS)
     cluster.expose("both", *cluster_ips(7), pods=("web-0", "web-1"))
     program(cluster)
     return cluster

@@ -319,7 +319,7 @@ def test_elements_that_are_gone() -> None:
     [
         ("10.244.1.5", "no: the endpoint sees the client's own address"),
         ("203.0.113.9", "yes: to a ClusterIP, and the client is no pod"),
-        (NODE[Family.IPV4], "yes: to a ClusterIP, and this node is the client"),
+        (NODE[Family.IPV4], "yes: to a ClusterIP, and the client is no pod"),
         ("10.244.1.10", "yes: client and endpoint are the same (@hairpin)"),
     ],
 )

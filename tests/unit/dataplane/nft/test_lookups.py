@@ -78,7 +78,6 @@ def table(family: Family, pod_range: str = "") -> Interpreter:
     ("source", "destination", "port", "fate", "lookups"),
     [
         pytest.param(POD, VIP, 80, Fate.TRANSLATED, 6, id="pod to a ClusterIP"),
-        pytest.param(CHOSEN, VIP, 80, Fate.TRANSLATED, 4, id="node to a ClusterIP"),
         pytest.param(OUTSIDE, VIP, 80, Fate.TRANSLATED, 6, id="outside to a ClusterIP"),
         pytest.param(POD, EMPTY_VIP, 80, Fate.REFUSED, 2, id="to a ClusterIP without endpoints"),
         pytest.param(POD, VIP, 81, Fate.REFUSED, 3, id="to a port that is not served"),
@@ -100,12 +99,28 @@ def test_lookups_of_a_first_packet(
     fate: Fate,
     lookups: int,
 ) -> None:
-    iif = None if source in (NODE, CHOSEN) else "eth0"
+    iif = None if source is NODE else "eth0"
     packet = Packet(source[family], destination[family], TCP, port, iif=iif)
     (outcome,) = table(family).outcomes(packet)
     assert outcome.fate is fate
     assert outcome.lookups == lookups, [str(step) for step in outcome.trace]
     assert outcome.priority == 0 or fate is Fate.REFUSED, "what goes on has a clear scratch field"
+
+
+@pytest.mark.parametrize(
+    ("family", "pod_range", "lookups"),
+    [
+        pytest.param(V4, "", 4, id="IPv4, where the source is the ClusterIP"),
+        pytest.param(V6, "", 5, id="IPv6, pods in a set"),
+        pytest.param(V6, "fd00:244::/32", 4, id="IPv6, pods in the rules"),
+    ],
+)
+def test_lookups_of_the_nodes_first_packet_to_a_cluster_ip(family: Family, pod_range: str, lookups: int) -> None:
+    (outcome,) = table(family, pod_range).outcomes(Packet(CHOSEN[family], VIP[family], TCP, 80, iif=None))
+
+    assert outcome.masqueraded
+    assert outcome.lookups == lookups, [str(step) for step in outcome.trace]
+    assert not [str(step) for step in outcome.trace if "fib" in step.text]
 
 
 @pytest.mark.parametrize(
