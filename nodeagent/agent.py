@@ -128,7 +128,7 @@ class Agent:
         self._metrics = self._figures(loop.time, journal)
         self._store = ClusterStore(
             health,
-            keep_headless=with_names,
+            for_names=with_names,
             on_problems=self._board.reporter("sources"),
             on_change=self._metrics.kube_proxy.object_changed,
         )
@@ -159,7 +159,7 @@ class Agent:
             self._store,
             node_name=config.node.name,
             endpoints_api=config.source.endpoints_api.value,
-            keep_headless=with_names,
+            for_names=with_names,
             namespaces=namespaces if with_names else None,
             pods=pods,
         )

@@ -170,7 +170,7 @@ class _Listed:
 
 async def _read(manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]) -> Objects:
     listed = _Listed()
-    store = ClusterStore(listed, keep_headless=True)
+    store = ClusterStore(listed, for_names=True)
     namespaces = NamespaceNames(listed.namespaces.set)
     if manifests is not None:
         client = None
@@ -183,7 +183,7 @@ async def _read(manifests: Path | None, kubeconfig: Path | None, zones: tuple[st
         store,
         node_name="",
         endpoints_api="auto",
-        keep_headless=True,
+        for_names=True,
         namespaces=namespaces,
     )
     if client is None:

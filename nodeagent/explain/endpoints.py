@@ -11,7 +11,7 @@ from msgspec import Struct
 from nodeagent.explain.ports import PortMatch, slice_ports
 from nodeagent.model.addresses import Family, family_of, parse_address
 from nodeagent.model.frontend import Backend, Scope
-from nodeagent.model.objects import Endpoint, EndpointSlice, Service, key_of
+from nodeagent.model.objects import LABEL_HEADLESS, Endpoint, EndpointSlice, Service, is_headless_slice, key_of
 from nodeagent.translate.addresses import Exposure, exposures, is_proxied, special_use
 from nodeagent.translate.context import Context
 from nodeagent.translate.endpoints import Candidate, PortKey, collect_endpoints
@@ -34,6 +34,7 @@ class Reason(Enum):
     UNMATCHED_PORT = "its slice has no port of that name and protocol"
     WRONG_FAMILY = "the Service has no address of that family on this node"
     NO_ADDRESS = "it has no usable address"
+    HEADLESS_SLICE = f"its slice has the label {LABEL_HEADLESS}: it is for names only"
 
 
 USED = frozenset({Reason.READY, Reason.DRAINING})
@@ -98,7 +99,7 @@ def lists_of(policies: Policies, exposure: Exposure | None, node_port: int) -> L
 def account_endpoints(service: Service, slices: Collection[EndpointSlice], context: Context) -> tuple[Account, ...]:
     """All endpoints in the order of slices; one that no service port can use is told once."""
     key = key_of(service)
-    if not is_proxied(service.spec):
+    if not is_proxied(service):
         return ()
     exposed = exposures(service, key, context, [])
     policies = policies_of(service.spec)
@@ -135,6 +136,9 @@ def _accounts(
             "zone": endpoint.zone or "",
             "conditions": conditions_of(endpoint),
         }
+        if is_headless_slice(one):
+            yield _unused(told, Reason.HEADLESS_SLICE, lists)
+            return
         if family is None:
             yield _unused(told, Reason.WRONG_FAMILY, lists)
             return

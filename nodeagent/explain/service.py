@@ -13,7 +13,7 @@ from nodeagent.explain.object_findings import left_to_balancer, of_external_name
 from nodeagent.explain.verdict import Finding, Severity, worst_first
 from nodeagent.model.frontend import Frontend, FrontendKind, Scope
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import LABEL_PROXY_NAME, Service, key_of
+from nodeagent.model.objects import Service, is_of_other_proxy, key_of
 from nodeagent.model.problem import Problem
 from nodeagent.model.text import did_you_mean
 from nodeagent.translate.addresses import is_proxied
@@ -69,11 +69,10 @@ class Explanation(Struct, frozen=True):
 
 def explain_service(facts: Facts) -> Explanation:
     """What is to be said of a Service that there is."""
-    spec = facts.service.spec
-    if LABEL_PROXY_NAME in (facts.service.metadata.labels or {}):
+    if is_of_other_proxy(facts.service):
         finding = of_other_proxy(facts.service)
         return Explanation(str(finding), False, "broken", str(facts.key), (finding,), spec_of(facts.service))
-    if not is_proxied(spec):
+    if not is_proxied(facts.service):
         return _not_proxied(facts)
     if facts.port and not facts.ports:
         return _no_such_port(facts)

@@ -58,7 +58,7 @@ class ApiServerSource:
     """Keeps `store` equal to what the API server says.
 
     node_name: the Node object that is followed. endpoints_api: ``auto`` takes EndpointSlices unless the server has
-    no discovery.k8s.io/v1. keep_headless: ask for headless Services too (a store that keeps them needs this).
+    no discovery.k8s.io/v1. for_names: ask for all Services and slices, as a store for names needs it.
     namespaces, pods: told which there are; None: they are not followed. pace: None for real time and real chance.
     """
 
@@ -69,7 +69,7 @@ class ApiServerSource:
         *,
         node_name: str,
         endpoints_api: EndpointsApi = "auto",
-        keep_headless: bool = False,
+        for_names: bool = False,
         namespaces: NamespaceNames | None = None,
         pods: PodAddresses | None = None,
         pace: Pace | None = None,
@@ -78,7 +78,7 @@ class ApiServerSource:
         self._store = store
         self._node_name = node_name
         self._endpoints_api = endpoints_api
-        self._keep_headless = keep_headless
+        self._for_names = for_names
         self._namespaces = namespaces
         self._pods = pods
         self._pace = pace or Pace(random=random.random, sleep=asyncio.sleep)
@@ -112,14 +112,12 @@ class ApiServerSource:
         return informer
 
     async def _follow_services(self) -> None:
-        selectors = [("labelSelector", f"!{LABEL_PROXY_NAME}")]
-        if not self._keep_headless:
-            selectors.append(("fieldSelector", "spec.clusterIP!=None"))
-        resource = Resource(Service, "/api/v1/services", tuple(selectors))
+        proxied = (("labelSelector", f"!{LABEL_PROXY_NAME}"), ("fieldSelector", "spec.clusterIP!=None"))
+        resource = Resource(Service, "/api/v1/services", () if self._for_names else proxied)
         await self._informer(resource, StoreSink(self._store, Service)).run()
 
     async def _follow_endpoints(self) -> None:
-        selectors = () if self._keep_headless else (("labelSelector", f"!{LABEL_HEADLESS}"),)
+        selectors = () if self._for_names else (("labelSelector", f"!{LABEL_HEADLESS}"),)
         if not await self._serves_slices():
             await self._follow_mirrored(Resource(Endpoints, "/api/v1/endpoints", selectors))
         slices = Resource(EndpointSlice, f"{DISCOVERY_V1}/endpointslices", selectors)

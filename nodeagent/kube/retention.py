@@ -9,6 +9,8 @@ from typing import TypeVar, cast
 
 from nodeagent.model.objects import (
     ANNOTATION_TRIGGER_TIME,
+    LABEL_HEADLESS,
+    LABEL_PROXY_NAME,
     LABEL_SERVICE_NAME,
     LABEL_ZONE,
     Endpoint,
@@ -30,9 +32,9 @@ SHARED_VALUES_LIMIT = 1 << 16
 class Retention:
     """Makes the stored form of objects. Two stored forms of one version are equal; see `unchanged`."""
 
-    def __init__(self, *, keep_names: bool = False) -> None:
-        """keep_names: of endpoints too, which only cluster DNS reads."""
-        self._keep_names = keep_names
+    def __init__(self, *, for_names: bool = False) -> None:
+        """for_names: keep hostnames of endpoints too, which only cluster DNS reads."""
+        self._for_names = for_names
         self._shared: dict[Hashable, Hashable] = {}
 
     def retain(self, obj: T) -> T:
@@ -55,6 +57,7 @@ class Retention:
             namespace=self._share(meta.namespace),
             uid=meta.uid,
             creation_timestamp=self._share(meta.creation_timestamp),
+            labels=_kept_labels(meta, LABEL_PROXY_NAME),
         )
         status = service.status
         if status is not None and (status.load_balancer is None or not status.load_balancer.ingress):
@@ -64,12 +67,11 @@ class Retention:
     def _retain_slice(self, endpoints: EndpointSlice) -> EndpointSlice:
         meta = endpoints.metadata
         trigger_time = meta.annotations.get(ANNOTATION_TRIGGER_TIME) if meta.annotations else None
-        service_name = meta.labels.get(LABEL_SERVICE_NAME) if meta.labels else None
         kept = ObjectMeta(
             name=meta.name,
             namespace=self._share(meta.namespace),
             uid=meta.uid,
-            labels={LABEL_SERVICE_NAME: service_name} if service_name else None,
+            labels=_kept_labels(meta, LABEL_SERVICE_NAME, LABEL_HEADLESS),
             annotations={ANNOTATION_TRIGGER_TIME: trigger_time} if trigger_time else None,
         )
         share = self._share
@@ -83,7 +85,7 @@ class Retention:
                     node_name=share(endpoint.node_name),
                     zone=share(endpoint.zone),
                     hints=share(endpoint.hints),
-                    hostname=endpoint.hostname if self._keep_names else None,
+                    hostname=endpoint.hostname if self._for_names else None,
                 )
                 for endpoint in endpoints.endpoints or ()
             ),
@@ -97,6 +99,11 @@ class Retention:
         if len(self._shared) >= SHARED_VALUES_LIMIT:
             self._shared.clear()
         return cast("V", self._shared.setdefault(value, value))
+
+
+def _kept_labels(meta: ObjectMeta, *names: str) -> dict[str, str] | None:
+    """Those of the labels that somebody reads; None for none, which takes no memory."""
+    return {name: meta.labels[name] for name in names if name in meta.labels} or None if meta.labels else None
 
 
 def _retain_node(node: Node) -> Node:

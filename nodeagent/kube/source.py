@@ -36,11 +36,11 @@ def source_of(
     *,
     node_name: str,
     endpoints_api: EndpointsApi,
-    keep_headless: bool = False,
+    for_names: bool = False,
     namespaces: NamespaceNames | None = None,
     pods: PodAddresses | None = None,
 ) -> Source:
-    """The API server that `client` reaches, or else the directory. keep_headless, pods: see `ApiServerSource`.
+    """The API server that `client` reaches, or else the directory. for_names, pods: see `ApiServerSource`.
     namespaces: told which there are."""
     if client is not None:
         return ApiServerSource(
@@ -48,7 +48,7 @@ def source_of(
             store,
             node_name=node_name,
             endpoints_api=endpoints_api,
-            keep_headless=keep_headless,
+            for_names=for_names,
             namespaces=namespaces,
             pods=pods,
             pace=Pace(random.random, asyncio.sleep, AMONG_SEVERAL) if client.has_several_servers else None,

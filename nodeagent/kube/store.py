@@ -11,13 +11,13 @@ from typing import Generic, Protocol, TypeVar, cast
 from nodeagent.kube.retention import Retention, T, unchanged
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
-    LABEL_HEADLESS,
-    LABEL_PROXY_NAME,
     EndpointSlice,
     Node,
     Service,
     ServiceCIDR,
     StoredObject,
+    is_headless_slice,
+    is_of_other_proxy,
     key_of,
     service_of,
 )
@@ -49,7 +49,8 @@ class ChangeListener(Protocol):
 class ClusterStore:
     """Implements `nodeagent.model.snapshot.Snapshot` over what sources deliver.
 
-    keep_headless: also hold headless Services and their slices. Only cluster DNS reads them.
+    for_names: also hold what has a name and is not proxied here: headless Services, slices with the label for that, and
+    Services of other proxies. Translation leaves them out.
     on_problems: told all problems after each report, for what is wrong with a source may change no object.
     on_change: told of each Service and EndpointSlice that changed, with the Service's key.
     """
@@ -58,15 +59,15 @@ class ClusterStore:
         self,
         listener: ChangeListener,
         *,
-        keep_headless: bool = False,
+        for_names: bool = False,
         on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
         on_change: Callable[[type[StoredObject], ObjectKey], None] = lambda kind, service: None,  # noqa: ARG005
     ) -> None:
         self._listener = listener
         self._on_change = on_change
         self._on_problems = on_problems
-        self._keep_headless = keep_headless
-        self._retention = Retention(keep_names=keep_headless)
+        self._for_names = for_names
+        self._retention = Retention(for_names=for_names)
         self._services: dict[ObjectKey, Service] = {}
         self._slices: dict[ObjectKey, EndpointSlice] = {}
         self._slices_by_service: dict[ObjectKey, tuple[EndpointSlice, ...]] = {}
@@ -182,14 +183,11 @@ class ClusterStore:
             self._node_gone = True
 
     def admits(self, obj: StoredObject) -> bool:
-        """Whether the object is one this proxy looks at; the presence of a label counts, not its value."""
-        labels = obj.metadata.labels or {}
+        """Whether the object is one that this agent looks at."""
         if isinstance(obj, Service):
-            headless = obj.spec.cluster_ip == "None"
-            return LABEL_PROXY_NAME not in labels and (self._keep_headless or not headless)
+            return self._for_names or not (is_of_other_proxy(obj) or obj.spec.cluster_ip == "None")
         if isinstance(obj, EndpointSlice):
-            headless = LABEL_HEADLESS in labels
-            return service_of(obj) is not None and (self._keep_headless or not headless)
+            return service_of(obj) is not None and (self._for_names or not is_headless_slice(obj))
         return True
 
     def commit(self, listing: "Listing[T]") -> None:

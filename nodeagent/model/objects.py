@@ -217,6 +217,16 @@ def key_of(obj: ApiObject) -> ObjectKey:
     return ObjectKey(obj.metadata.namespace, obj.metadata.name)
 
 
+def is_of_other_proxy(service: Service) -> bool:
+    """Whether a label, of any value, leaves the Service to another proxy."""
+    return LABEL_PROXY_NAME in (service.metadata.labels or {})
+
+
+def is_headless_slice(endpoints: EndpointSlice) -> bool:
+    """Whether a label, of any value, says that no proxy may balance to these endpoints, whatever their Service is."""
+    return LABEL_HEADLESS in (endpoints.metadata.labels or {})
+
+
 def service_of(endpoints: EndpointSlice) -> ObjectKey | None:
     """The Service a slice belongs to, by its label; None when it carries none."""
     name = (endpoints.metadata.labels or {}).get(LABEL_SERVICE_NAME)

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from nodeagent.model.addresses import Family, family_of, parse_address
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import Service, ServiceSpec
+from nodeagent.model.objects import Service, ServiceSpec, is_of_other_proxy
 from nodeagent.model.problem import Problem
 from nodeagent.translate.context import Context
 
@@ -27,9 +27,11 @@ class Exposure(Struct, frozen=True, gc=False):
     load_balancer_ips: tuple[str, ...] = ()
 
 
-def is_proxied(spec: ServiceSpec) -> bool:
-    """Whether a Service has anything to proxy: not headless, not without a cluster IP yet, not ExternalName."""
-    return spec.cluster_ip not in (None, "", "None") and spec.type != "ExternalName"
+def is_proxied(service: Service) -> bool:
+    """Whether a Service has anything to proxy here: not headless, not without a cluster IP yet, not ExternalName, and not
+    left to another proxy."""
+    spec = service.spec
+    return not is_of_other_proxy(service) and spec.cluster_ip not in (None, "", "None") and spec.type != "ExternalName"
 
 
 def exposures(service: Service, key: ObjectKey, context: Context, problems: list[Problem]) -> dict[Family, Exposure]:

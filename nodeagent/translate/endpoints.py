@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nodeagent.model.addresses import Family, Protocol, family_of, parse_address
 from nodeagent.model.frontend import Backend
-from nodeagent.model.objects import Endpoint, EndpointHints, EndpointSlice, key_of
+from nodeagent.model.objects import Endpoint, EndpointHints, EndpointSlice, is_headless_slice, key_of
 from nodeagent.model.problem import Problem
 from nodeagent.translate.addresses import special_use
 from nodeagent.translate.context import Context
@@ -55,6 +55,8 @@ def collect_endpoints(
     for endpoint_slice in slices:
         family = _FAMILIES.get(endpoint_slice.address_type)
         if family is None or family not in context.families or not endpoint_slice.ports:
+            continue
+        if is_headless_slice(endpoint_slice):
             continue
         endpoints, addresses = _usable_endpoints(endpoint_slice, family, problems)
         for port in endpoint_slice.ports:

@@ -43,7 +43,7 @@ def translate_service(service: Service, slices: Collection[EndpointSlice], conte
     key = key_of(service)
     created = service.metadata.creation_timestamp or ""
     spec = service.spec
-    if not is_proxied(spec):
+    if not is_proxied(service):
         return ServiceState(key, created)
     problems: list[Problem] = []
     exposed = exposures(service, key, context, problems)

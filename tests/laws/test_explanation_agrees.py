@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from nodeagent.explain.endpoints import USED, Account, Reason, account_endpoints
 from nodeagent.model.addresses import Family, parse_address
 from nodeagent.model.frontend import Frontend, Scope
-from nodeagent.model.objects import EndpointSlice, Service, key_of
+from nodeagent.model.objects import LABEL_HEADLESS, EndpointSlice, Service, key_of
 from nodeagent.translate.addresses import exposures, is_proxied
 from nodeagent.translate.context import Context
 from nodeagent.translate.node import TranslationOptions, node_context
@@ -86,7 +86,7 @@ def test_every_endpoint_is_told_of_and_its_reason_holds(cluster: Cluster) -> Non
     for key, service in cluster.services.items():
         slices = cluster.slices_of(key)
         accounts = account_endpoints(service, slices, context)
-        if not is_proxied(service.spec):
+        if not is_proxied(service):
             assert accounts == ()
             continue
         for one in slices:
@@ -120,6 +120,8 @@ def holds(account: Account, one: EndpointSlice, node: str, zone: str | None) -> 
                 assert account.port is None
             case Reason.WRONG_FAMILY:
                 assert account.family not in {family.value for family in Family} or account.port is None
+            case Reason.HEADLESS_SLICE:
+                assert LABEL_HEADLESS in (one.metadata.labels or {})
             case Reason.NO_ADDRESS:
                 assert not entries or account.port is None
             case _:

@@ -166,7 +166,12 @@ def services(draw: st.DrawFn, name: str) -> Json:
     spec["ports"] = draw(service_ports)
     created = draw(st.sampled_from([None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]))
     return {
-        "metadata": {"name": name, "namespace": "default", "creationTimestamp": created},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "creationTimestamp": created,
+            "labels": draw(SERVICE_LABELS),
+        },
         "spec": spec,
         "status": {"loadBalancer": {"ingress": draw(ingress)}} if draw(st.booleans()) else None,
     }
@@ -188,6 +193,8 @@ def slices(draw: st.DrawFn, service: Json) -> list[Json]:
         for number in range(draw(st.sampled_from([0, 1, 1, 2, 2]))):
             member = st.tuples(st.sampled_from([*homes]), st.sampled_from([False, False, True]))
             label = {"kubernetes.io/service-name": name} if draw(st.integers(0, 19)) else draw(UNLABELLED)
+            if not draw(st.integers(0, 19)):
+                label = {**(label or {}), "service.kubernetes.io/headless": ""}
             listed.append(
                 {
                     "metadata": {"name": f"{name}-{family.lower()}-{number}", "namespace": "default", "labels": label},
@@ -213,6 +220,7 @@ def slices(draw: st.DrawFn, service: Json) -> list[Json]:
     return listed
 
 
+SERVICE_LABELS = st.sampled_from([None] * 19 + [{"service.kubernetes.io/service-proxy-name": ""}])
 UNLABELLED = st.sampled_from([{}, None, {"kubernetes.io/service-name": ""}, {"kubernetes.io/service-name": "other"}])
 odd_slice_ports = st.lists(
     st.fixed_dictionaries(

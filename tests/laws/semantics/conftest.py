@@ -116,6 +116,8 @@ class Semantics:
     def cluster_ip(self, service: Json) -> Address | None:
         """Of this family; None: this half does not see the service at all, its other addresses included."""
         spec = service["spec"]
+        if "service.kubernetes.io/service-proxy-name" in (service["metadata"].get("labels") or {}):
+            return None
         if spec.get("type") == "ExternalName" or spec.get("clusterIP") in (None, "", "None"):
             return None
         if not spec.get("ipFamilies"):
@@ -181,9 +183,10 @@ class Semantics:
     def listed(self, service: Json, name: str, protocol: str) -> Iterator[Endpoint]:
         metadata = service["metadata"]
         for each in self.slices:
-            label = (each["metadata"].get("labels") or {}).get("kubernetes.io/service-name")
-            belongs = (each["metadata"]["namespace"], label) == (metadata["namespace"], metadata["name"])
-            if not belongs or each["addressType"] != self.family:
+            labels = each["metadata"].get("labels") or {}
+            named = (each["metadata"]["namespace"], labels.get("kubernetes.io/service-name"))
+            belongs = named == (metadata["namespace"], metadata["name"])
+            if not belongs or "service.kubernetes.io/headless" in labels or each["addressType"] != self.family:
                 continue
             for port in each.get("ports") or ():
                 if port.get("name") != name or (port.get("protocol") or "TCP") != protocol or not port.get("port"):

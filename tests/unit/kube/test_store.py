@@ -233,7 +233,7 @@ def test_headless_services_are_kept_for_dns_only() -> None:
         ObjectMeta(name="db-a", namespace="demo", labels={LABEL_SERVICE_NAME: "db", LABEL_HEADLESS: ""})
     )
     for keep in (False, True):
-        store = ClusterStore(Recorder(), keep_headless=keep)
+        store = ClusterStore(Recorder(), for_names=keep)
         store.replace(Service, [headless])
         store.put(part)
         key = ObjectKey("demo", "db")
