@@ -21,7 +21,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb lock audit clean
+.PHONY: help setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -46,6 +46,7 @@ help:
 	@echo "make fuzz-names  a million broken packets to what answers names"
 	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
+	@echo "make image   dist/nodeagent-*.tar, container images for amd64 and arm64 (root)"
 	@echo "make lock    requirements/*.txt anew, with the newest releases that pyproject.toml admits"
 	@echo "make audit   ask PyPI whether a hole is known in a locked release, or with OSV=URL what has the API of osv.dev"
 	@echo "make clean   remove what these commands made in this directory"
@@ -209,11 +210,15 @@ audit: .tools/audit/.installed
 deb: $(VENV)/.installed
 	systemd/packaging/build_deb.sh dist
 
-BOOTING := boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
+image: SYSTEM_PACKAGES += mmdebstrap
+image: setup $(VENV)/.installed
+	$(SUDO) deploy/image/build.sh dist
+
+BOOTING := boot-image boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
 $(BOOTING): SYSTEM_PACKAGES += $(BOOT_PACKAGES)
 test-boot boot-images boot-cluster: SYSTEM_PACKAGES += $(BOOT_PACKAGES) $(VAGRANT_PACKAGES)
 test-boot: setup $(VENV)/.installed $(TEST_TOOLS)
-	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target boot-cluster etcd-at-length boot-containers boot-kernels storages boot-page
+	+$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target boot-cluster etcd-at-length boot-containers boot-kernels storages boot-page boot-image
 
 # For every change that is submitted: the kernel whose tables nobody owns, and what mostly waits.
 test-boot-short: setup $(VENV)/.installed $(TEST_TOOLS)
@@ -235,6 +240,13 @@ boot-oldest-kernel: .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz
 
 boot-page: $(VENV)/.installed
 	$(BOOT) tests/boot/page
+
+# The image twice: the bytes must be the same.
+boot-image: setup $(VENV)/.installed
+	rm -rf build/image
+	$(SUDO) deploy/image/build.sh build/image/first
+	$(SUDO) deploy/image/build.sh build/image/second
+	$(BOOT) tests/boot/image
 
 # The package twice, for an upgrade from the first to the second.
 boot-packages: $(VENV)/.installed

@@ -12,7 +12,7 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.lacking import lacking
 from nodeagent.cli.options import ConfigRejected, reloadable_config_options
-from nodeagent.config import ConfigError, LoadedConfig
+from nodeagent.config import AgentConfig, ConfigError, LoadedConfig
 from nodeagent.config.durations import parse_duration
 from nodeagent.daemon.announcement import announce
 from nodeagent.daemon.arenas import use_one_arena
@@ -22,11 +22,14 @@ from nodeagent.daemon.signals import run_until_signal
 from nodeagent.daemon.single_run import NotInTime, ProblemsRemain, run_once
 from nodeagent.daemon.succession import Daemon, leaves_of
 from nodeagent.dataplane.errors import NotPermitted, Unsupported
+from nodeagent.dataplane.families import choose_families
+from nodeagent.dataplane.node_sysctls import NodeSysctls
 from nodeagent.engine.sync import SyncFailedError
 from nodeagent.kube.errors import OperatorError
 from nodeagent.kube.manifest_source import ManifestError
 from nodeagent.observe.http import BindFailed
 from nodeagent.observe.systemd import SystemdNotifier
+from nodeagent.part_options import conntrack_options, wanted_families
 
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (OperatorError, UNUSABLE),
@@ -68,14 +71,19 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.3
 @click.option("--once", is_flag=True, help="Program the present state, leave it in place and exit.")
 @click.option("--allow-problems", is_flag=True, help="With --once: exit with 0 although some object is not in effect.")
 @click.option("--timeout", type=Span(), help="With --once: how long it may take, for example 30s; then exit code 1.")
+@click.option("--init-only", is_flag=True, help="Set the sysctls that the node needs, as root, and exit.")
 @reloadable_config_options
-def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load: Callable[[], LoadedConfig]) -> None:
+def run_command(
+    *, once: bool, allow_problems: bool, timeout: float | None, init_only: bool, load: Callable[[], LoadedConfig]
+) -> None:
     """Program services until SIGTERM or SIGINT; the rules stay in place. SIGHUP reads the configuration again.
 
     Exit codes: 0, 1 failed, 2 unusable configuration or source, 3 no permission or a kernel that lacks something.
     """
     if allow_problems and not once:
         raise click.UsageError("--allow-problems needs --once")
+    if once and init_only:
+        raise click.UsageError("--once and --init-only are two different runs: give one of them")
     if timeout is not None and not once:
         raise click.UsageError("--timeout is for --once: the agent waits for its source as long as it takes")
     try:
@@ -83,6 +91,9 @@ def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load
     except ConfigError as error:
         raise ConfigRejected(error) from error
     announce(loaded)
+    if init_only:
+        _set_sysctls(loaded.config)
+        return
     use_one_arena()
     collect_rarely()
     faulthandler.enable()  # systemd's watchdog ends a process that hangs with SIGABRT: where did it hang?
@@ -94,6 +105,17 @@ def run_command(*, once: bool, allow_problems: bool, timeout: float | None, load
             raise Failure(str(error), FAILED) from error
     except Exception as error:
         raise _explain(error) from error
+
+
+def _set_sysctls(config: AgentConfig) -> None:
+    """Writes what differs and logs it. In a container only a privileged process can write /proc/sys: an init container runs
+    this, and the agent itself then needs CAP_NET_ADMIN alone."""
+    sysctls = NodeSysctls(conntrack_options(config), manage=True)
+    try:
+        sysctls.forward(choose_families(wanted_families(config)))
+    except Unsupported as error:
+        raise Failure(str(error), CANNOT_PROGRAM) from error
+    sysctls.tune_conntrack()
 
 
 async def _run_once(loaded: LoadedConfig, within_seconds: float | None) -> None:

@@ -1,11 +1,14 @@
 """Prints what a package of nodeagent is made of, as CycloneDX 1.6 JSON (cyclonedx.org/docs/1.6/json).
 
-python systemd/packaging/sbom.py >nodeagent.cdx.json
+python systemd/packaging/sbom.py [--debian FILE] >nodeagent.cdx.json
+
+FILE has a line "name version architecture" for each Debian package beside it, as in the container image.
 
 The libraries are those locked in requirements/runtime.txt; licences and who needs whom are read from the environment they
 are installed in, which must hold the locked releases. The same tree gives the same document.
 """
 
+import argparse
 import json
 import re
 import sys
@@ -13,6 +16,7 @@ from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from nodeagent import __version__
 
@@ -22,11 +26,17 @@ NAME = "nodeagent"
 
 def main() -> None:
     """To standard output. Ends with 1 when another release than the locked one is installed."""
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--debian", type=Path)
+    packages = arguments.parse_args().debian
     locked = dict(locked_releases(LOCK.read_text()))
     for name, version in locked.items():
         if (installed := distribution(name).version) != version:
             sys.exit(f"{name} {installed} is installed, {LOCK} has {version}: run `make setup`")
-    sys.stdout.write(json.dumps(document(locked), indent=2) + "\n")
+    contents = document(locked)
+    if packages is not None:
+        contents["components"] += [debian_component(*line.split()) for line in packages.read_text().splitlines()]
+    sys.stdout.write(json.dumps(contents, indent=2) + "\n")
 
 
 def locked_releases(lock: str) -> Iterator[tuple[str, str]]:
@@ -68,6 +78,12 @@ def component(name: str, version: str) -> dict[str, Any]:
         "purl": purl,
         **({"licenses": [license_]} if license_ else {}),
     }
+
+
+def debian_component(name: str, version: str, architecture: str) -> dict[str, Any]:
+    """A package of Debian; its licences are in /usr/share/doc of the image."""
+    purl = f"pkg:deb/debian/{name}@{quote(version, safe='.+-~')}?arch={architecture}"
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
 def licence_of(installed: Distribution) -> dict[str, Any] | None:
