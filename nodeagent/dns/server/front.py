@@ -1,6 +1,7 @@
 """From a packet to its reply, whichever way it came."""
 
 import asyncio
+import logging
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -11,10 +12,13 @@ from nodeagent.dns.server.tally import Counted
 from nodeagent.dns.server.walk import Walk, begin_walk, walk_ours
 from nodeagent.dns.wire.codes import CD, HEADER_SIZE, RD, TCP_LIMIT, Rcode, RecordType
 from nodeagent.dns.wire.message import BadMessage, Sections, cut, read_message
+from nodeagent.dns.wire.names import to_text
 from nodeagent.dns.wire.query import NotAnswered, Query, answer_with, read_query
 from nodeagent.dns.zone.lookup import Found
 from nodeagent.dns.zone.prepared import Answers, complete
 from nodeagent.model.name_counts import UpstreamCounts
+
+logger = logging.getLogger(__name__)
 
 MOST_FORWARDED = 1000
 """Questions that wait for upstream at a time; what comes on top gets SERVFAIL, so that the node's own names go on."""
@@ -134,7 +138,13 @@ class Front:
             query = read_query(packet)
         except NotAnswered as refused:
             return refused.reply
-        limit = TCP_LIMIT if tcp else query.udp_limit
+        try:
+            return self._answer(query, TCP_LIMIT if tcp else query.udp_limit, client)
+        except Exception:
+            logger.exception("%s was answered SERVFAIL: an error in nodeagent, please report it", to_text(query.name))
+            return answer_with(query, Rcode.SERVFAIL)
+
+    def _answer(self, query: Query, limit: int, client: str) -> bytes | Waiting:
         answer = self.answers.answer(query, limit)
         walk = None
         if isinstance(answer, bytes):
@@ -177,7 +187,7 @@ class Front:
 
     async def _ask(self, waiting: Waiting) -> bytes:
         if waiting.found.alias is None:
-            return cut(await self._upstream.resolve(waiting.query.packet), waiting.limit)
+            return cut(await self._upstream.resolve(waiting.query.packet), waiting.limit, len(waiting.query.opt))
         return await self._chase(waiting, waiting.found.alias)
 
     async def _chase(self, waiting: Waiting, target: bytes) -> bytes:

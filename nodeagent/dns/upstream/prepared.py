@@ -7,7 +7,7 @@ from nodeagent.dns.upstream.question import AD, Asked
 from nodeagent.dns.upstream.reply import Reply
 from nodeagent.dns.wire.codes import CD, HEADER_RCODE, QR, RA, RD, TCP_LIMIT, Rcode
 from nodeagent.dns.wire.message import Sections, Writer
-from nodeagent.dns.wire.names import POINTER
+from nodeagent.dns.wire.names import skip_name
 from nodeagent.dns.wire.query import Query
 
 
@@ -73,9 +73,7 @@ def find_ttls(records: bytes, sections: Sections) -> tuple[tuple[int, int], ...]
     at = 0
     for section in sections:
         for record in section:
-            while (size := records[at]) and size < POINTER:
-                at += size + 1
-            at += 2 if records[at] else 1
+            at = skip_name(records, at)
             found.append((at + 4, record.ttl))
             at += 10 + (records[at + 8] << 8 | records[at + 9])
     return tuple(found)

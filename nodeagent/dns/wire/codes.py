@@ -36,6 +36,9 @@ CLASS_IN = 1
 HEADER_SIZE = 12
 SMALLEST_UDP_LIMIT = 512
 """What every client takes by UDP without EDNS, and with an EDNS size below it (RFC 6891, 6.2.3)."""
+LARGEST_UDP_LIMIT = 4096
+"""Bytes of the longest answer by UDP, whatever size the client announces: from 65,508 on no datagram can hold it, and each
+fragment more is one more to lose. Longer answers have TC, and the client asks by TCP."""
 TCP_LIMIT = 65535
 HEADER_RCODE = 0x0F
 """Rcodes above it need EDNS (RFC 6891, 6.1.3)."""

@@ -1,10 +1,9 @@
 """Answers: reading one that came from elsewhere, writing one, and cutting one to what the client takes."""
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from nodeagent.dns.wire.codes import CLASS_IN, HEADER_SIZE, TC, RecordType
-from nodeagent.dns.wire.names import BadName, read
+from nodeagent.dns.wire.names import BadName, read, skip_name
 
 LAST_POINTER_TARGET = 0x3FFF
 
@@ -190,39 +189,41 @@ def write(header: bytes, question: bytes, sections: Sections) -> bytes:
     return header + b"\0\1" + b"".join(len(section).to_bytes(2, "big") for section in sections) + writer.body()
 
 
-def cut(message: bytes, limit: int) -> bytes:
-    """The message in at most `limit` bytes (at least 512): compressed, then with the last records left out.
+def cut(message: bytes, limit: int, opt: int = 0) -> bytes:
+    """The message in at most `limit` bytes (at least 512), with the last records left out; compressed names point back, so
+    that the beginning of a message stands by itself. opt: bytes of the OPT record at its end, which stays.
 
     TC is set if a record of the answer or authority section is missing; additional ones may be missing without it
-    (RFC 2181, 9). OPT stays. A message that cannot be read keeps its header alone, with TC.
+    (RFC 2181, 9). A message that cannot be read keeps its header alone, with TC. Takes as long as what is kept is.
     """
-    if len(message) <= limit:
+    size = len(message)
+    if size <= limit:
         return message
+    wanted = [message[at] << 8 | message[at + 1] for at in (6, 8, 10)]
+    wanted[2] -= bool(opt)
+    kept = [0, 0, 0]
     try:
-        question, sections = read_message(message)
-    except BadMessage:
-        return message[:2] + bytes((message[2] | TC, message[3])) + b"\0" * 8
-    opt = tuple(record for record in sections.additional if record.kind == RecordType.OPT)
-    additional = tuple(record for record in sections.additional if record.kind != RecordType.OPT)
-    room = limit - sum(11 + len(record.rdata) for record in opt)
-    writer = Writer(question)
-    answers = _fill(writer, sections.answer, room)
-    truncated = answers < len(sections.answer)
-    authorities = 0 if truncated else _fill(writer, sections.authority, room)
-    truncated = truncated or authorities < len(sections.authority)
-    more = 0 if truncated else _fill(writer, additional, room)
-    for record in opt:
-        writer.add(record)
-    counts = (answers, authorities, more + len(opt))
+        end = skip_name(message, HEADER_SIZE) + 4
+        for section in range(3):
+            while kept[section] < wanted[section]:
+                after = _end_of_record(message, end)
+                if after > limit - opt:
+                    return _shortened(message, end, kept, opt, truncated=kept[:2] != wanted[:2])
+                kept[section] += 1
+                end = after
+    except IndexError:
+        pass
+    return message[:2] + bytes((message[2] | TC, message[3])) + b"\0" * 8
+
+
+def _end_of_record(message: bytes, at: int) -> int:
+    """Where the next record begins. Raises IndexError."""
+    at = skip_name(message, at)
+    return at + 10 + (message[at + 8] << 8 | message[at + 9])
+
+
+def _shortened(message: bytes, end: int, kept: list[int], opt: int, *, truncated: bool) -> bytes:
+    """The message up to a record's end, then its last `opt` bytes."""
     flags = bytes((message[2] | TC if truncated else message[2], message[3]))
-    return message[:2] + flags + message[4:6] + b"".join(n.to_bytes(2, "big") for n in counts) + writer.body()
-
-
-def _fill(writer: Writer, records: Iterable[Record], room: int) -> int:
-    """How many records fit; those that do are written."""
-    count = 0
-    for record in records:
-        if not writer.fits(record, room):
-            break
-        count += 1
-    return count
+    counts = b"".join(count.to_bytes(2, "big") for count in (*kept[:2], kept[2] + bool(opt)))
+    return message[:2] + flags + message[4:6] + counts + message[HEADER_SIZE:end] + message[len(message) - opt :]

@@ -106,6 +106,13 @@ def read(packet: bytes, at: int, known: dict[int, bytes] | None = None) -> tuple
     return name, end
 
 
+def skip_name(packet: bytes, at: int) -> int:
+    """The offset after the name at an offset, whatever it points to. Raises IndexError."""
+    while (size := packet[at]) and size < POINTER:
+        at += 1 + size
+    return at + (2 if size else 1)
+
+
 def _target(packet: bytes, at: int, jumps: int) -> int:
     """Where the pointer at an offset leads. Raises BadName. jumps: pointers of this name so far, with this one."""
     if at + 1 >= len(packet):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from nodeagent.dns.wire.codes import (
     CLASS_IN,
     HEADER_SIZE,
+    LARGEST_UDP_LIMIT,
     QR,
     RD,
     SMALLEST_UDP_LIMIT,
@@ -53,7 +54,12 @@ class Query(NamedTuple):
     @property
     def udp_limit(self) -> int:
         """Bytes an answer by UDP may have."""
-        return max(SMALLEST_UDP_LIMIT, self.edns.size) if self.edns is not None else SMALLEST_UDP_LIMIT
+        return udp_limit(self.edns.size) if self.edns is not None else SMALLEST_UDP_LIMIT
+
+    @property
+    def opt(self) -> bytes:
+        """The OPT record of its answer; empty without EDNS."""
+        return self.edns.record() if self.edns is not None else b""
 
 
 class NotAnswered(Exception):
@@ -97,6 +103,11 @@ def read_query(packet: bytes) -> Query:
     if packet[end - 2] << 8 | packet[end - 1] != CLASS_IN or kind in (RecordType.AXFR, RecordType.IXFR):
         raise NotAnswered(answer_with(query, Rcode.REFUSED))
     return query
+
+
+def udp_limit(size: int) -> int:
+    """Bytes an answer by UDP may have for a client that announces this EDNS size."""
+    return min(max(size, SMALLEST_UDP_LIMIT), LARGEST_UDP_LIMIT)
 
 
 def header_only(packet: bytes, rcode: int) -> bytes:

@@ -4,6 +4,7 @@ Decided here: which names exist, NODATA against NXDOMAIN, what follows a CNAME, 
 """
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -24,6 +25,8 @@ _LABELS_OF_A_NAMESPACE, _LABELS_OF_A_POD, _LABELS_OF_A_PORT = 2, 3, 2
 """namespace.svc, address.namespace.pod, _name._protocol."""
 LONGEST_CHAIN = 16
 """CNAMEs that are followed; a longer chain is taken for a loop."""
+MOST_PAIRS = 4096
+"""Addresses with a port that are looked at for one answer: a message of 65,535 bytes holds 1,700 SRV records at most."""
 FAMILY_KIND = {Family.IPV4: RecordType.A, Family.IPV6: RecordType.AAAA}
 
 
@@ -182,12 +185,13 @@ class Lookup:
             protocol = below[0][1:].decode("latin-1")
             exists = any(port.protocol == protocol and has_name(port) for port in entry.every_port())
             return Found(zone, Rcode.NOERROR if exists else Rcode.NXDOMAIN, source=entry)
-        pairs = list(_pairs_at(entry, below))
-        if not pairs and not (entry.names.cluster_ips and not below):
+        every = entry.names.headless and not below and kind != RecordType.SRV  # ports do not count
+        pairs = [] if every else list(islice(_pairs_at(entry, below), MOST_PAIRS))
+        addresses = tuple(dict.fromkeys(entry.addresses() if every else (pair.address for pair in pairs)))
+        if not addresses and not (entry.names.cluster_ips and not below):
             return Found(zone, Rcode.NXDOMAIN, source=entry)
         if kind == RecordType.SRV:
             return self._srv(name, entry, zone, pairs)
-        addresses = tuple(dict.fromkeys(pair.address for pair in pairs))
         return Found(zone, answer=self._address_records(name, addresses, kind), source=entry)
 
     def _srv(self, name: bytes, entry: ServiceEntry, zone: bytes, pairs: list[Pair]) -> Found:

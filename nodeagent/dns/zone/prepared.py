@@ -6,9 +6,9 @@ many Services can change (answers of no records, PTR) is forgotten with every ch
 
 from collections.abc import Iterable
 
-from nodeagent.dns.wire.codes import CLASS_IN, HEADER_SIZE, SMALLEST_UDP_LIMIT, TC, Rcode, RecordType
+from nodeagent.dns.wire.codes import CLASS_IN, HEADER_SIZE, SMALLEST_UDP_LIMIT, TC, TCP_LIMIT, Rcode, RecordType
 from nodeagent.dns.wire.message import Record, Sections, Writer, cut
-from nodeagent.dns.wire.query import Query
+from nodeagent.dns.wire.query import Query, udp_limit
 from nodeagent.dns.zone.index import ServiceEntry
 from nodeagent.dns.zone.lookup import Found, Lookup
 from nodeagent.dns.zone.service_names import ServiceNames
@@ -25,8 +25,9 @@ READY_LIMIT = 30_000
 READY_BYTES = 8_000_000
 LONGEST_READY = 2_000
 """Bytes of a query and its reply; longer ones are put together each time."""
-SINGLE_LIMIT = 65_000
-"""A longer answer is prepared for each question anew."""
+SINGLE_LIMIT = 400_000
+"""A longer answer is prepared for each question anew: that of more than 10,000 addresses."""
+LONGEST_OPT = 11
 
 Prepared = bytes
 """Flags (TC), rcode, the counts of the three sections, then the records: all after the question."""
@@ -175,8 +176,7 @@ class Answers:
         elif packet[10:12] == b"\0\1" and packet[-11:-8] == b"\0\0\x29" and packet[-5] == 0 and packet[-2:] == b"\0\0":
             question = packet[12:-11]
             opt = packet[-11:-6] + (b"\0\0\x80\0\0\0" if packet[-4] & 0x80 else b"\0\0\0\0\0\0")
-            limit = packet[-8] << 8 | packet[-7]
-            limit = max(limit, SMALLEST_UDP_LIMIT)
+            limit = udp_limit(packet[-8] << 8 | packet[-7])
         else:
             return None
         key = question.lower()
@@ -212,7 +212,7 @@ class Answers:
     def answer(self, query: Query, limit: int) -> bytes | Found:
         """The reply to a query; Found when (the rest of) it is to be asked upstream, with `alias` for a CNAME's target
         and without for the question as it is."""
-        opt = query.edns.record() if query.edns is not None else b""
+        opt = query.opt
         key = query.question.lower()
         value = self._lasting.get(key) or self._volatile.get(key)
         if value is None:
@@ -224,7 +224,7 @@ class Answers:
         if isinstance(value, Turning):
             return compose(query.packet, query.question, value.next(room), opt)
         whole = compose(query.packet, query.question, value, opt)
-        return cut(whole, limit)
+        return cut(whole, limit, len(opt))
 
     def _prepare(self, query: Query, key: bytes) -> Prepared | Turning | Found:
         name = query.name.lower()
@@ -252,16 +252,8 @@ class Answers:
         kind = found.answer[0].kind
         if kind in (RecordType.A, RecordType.AAAA) and not found.additional and len(found.answer) > 1:
             return Turning(b"".join(map(_address_bytes, found.answer)), len(found.answer))
-        writer = Writer(question)
         answer, authority = self._with_soa(found, question)
-        for record in (*answer, *authority, *found.additional):
-            writer.add(record)
-        counts = (len(answer), len(authority), len(found.additional))
-        return (
-            bytes((0, found.rcode))
-            + b"".join(count.to_bytes(2, "big") for count in counts)
-            + writer.body()[len(question) :]
-        )
+        return encoded(question, Sections(answer, authority, found.additional), found.rcode)
 
     def _with_soa(self, found: Found, question: bytes) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
         """Answer and authority section. Below a chain of CNAMEs that ends in our zones at nothing is the SOA; it is the
@@ -315,6 +307,22 @@ class Answers:
             entry.prepared.clear()
 
 
+def encoded(question: bytes, sections: Sections, rcode: int) -> Prepared:
+    """What stands after the question, as much of it as a message can hold."""
+    writer = Writer(question)
+    counts = [0, 0, 0]
+    full = False
+    for index, records in enumerate(sections):
+        for record in records:
+            full = full or not writer.fits(record, TCP_LIMIT - LONGEST_OPT)
+            if full:
+                break
+            counts[index] += 1
+    missing = counts[0] < len(sections.answer) or counts[1] < len(sections.authority)
+    head = bytes((TC if missing else 0, rcode))
+    return head + b"".join(count.to_bytes(2, "big") for count in counts) + writer.body()[len(question) :]
+
+
 def compose(packet: bytes, question: bytes, value: Prepared, opt: bytes) -> bytes:
     """A whole authoritative reply to a query of these bytes."""
     if opt:
@@ -348,13 +356,9 @@ def complete(query: Query, found: Found, message: Sections, rcode: int, limit: i
 
     Upstream's rcode counts (RFC 6604), unless it was led back into our zones, of which it knows nothing.
     """
-    writer = Writer(query.question)
-    answers = (*found.answer, *message.answer)
-    for record in answers:
-        writer.add(record)
-    value = bytes((0, rcode)) + len(answers).to_bytes(2, "big") + b"\0\0\0\0" + writer.body()[len(query.question) :]
-    opt = query.edns.record() if query.edns is not None else b""
-    return cut(compose(query.packet, query.question, value, opt), limit)
+    value = encoded(query.question, Sections((*found.answer, *message.answer)), rcode)
+    opt = query.opt
+    return cut(compose(query.packet, query.question, value, opt), limit, len(opt))
 
 
 def _address_bytes(record: Record) -> bytes:
