@@ -136,6 +136,7 @@ PURE = (
     "dns/zone/*.py",
     "dns/access.py",
     "dns/autopath.py",
+    "dns/shares.py",
     *(
         f"dns/upstream/{name}.py"
         for name in (

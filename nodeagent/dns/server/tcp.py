@@ -5,8 +5,11 @@ import socket
 import time
 from contextlib import suppress
 
+from nodeagent.dns.server.datagrams import LARGEST_QUERY
 from nodeagent.dns.server.front import Front, Tasks, Waiting
 from nodeagent.dns.server.tally import tally_of
+from nodeagent.dns.shares import Client, Shares, client_at
+from nodeagent.dns.wire.codes import TCP_LIMIT
 
 IDLE_SECONDS = 10.0
 """Between two queries of a connection."""
@@ -14,25 +17,36 @@ STALLED_SECONDS = 3.0
 """Until the first query, and within one."""
 LOOK_AGAIN_SECONDS = 0.05
 MOST_CONNECTIONS = 512
+"""Of all clients at one listening address."""
 MOST_IN_ONE = 32
 """Queries of one connection that wait for upstream; reading stops until one is answered."""
+MOST_UNREAD = 2 * TCP_LIMIT
+"""Bytes of answers that wait for one client, beside those that the kernel holds."""
 
 
 class TcpListener:
-    """Answers on one listening socket."""
+    """Answers on one listening socket. A connection that finds no place gets that of the client with the most: of its
+    connections the one that has asked nothing for the longest (RFC 7766, 6.2.3)."""
 
     def __init__(self, sock: socket.socket, front: Front, tasks: Tasks) -> None:
         self._socket = sock
         self._front = front
         self._tasks = tasks
         self._server: asyncio.Server | None = None
-        self.connections = 0
+        self._shares = Shares(MOST_CONNECTIONS)
+        self._open: dict[Client, dict[asyncio.StreamWriter, None]] = {}
+        """Of each client, the one with the latest query last."""
         self.tally = tally_of(sock, "tcp")
+
+    @property
+    def connections(self) -> int:
+        """Those that are open."""
+        return self._shares.total
 
     async def start(self) -> None:
         """Begin to accept; connections that came before wait in the socket."""
         self._socket.setblocking(False)
-        self._server = await asyncio.start_server(self._serve, sock=self._socket.dup())
+        self._server = await asyncio.start_server(self._serve, sock=self._socket.dup(), limit=LARGEST_QUERY)
 
     def stop(self) -> None:
         """Accept no more."""
@@ -40,50 +54,84 @@ class TcpListener:
             self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.connections >= MOST_CONNECTIONS:
+        peer = writer.get_extra_info("peername")
+        if peer is None:  # it is gone already
             writer.close()
             return
-        self.connections += 1
+        client = client_at(peer[0])
+        self._enter(client, writer)
         own = Tasks()
         try:
             with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
-                await self._serve_queries(reader, writer, own)
-            await own.finish(STALLED_SECONDS)
+                await self._serve_queries(reader, writer, peer[0], own)
+            await own.finish(STALLED_SECONDS if self._is_open(client, writer) else 0)
         finally:
-            self.connections -= 1
+            self._leave(client, writer)
             writer.close()
 
-    async def _serve_queries(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own: Tasks) -> None:
+    def _enter(self, client: Client, writer: asyncio.StreamWriter) -> None:
+        """Give the connection a place, and take it from another one when there is none left."""
+        self._open.setdefault(client, {})[writer] = None
+        self._shares.take(client)
+        if self._shares.total > MOST_CONNECTIONS:
+            largest = self._shares.largest()
+            idle = next(iter(self._open[largest]))
+            self._leave(largest, idle)
+            _end(idle)
+
+    def _leave(self, client: Client, writer: asyncio.StreamWriter) -> None:
+        """The connection has no place any more; nothing where it has had none."""
+        if self._is_open(client, writer):
+            self._shares.give_back(client)
+            del self._open[client][writer]
+            if not self._open[client]:
+                del self._open[client]
+
+    def _is_open(self, client: Client, writer: asyncio.StreamWriter) -> bool:
+        return writer in self._open.get(client, ())
+
+    def _has_asked(self, client: Client, writer: asyncio.StreamWriter) -> None:
+        if self._is_open(client, writer):
+            del self._open[client][writer]
+            self._open[client][writer] = None
+
+    async def _serve_queries(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, own: Tasks
+    ) -> None:
         """Until the client ends, stalls or is idle for too long."""
         room = asyncio.Semaphore(MOST_IN_ONE)
         patience = STALLED_SECONDS
-        client = writer.get_extra_info("peername")[0]
-        served = self._front.clients.are_served(client)
+        served = self._front.clients.are_served(peer)
+        client = client_at(peer)
         while True:
             first = await _read(reader, 1, patience)
             second = await _read(reader, 1, STALLED_SECONDS)
-            packet = await _read(reader, first[0] << 8 | second[0], STALLED_SECONDS)
+            size = first[0] << 8 | second[0]
+            if size > LARGEST_QUERY:
+                return
+            packet = await _read(reader, size, STALLED_SECONDS)
+            self._has_asked(client, writer)
             patience = IDLE_SECONDS
             begun = time.monotonic()
-            answer = self._front.reply(packet, tcp=True, client=client) if served else self._front.refuse(packet)
+            answer = self._front.reply(packet, tcp=True, client=peer) if served else self._front.refuse(packet)
             if isinstance(answer, Waiting):
                 await room.acquire()
-                own.start(asyncio.create_task(self._wait(answer, writer, room, begun), name="forwarded query"))
+                own.start(asyncio.create_task(self._wait(answer, writer, peer, room, begun), name="forwarded query"))
             else:
                 _send(writer, answer)
                 if served:
-                    self._front.count(self.tally.ours, packet, answer, client, "tcp", time.monotonic() - begun)
+                    self._front.count(self.tally.ours, packet, answer, peer, "tcp", time.monotonic() - begun)
             async with asyncio.timeout(IDLE_SECONDS):
                 await writer.drain()
 
     async def _wait(
-        self, waiting: Waiting, writer: asyncio.StreamWriter, room: asyncio.Semaphore, begun: float
+        self, waiting: Waiting, writer: asyncio.StreamWriter, peer: str, room: asyncio.Semaphore, begun: float
     ) -> None:
         try:
             answer = await self._front.resolve(waiting)
             _send(writer, answer)
-            client, seconds = writer.get_extra_info("peername")[0], time.monotonic() - begun
-            self._front.count(self.tally.theirs, waiting.query.packet, answer, client, "tcp", seconds)
+            seconds = time.monotonic() - begun
+            self._front.count(self.tally.theirs, waiting.query.packet, answer, peer, "tcp", seconds)
         finally:
             room.release()
 
@@ -102,6 +150,16 @@ async def _read(reader: asyncio.StreamReader, size: int, seconds: float) -> byte
 
 
 def _send(writer: asyncio.StreamWriter, answer: bytes | None) -> None:
-    """None: silence."""
+    """None: silence. A client that asks and does not read what it gets loses its connection."""
     if answer is not None:
         writer.write(len(answer).to_bytes(2, "big") + answer)
+        if writer.transport.get_write_buffer_size() > MOST_UNREAD:
+            writer.transport.abort()
+
+
+def _end(writer: asyncio.StreamWriter) -> None:
+    """At once, also when the client reads nothing."""
+    if writer.transport.get_write_buffer_size():
+        writer.transport.abort()
+    else:
+        writer.close()
