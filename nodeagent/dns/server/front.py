@@ -10,6 +10,7 @@ from nodeagent.dns.server.clients import Clients, SearchPaths
 from nodeagent.dns.server.query_log import QueryLog
 from nodeagent.dns.server.tally import Counted
 from nodeagent.dns.server.walk import Walk, begin_walk, walk_ours
+from nodeagent.dns.shares import Client, Shares, client_at
 from nodeagent.dns.wire.codes import CD, HEADER_SIZE, RD, TCP_LIMIT, Rcode, RecordType
 from nodeagent.dns.wire.message import BadMessage, Sections, cut, read_message
 from nodeagent.dns.wire.names import to_text
@@ -21,7 +22,8 @@ from nodeagent.model.name_counts import UpstreamCounts
 logger = logging.getLogger(__name__)
 
 MOST_FORWARDED = 1000
-"""Questions that wait for upstream at a time; what comes on top gets SERVFAIL, so that the node's own names go on."""
+"""Queries that wait for upstream at a time, of which one client has half at most; what comes on top gets SERVFAIL, so that
+the node's own names go on."""
 
 NOT_OURS = Found(b"\0")
 
@@ -33,7 +35,7 @@ class Upstream(Protocol):
         """Do what answers need in the background, such as probes of its servers, until cancelled."""
         ...
 
-    async def resolve(self, query: bytes) -> bytes:
+    async def resolve(self, query: bytes, client: Client) -> bytes:
         """A complete response message with the query's id, not cut to a size; raises nothing but CancelledError."""
         ...
 
@@ -48,7 +50,7 @@ class NoUpstream:
     async def run(self) -> None:
         """Returns at once: there is no background work."""
 
-    async def resolve(self, query: bytes) -> bytes:
+    async def resolve(self, query: bytes, client: Client) -> bytes:  # noqa: ARG002  # it is an Upstream
         """REFUSED."""
         return answer_with(read_query(query), Rcode.REFUSED)
 
@@ -60,10 +62,11 @@ class NoUpstream:
 class Waiting:
     """A query that waits for upstream. walk: the steps of a search path that are left, if it is one."""
 
-    __slots__ = ("found", "limit", "query", "walk")
+    __slots__ = ("client", "found", "limit", "query", "walk")
 
-    def __init__(self, query: Query, found: Found, limit: int, walk: Walk | None = None) -> None:
+    def __init__(self, query: Query, client: Client, found: Found, limit: int, walk: Walk | None = None) -> None:
         self.query = query
+        self.client = client
         self.found = found
         self.limit = limit
         self.walk = walk
@@ -88,7 +91,7 @@ class Front:
         self._upstream = upstream
         self._paths = paths
         self.log = log or QueryLog()
-        self._waiting = 0
+        self._waiting = Shares(MOST_FORWARDED)
         self.unserved = 0
         """Queries of clients that are not served."""
         self.dropped = 0
@@ -153,20 +156,21 @@ class Front:
             if isinstance(made, bytes):
                 return made
             walk, answer = made, NOT_OURS
-        if self._waiting >= MOST_FORWARDED:
+        asking = client_at(client)
+        if not self._waiting.has_room(asking):
             self.rejected += 1
             return answer_with(query, Rcode.SERVFAIL)
-        return Waiting(query, answer, limit, walk)
+        return Waiting(query, asking, answer, limit, walk)
 
     async def resolve(self, waiting: Waiting) -> bytes:
         """The reply that needs upstream."""
-        self._waiting += 1
+        self._waiting.take(waiting.client)
         try:
             if waiting.walk is not None:
-                return await self._walk(waiting.walk, waiting.limit)
+                return await self._walk(waiting, waiting.walk)
             return await self._ask(waiting)
         finally:
-            self._waiting -= 1
+            self._waiting.give_back(waiting.client)
 
     def _path_of(self, client: str) -> tuple[bytes, ...]:
         if self._paths is None or not client:
@@ -174,20 +178,26 @@ class Front:
         namespace = self.answers.lookup.index.namespace_at(client)
         return () if namespace is None else self._paths.of(namespace)
 
-    async def _walk(self, walk: Walk, limit: int) -> bytes:
+    async def _walk(self, waiting: Waiting, walk: Walk) -> bytes:
         """The reply to the query of a walk, step by step."""
         for step in walk.steps:
             query = walk.query_for(step)
             made = self.answers.answer(query, TCP_LIMIT)
-            response = made if isinstance(made, bytes) else await self._ask(Waiting(query, made, TCP_LIMIT))
-            reply = walk.end_at(step, response, limit)
+            response = made
+            if not isinstance(response, bytes):
+                response = await self._ask(Waiting(query, waiting.client, response, TCP_LIMIT))
+            reply = walk.end_at(step, response, waiting.limit)
             if reply is not None:
                 return reply
         return walk.first
 
     async def _ask(self, waiting: Waiting) -> bytes:
         if waiting.found.alias is None:
-            return cut(await self._upstream.resolve(waiting.query.packet), waiting.limit, len(waiting.query.opt))
+            return cut(
+                await self._upstream.resolve(waiting.query.packet, waiting.client),
+                waiting.limit,
+                len(waiting.query.opt),
+            )
         return await self._chase(waiting, waiting.found.alias)
 
     async def _chase(self, waiting: Waiting, target: bytes) -> bytes:
@@ -195,7 +205,7 @@ class Front:
         packet = waiting.query.packet
         question = target + waiting.query.question[-4:]
         header = packet[:2] + bytes((packet[2] & RD, packet[3] & CD)) + b"\0\1\0\0\0\0\0\0"
-        response = await self._upstream.resolve(header + question)
+        response = await self._upstream.resolve(header + question, waiting.client)
         try:
             _, sections = read_message(response)
         except BadMessage:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """entries, size: answers kept, and bytes they may take together; failures: failed questions remembered.
+    """entries, size: answers with data that are kept, and bytes they may take together; denials, denials_size: the same of
+    answers that there is no such name or no such data; failures: failed questions remembered.
 
     longest, longest_negative: what a TTL is cut to. failure: how long a failed question is not asked again.
     stale: how long after its end a positive answer may still stand in (RFC 8767). stale_ttl: what clients then get.
@@ -14,6 +15,8 @@ class CacheLimits:
 
     entries: int = 10_000
     size: int = 8 << 20
+    denials: int = 10_000
+    denials_size: int = 4 << 20
     failures: int = 1_000
     longest: int = 3600
     longest_negative: int = 30
@@ -25,7 +28,8 @@ class CacheLimits:
 
 @dataclass(frozen=True, slots=True)
 class AskLimits:
-    """questions, waiting: different questions under way, and queries that wait for them.
+    """questions, waiting: different questions under way, of which one client has half at most, and queries that wait for
+    them.
 
     hedge: until a second server is asked; again: until all are asked once more; stream: until TCP is tried;
     total: until a question has failed; second_best: how long others may still answer after one refused. servers: how many are asked for one question.

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from nodeagent.dns.shares import NOBODY, Client, Shares
 from nodeagent.dns.upstream.belonging import Worth, belonging
 from nodeagent.dns.upstream.cache import Cache, Entry
 from nodeagent.dns.upstream.conversation import Conversation
@@ -81,6 +82,7 @@ class Upstream:
         self._probes = Probes(conversation, self._health, limits.health, chance)
         self._asker = Asker(conversation, self._health, limits.ask)
         self._under_way: dict[Asked, asyncio.Task[Resolution]] = {}
+        self._shares = Shares(limits.ask.questions)
         self._waiting = 0
         self._tasks: asyncio.TaskGroup | None = None
         self.counts = Counts()
@@ -126,17 +128,17 @@ class Upstream:
         finally:
             self._tasks = None
 
-    async def resolve(self, packet: bytes) -> bytes:
-        """The complete response, uncut, to a query message; raises nothing but CancelledError."""
+    async def resolve(self, packet: bytes, client: Client = NOBODY) -> bytes:
+        """The complete response, uncut, to a query message of this client; raises nothing but CancelledError."""
         try:
-            return await self.answer(read_query(packet))
+            return await self.answer(read_query(packet), client)
         except NotAnswered as refusal:
             return refusal.reply or header_only(packet.ljust(4, b"\0"), Rcode.FORMERR)
 
-    async def answer(self, query: Query) -> bytes:
+    async def answer(self, query: Query, client: Client = NOBODY) -> bytes:
         """As `resolve`, for a query that was read before."""
         try:
-            return self.known(query) or await self._find(query)
+            return self.known(query) or await self._find(query, client)
         except Exception:
             logger.exception(
                 "a query for %s was answered SERVFAIL: an error in nodeagent, please report it", to_text(query.name)
@@ -154,7 +156,7 @@ class Upstream:
             return entry.answer.for_client(query, age=entry.age(now), at_most=self._limits.cache.longest)
         return None
 
-    async def _find(self, query: Query) -> bytes:
+    async def _find(self, query: Query, client: Client) -> bytes:
         self.counts.requests += 1
         loop = asyncio.get_running_loop()
         asked = asked_by(query)
@@ -165,7 +167,7 @@ class Upstream:
         if held is not None and loop.time() < held.rests_until:
             return self._from_stale(query, held)
         servers = self._servers_for(asked)
-        task = self._ask(asked, servers)
+        task = self._ask(asked, servers, client)
         if task is not None:
             patience = None
             if held is not None:
@@ -186,8 +188,9 @@ class Upstream:
         self.counts.stale += 1
         return held.answer.for_client(query, stale_ttl=self._limits.cache.stale_ttl)
 
-    def _ask(self, asked: Asked, servers: tuple[Server, ...]) -> asyncio.Task[Resolution] | None:
-        """The one task for this question; None when nobody can be asked, or too many questions are under way."""
+    def _ask(self, asked: Asked, servers: tuple[Server, ...], client: Client) -> asyncio.Task[Resolution] | None:
+        """The one task for this question; None when nobody can be asked, or too many questions are under way, of all
+        clients or of this one."""
         if self._tasks is None or not servers:
             return None
         if self._waiting >= self._limits.ask.waiting:
@@ -197,16 +200,21 @@ class Upstream:
         if task is not None:
             self.counts.joined += 1
             return task
-        if len(self._under_way) >= self._limits.ask.questions:
+        if not self._shares.has_room(client):
             self.counts.full += 1
             return None
         self.counts.asked += 1
-        task = self._tasks.create_task(self._look_up(asked, servers), name="upstream question")
+        task = self._tasks.create_task(self._look_up(asked, servers, client), name="upstream question")
         self._under_way[asked] = task
-        task.add_done_callback(lambda _: self._under_way.pop(asked, None))
+        self._shares.take(client)
+        task.add_done_callback(lambda _: self._end(asked, client))
         return task
 
-    async def _look_up(self, asked: Asked, servers: tuple[Server, ...]) -> Resolution:
+    def _end(self, asked: Asked, client: Client) -> None:
+        self._under_way.pop(asked, None)
+        self._shares.give_back(client)
+
+    async def _look_up(self, asked: Asked, servers: tuple[Server, ...], client: Client) -> Resolution:
         try:
             reply = await self._asker.ask(asked, servers)
         except Exception:
@@ -218,10 +226,10 @@ class Upstream:
             kept = belonging(reply, asked)
             prepared = prepare(reply, kept, asked)
             if prepared is not None and kept.worth is not Worth.FAILURE:
-                self._cache.put(asked, prepared, kept.worth, kept.ttl, now)
+                self._cache.put(asked, prepared, kept.worth, kept.ttl, now, client)
                 return Resolution(prepared, good=True)
             outcome = Resolution(prepared, good=False) if prepared is not None else FAILED
-        self._cache.fail(asked, outcome.answer, now)
+        self._cache.fail(asked, outcome.answer, now, client)
         return outcome
 
     def _servers_for(self, asked: Asked) -> tuple[Server, ...]:

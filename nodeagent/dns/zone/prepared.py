@@ -21,7 +21,8 @@ VOLATILE_LIMIT = 20_000
 PREPARED_BYTES = 16_000_000
 """Bytes of both."""
 READY_LIMIT = 30_000
-"""Whole replies kept by the bytes of the queries; all are dropped when there are more."""
+"""Whole replies kept by the bytes of the queries; all are dropped when there are more. Those that every change forgets have
+half of it for themselves, so that names that do not exist push out no answers."""
 READY_BYTES = 8_000_000
 LONGEST_READY = 2_000
 """Bytes of a query and its reply; longer ones are put together each time."""
@@ -105,6 +106,7 @@ class Answers:
         """Replies by the bytes of their queries, ids left out; those of latest queries."""
         self._ready_of: dict[bytes, list[bytes]] = {}
         self._ready_volatile: list[bytes] = []
+        self._ready_volatile_bytes = 0
         self._ready_bytes = 0
         self._soas: dict[tuple[bytes, int], bytes] = {}
 
@@ -131,15 +133,22 @@ class Answers:
 
     def _forget(self, entry: ServiceEntry | None, serial: int) -> None:
         self._serial = serial
-        self._volatile.clear()
         self._soas.clear()
-        self._forget_ready(self._ready_volatile)
-        self._ready_volatile.clear()
+        self._forget_volatile()
         for key in entry.prepared if entry is not None else ():
             self._lasting.pop(key, None)
             self._forget_ready(self._ready_of.pop(key, ()))
         if not self._lasting:
             self._bytes = 0
+
+    def _forget_volatile(self) -> None:
+        self._volatile.clear()
+        self._forget_ready_volatile()
+
+    def _forget_ready_volatile(self) -> None:
+        self._forget_ready(self._ready_volatile)
+        self._ready_volatile.clear()
+        self._ready_volatile_bytes = 0
 
     def _forget_ready(self, packets: Iterable[bytes]) -> None:
         for packet in packets:
@@ -151,6 +160,7 @@ class Answers:
         self.ready.clear()
         self._ready_of.clear()
         self._ready_volatile.clear()
+        self._ready_volatile_bytes = 0
         self._ready_bytes = 0
 
     def reply(self, packet: bytes) -> bytes | None:
@@ -200,14 +210,20 @@ class Answers:
         size = len(packet) + len(ready[0])
         if size > LONGEST_READY:
             return
+        lasting = key in self._lasting
+        if not lasting and (
+            len(self._ready_volatile) >= READY_LIMIT // 2 or self._ready_volatile_bytes + size > READY_BYTES // 2
+        ):
+            self._forget_ready_volatile()
         if len(self.ready) >= READY_LIMIT or self._ready_bytes + size > READY_BYTES:
             self._drop_ready()
         self.ready[packet] = ready
         self._ready_bytes += size
-        if key in self._lasting:
+        if lasting:
             self._ready_of.setdefault(key, []).append(packet)
         else:
             self._ready_volatile.append(packet)
+            self._ready_volatile_bytes += size
 
     def answer(self, query: Query, limit: int) -> bytes | Found:
         """The reply to a query; Found when (the rest of) it is to be asked upstream, with `alias` for a CNAME's target
@@ -288,9 +304,7 @@ class Answers:
         if self._bytes + size > PREPARED_BYTES or len(self._lasting) >= PREPARED_LIMIT:
             self._drop_all()
         if len(self._volatile) >= VOLATILE_LIMIT:
-            self._volatile.clear()
-            self._forget_ready(self._ready_volatile)
-            self._ready_volatile.clear()
+            self._forget_volatile()
         if lasting and found.source is not None:
             self._lasting[key] = value
             found.source.prepared.append(key)

@@ -14,6 +14,7 @@ from nodeagent.dns.server import tcp
 from nodeagent.dns.server.front import Front, NoUpstream, Tasks
 from nodeagent.dns.server.state import Fed
 from nodeagent.dns.server.tcp import MOST_CONNECTIONS, TcpListener
+from nodeagent.dns.shares import Client
 from tests.harness.free_ports import free_ports
 
 GREEDY, OTHER = "127.0.0.2", "127.0.0.3"
@@ -25,7 +26,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class LongAnswers(NoUpstream):
     """Answers that come together and are long."""
 
-    async def resolve(self, query: bytes) -> bytes:
+    async def resolve(self, query: bytes, client: Client) -> bytes:
         await asyncio.sleep(0.01)
         return query[:2] + b"\x81\x80" + query[4:] + bytes(60_000)
 

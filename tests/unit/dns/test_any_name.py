@@ -13,6 +13,7 @@ import pytest
 from nodeagent.dns.feed.messages import End, Namespaces, Put, Settings
 from nodeagent.dns.server.front import Front, Waiting
 from nodeagent.dns.server.state import Fed
+from nodeagent.dns.shares import Client
 from nodeagent.dns.zone.service_names import names_of
 from nodeagent.model.name_counts import UpstreamCounts
 from nodeagent.model.names import ObjectKey
@@ -36,7 +37,7 @@ class Resolver:
     def figures(self) -> UpstreamCounts:
         return UpstreamCounts()
 
-    async def resolve(self, query: bytes) -> bytes:
+    async def resolve(self, query: bytes, client: Client) -> bytes:
         raise AssertionError(f"asked upstream: {query!r}")
 
 

@@ -13,9 +13,10 @@ import pytest
 from nodeagent.dns.access import served_ranges
 from nodeagent.dns.feed.messages import Begin, End, Namespaces, Pods, Put, Served, Settings
 from nodeagent.dns.server.clients import Clients, SearchPaths
-from nodeagent.dns.server.front import Front, Tasks, Waiting
+from nodeagent.dns.server.front import MOST_FORWARDED, Front, NoUpstream, Tasks, Waiting
 from nodeagent.dns.server.state import Fed
 from nodeagent.dns.server.udp import UdpListener
+from nodeagent.dns.shares import Client
 from nodeagent.dns.wire.codes import Rcode
 from nodeagent.dns.wire.query import answer_with, read_query
 from nodeagent.dns.zone.service_names import NamedPort, ServiceNames
@@ -40,7 +41,7 @@ class Resolver:
     def figures(self) -> UpstreamCounts:
         return UpstreamCounts()
 
-    async def resolve(self, query: bytes) -> bytes:
+    async def resolve(self, query: bytes, client: Client) -> bytes:
         self.asked.append(dns.message.from_wire(query).question[0].name.to_text())
         return self._script.reply(query) or answer_with(read_query(query), Rcode.SERVFAIL)
 
@@ -207,3 +208,32 @@ def test_the_ranges_that_are_served(clients: tuple[str, ...], pods: tuple[str, .
     decided.serve(Served(served_ranges(clients, pods), ()))
     assert all(map(decided.are_served, served.split()))
     assert not any(map(decided.are_served, refused.split()))
+
+
+def test_one_client_that_waits_for_upstream_leaves_room_for_others() -> None:
+    async def scene() -> None:
+        front = Front(Fed(Settings()).answers, Never())
+        packets = [dns.message.make_query(f"n{number}.example.com.", "A").to_wire() for number in range(MOST_FORWARDED)]
+        waiting = []
+        for packet in packets:
+            made = front.reply(packet, tcp=False, client="10.244.1.7")
+            if isinstance(made, Waiting):
+                waiting.append(asyncio.create_task(front.resolve(made)))
+                await asyncio.sleep(0)
+        assert len(waiting) == MOST_FORWARDED // 2
+        assert front.rejected == MOST_FORWARDED // 2
+        assert isinstance(front.reply(packets[0], tcp=False, client="10.244.1.8"), Waiting)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(front.reply(packets[0], tcp=False, client="10.244.1.7"), Waiting)
+
+    asyncio.run(scene())
+
+
+class Never(NoUpstream):
+    """Nobody answers."""
+
+    async def resolve(self, query: bytes, client: Client) -> bytes:
+        await asyncio.Event().wait()
+        return await super().resolve(query, client)

@@ -8,6 +8,7 @@ import pytest
 from nodeagent.dns.feed.messages import End, Namespaces, Put, Settings
 from nodeagent.dns.server.front import Front, Waiting
 from nodeagent.dns.server.state import Fed
+from nodeagent.dns.shares import Client
 from nodeagent.dns.wire.codes import Rcode
 from nodeagent.dns.wire.query import answer_with, read_query
 from nodeagent.dns.zone.service_names import names_of
@@ -51,7 +52,7 @@ class Resolver:
     def figures(self) -> UpstreamCounts:
         return UpstreamCounts()
 
-    async def resolve(self, query: bytes) -> bytes:
+    async def resolve(self, query: bytes, client: Client) -> bytes:
         return self._script.reply(query) or answer_with(read_query(query), Rcode.SERVFAIL)
 
 

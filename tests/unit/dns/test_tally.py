@@ -12,6 +12,7 @@ from nodeagent.dns.server.front import Front, Tasks
 from nodeagent.dns.server.query_log import MOST_LINES, QueryLog
 from nodeagent.dns.server.state import Fed
 from nodeagent.dns.server.udp import UdpListener
+from nodeagent.dns.shares import Client
 from nodeagent.dns.wire.codes import Rcode
 from nodeagent.dns.wire.query import answer_with, read_query
 from nodeagent.dns.zone.service_names import NamedPort, ServiceNames
@@ -27,7 +28,7 @@ class Resolver:
     def figures(self) -> UpstreamCounts:
         return UpstreamCounts(requests=1)
 
-    async def resolve(self, query: bytes) -> bytes:
+    async def resolve(self, query: bytes, client: Client) -> bytes:
         return answer_with(read_query(query), Rcode.SERVFAIL)
 
 

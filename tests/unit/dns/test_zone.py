@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nodeagent.dns.wire.message import read_message
 from nodeagent.dns.wire.names import from_text
 from nodeagent.dns.wire.query import read_query
+from nodeagent.dns.zone import prepared
 from nodeagent.dns.zone.index import Index
 from nodeagent.dns.zone.lookup import Lookup, ZoneSettings
 from nodeagent.dns.zone.prepared import Answers
@@ -342,3 +343,17 @@ def test_after_any_changes_answers_are_those_of_a_fresh_start(changes: list[Serv
             latest[change.name] = change
         everything_said(grown)
     assert everything_said(grown) == everything_said(answers_of(*latest.values()))
+
+
+def test_names_that_do_not_exist_push_out_no_ready_replies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared, "READY_LIMIT", 1000)
+    answers = answers_of(ServiceNames("shop", "web", cluster_ips=("10.96.0.1",), ports=(HTTP,)))
+    wanted = dns.message.make_query("web.shop.svc.cluster.local.", "A").to_wire()
+    answers.answer(read_query(wanted), 512)
+    assert answers.reply(wanted) is not None
+    for number in range(1010):
+        packet = dns.message.make_query(f"n{number}.shop.svc.cluster.local.", "A").to_wire()
+        answers.answer(read_query(packet), 512)
+        assert answers.reply(packet) is not None
+    assert wanted[2:] in answers.ready
+    assert len(answers.ready) <= 501

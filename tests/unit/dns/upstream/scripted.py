@@ -11,6 +11,7 @@ import dns.message
 import dns.rcode
 import dns.rrset
 
+from nodeagent.dns.shares import client_at
 from nodeagent.dns.upstream.limits import Limits
 from nodeagent.dns.upstream.node_resolvers import FixedResolvers, Resolvers
 from nodeagent.dns.upstream.resolve import Upstream
@@ -119,10 +120,10 @@ class Scene:
         self.script = script
         self.upstream = upstream
 
-    async def ask(self, to: dns.message.Message | None = None) -> dns.message.Message:
+    async def ask(self, to: dns.message.Message | None = None, client: str = "") -> dns.message.Message:
         """What a client gets, read by dnspython, which checks the form."""
         to = to or query()
-        return dns.message.from_wire(await self.upstream.resolve(to.to_wire()))
+        return dns.message.from_wire(await self.upstream.resolve(to.to_wire(), client_at(client)))
 
     @property
     def now(self) -> float:

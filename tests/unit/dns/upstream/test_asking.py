@@ -234,9 +234,10 @@ def test_a_client_that_goes_away_takes_nothing_from_the_others() -> None:
     play(Script(one=says(WWW, after=0.05)), scenario)
 
 
-@pytest.mark.parametrize("bound", ["questions", "waiting"])
-def test_questions_and_clients_under_way_are_bounded(bound: str) -> None:
-    limits = Limits(ask=dataclasses.replace(AskLimits(), **{bound: 2}))
+@pytest.mark.parametrize(("bound", "most"), [("questions", 3), ("waiting", 2)])
+def test_questions_and_clients_under_way_are_bounded(bound: str, most: int) -> None:
+    """Of three questions one client has two."""
+    limits = Limits(ask=dataclasses.replace(AskLimits(), **{bound: most}))
 
     async def scenario(scene: Scene) -> None:
         held = [asyncio.ensure_future(scene.ask(query(f"n{n}.example.com."))) for n in range(2)]
