@@ -41,6 +41,10 @@ def judge(histories: dict[str, History]) -> None:
         unknown = sum(write.status is None for write in history.writes)
         heard = sum(len(stream.events) for stream in history.streams)
         faults = ", ".join(fault.what for fault in history.faults)
+        if history.increments:
+            raised = sum(one.done for one in history.increments)
+            doubtful = sum(one.status is None for one in history.increments)
+            print(f"SEED={SEED} {len(history.increments)} increments ({raised} acknowledged, {doubtful} unknown)")
         print(
             f"SEED={SEED} {collection}: {len(history.writes)} writes ({done} done, {unknown} unknown), "
             f"{len(history.reads)} reads, {heard} events in {len(history.streams)} streams; {faults}"

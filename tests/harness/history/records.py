@@ -45,6 +45,26 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Increment:
+    """One client's attempt to raise a counter by one, from the revision it insists on. All clients write the same bytes.
+
+    status: None where nobody knows what became of it. revision: of the answer.
+    """
+
+    client: str
+    server: str
+    key: str
+    expected: int
+    count: int
+    status: int | None
+    revision: int = 0
+
+    @property
+    def done(self) -> bool:
+        return self.status is not None and self.status < 300
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """One object (`key`), or all (`key` is empty). consistent: what was acknowledged before it began must be in it.
 
@@ -97,6 +117,7 @@ class History:
 
     facts: list[Fact] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
+    increments: list[Increment] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)

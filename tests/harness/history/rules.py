@@ -9,7 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from tests.harness.history.records import ABSENT, PRECONDITIONS, Fact, History, Read, Seen, Stream, Value, Write
+from tests.harness.history.records import (
+    ABSENT,
+    PRECONDITIONS,
+    Fact,
+    History,
+    Increment,
+    Read,
+    Seen,
+    Stream,
+    Value,
+    Write,
+)
 
 State = dict[str, Fact]
 
@@ -66,6 +77,7 @@ def violations(history: History, *, enough: int = 0, longest_seconds: float = 1e
     truth = Truth(history.facts)
     return [
         *_writes(history.writes, truth),
+        *_counters(history.increments, truth),
         *_order(history, truth),
         *_lists(history.reads, truth),
         *_objects(truth),
@@ -112,6 +124,33 @@ def _step(name: str, write: Write, fact: Fact, before: Fact | None) -> Iterator[
         yield f"{name}: insisted on {write.expected} and changed {before.revision}: a lost update"
     elif write.verb == "patch" and before and before.value and fact.value and fact.value[0] != before.value[0]:
         yield f"{name}: undid {before.value[0]!r}, written at {before.revision}: a lost update"
+
+
+def _counters(increments: Sequence[Increment], truth: Truth) -> Iterator[str]:
+    """A counter ends at no less than was acknowledged, and at no more than that and what nobody knows of; one change was one
+    client's, and replaced the revision that client insisted on."""
+    of: defaultdict[str, list[Increment]] = defaultdict(list)
+    for one in increments:
+        of[one.key].append(one)
+    for key, tried in of.items():
+        told = [one for one in tried if one.done]
+        unknown = sum(one.status is None for one in tried)
+        last = truth.of[key][-1].value if truth.of.get(key) else None
+        final = int(last[0]) if last is not None else 0
+        if not len(told) <= final <= len(told) + unknown:
+            yield f"{key} ends at {final}: {len(told)} increments were acknowledged, of {unknown} nobody knows"
+        first: dict[int, Increment] = {}
+        for one in told:
+            name = f"increment of {key} to {one.count} by {one.client} at {one.server}"
+            other = first.setdefault(one.revision, one)
+            if other is not one:
+                yield f"{name}: acknowledged at {one.revision}, as was that by {other.client} at {other.server}"
+            fact = truth.at(key, one.revision)
+            before = truth.before(fact) if fact is not None else None
+            if fact is None or fact.revision != one.revision or fact.value is None or fact.value[0] != str(one.count):
+                yield f"{name}: acknowledged at {one.revision}, kept was {fact}"
+            elif before is None or before.revision != one.expected:
+                yield f"{name}: insisted on {one.expected} and changed {before}: a lost update"
 
 
 def _deletions(writes: Sequence[Write], truth: Truth) -> Iterator[str]:

@@ -14,11 +14,12 @@ from typing import Any, Protocol
 
 import aiohttp
 
-from tests.harness.history.records import Fault, History, Read, Seen, Stream, Write
+from tests.harness.history.records import Fault, History, Increment, Read, Seen, Stream, Write
 from tests.harness.history.truth import PATCHED, PUT, value_of
 
 NAMESPACE = "history"
 COLLECTIONS = ("configmaps", "services")
+COUNTED, COUNTER = "configmaps", "counter"
 ROOT = f"/api/v1/namespaces/{NAMESPACE}"
 REQUEST_SECONDS = 10.0
 DEADLINE_SECONDS = 60.0
@@ -45,7 +46,8 @@ Harm = Callable[[random.Random], Awaitable[Fault]]
 @dataclass
 class Plan:
     """seconds: how long it goes on, at least. every: about how many between harms. enough: writes to each collection that
-    must have succeeded before the next harm, and before the end. objects: names of each collection."""
+    must have succeeded before the next harm, and before the end. objects: names of each collection. counting: further
+    clients, that raise the same counter by one with equal bytes."""
 
     seed: int
     seconds: float
@@ -54,6 +56,7 @@ class Plan:
     every: float = 1.5
     enough: int = 3
     objects: int = 5
+    counting: int = 6
 
 
 @dataclass
@@ -95,6 +98,7 @@ async def play(plan: Plan, servers: Sequence[Server], harms: Sequence[Harm]) -> 
                 for n in range(plan.watchers)
             ]
             clients = [group.create_task(_client(run, f"client-{n}")) for n in range(plan.clients)]
+            clients += [group.create_task(_count(run, f"counting-{n}")) for n in range(plan.counting)]
             await _harm(run, harms)
             run.over.set()
             await asyncio.wait(clients)
@@ -109,6 +113,9 @@ async def _prepare(run: Run) -> None:
     await _until(lambda: all(server.url for server in run.servers))
     url = f"{run.servers[0].url}/api/v1/namespaces"
     async with run.session.post(url, json={"metadata": {"name": NAMESPACE}}) as response:
+        assert response.status < 300, await response.text()
+    counter = {"metadata": {"name": COUNTER, "annotations": {PUT: "0"}}}
+    async with run.session.post(f"{run.servers[0].url}{ROOT}/{COUNTED}", json=counter) as response:
         assert response.status < 300, await response.text()
     for server in run.servers:
         for collection in COLLECTIONS:
@@ -206,6 +213,35 @@ async def _client(run: Run, name: str) -> None:
             await _read(run, name, server, collection, key, verb, known)
         else:
             await _write(run, name, server, collection, key, verb, f"{name}/{number}", known)
+
+
+async def _count(run: Run, name: str) -> None:
+    """Reads the counter and writes it, one higher, from the revision it has read. Nothing in that says who wrote it."""
+    chance = random.Random(f"{run.plan.seed} {name}")
+    path = f"{ROOT}/{COUNTED}/{COUNTER}"
+    while not run.over.is_set():
+        server = run.pick(chance)
+        await asyncio.sleep(0.005)
+        if server.url is None:
+            continue
+        status, document = await _request(run, "GET", f"{server.url}{path}")
+        if status != 200 or document is None:
+            continue
+        meta = document["metadata"]
+        count = int(meta["annotations"][PUT]) + 1
+        body = {"metadata": {"resourceVersion": meta["resourceVersion"], "annotations": {PUT: str(count)}}}
+        server = run.pick(chance)
+        if server.url is None:
+            continue
+        # A PUT might be sent twice.
+        status, answer = await _request(run, "PATCH", f"{server.url}{path}", body, "application/merge-patch+json")
+        if status == 0:
+            continue
+        status = None if status is not None and status >= 500 else status
+        revision = int(answer["metadata"]["resourceVersion"]) if status == 200 and answer is not None else 0
+        where = f"{server.name}#{server.incarnation}"
+        made = Increment(name, where, COUNTER, int(meta["resourceVersion"]), count, status, revision)
+        run.histories[COUNTED].increments.append(made)
 
 
 async def _read(

@@ -1,4 +1,4 @@
-"""What became of a write whose answer was lost, judged by the changes of its keys; what errors mean; which releases are good."""
+"""What the changes of its keys prove of a write whose answer was lost; what errors mean; which releases are good."""
 
 import pytest
 
@@ -25,10 +25,13 @@ def seen(change: Change, revision: int) -> WatchEvent:
     return WatchEvent(value is None, KeyValue(key, revision, 1, value or b""))
 
 
-def after(*events: WatchEvent, of: list[Change]) -> int:
+def proven(*events: WatchEvent, of: list[Change]) -> int | None:
+    """At which revision something else is there, as the events prove; 0: nothing, None: they prove nothing."""
     wanted: Transaction = transaction(LAYOUT, of)
-    wanted.seen.extend(events)
-    return wanted.done_at()
+    for event in events:
+        wanted.note(event)
+    found = wanted.overtaken()
+    return None if found is None else found.actual
 
 
 def test_two_writes_of_the_same_are_told_apart() -> None:
@@ -39,47 +42,51 @@ def test_two_writes_of_the_same_are_told_apart() -> None:
     assert under_way == [first]
 
 
-def test_nothing_seen_is_nothing_done() -> None:
-    assert after(of=[put("a", 5)]) == 0
+def test_nothing_seen_proves_nothing() -> None:
+    assert proven(of=[put("a", 5)]) is None
 
 
-def test_its_own_value_next_after_what_it_expected_is_its_own() -> None:
-    assert after(seen(put("a", 5, 1), 9), of=[put("a", 5, 1)]) == 9
+def test_the_same_bytes_prove_nothing() -> None:
+    assert proven(seen(put("a", 5, 1), 9), of=[put("a", 5, 1)]) is None
+    assert proven(seen(gone("a", 5), 9), of=[gone("a", 5)]) is None
 
 
-def test_it_stays_its_own_although_somebody_changed_it_since() -> None:
-    assert after(seen(put("a", 5, 1), 9), seen(put("a", 9, 2), 10), seen(gone("a", 10), 11), of=[put("a", 5, 1)]) == 9
+def test_what_came_after_the_same_bytes_proves_nothing() -> None:
+    assert proven(seen(put("a", 5, 1), 9), seen(put("a", 9, 2), 10), of=[put("a", 5, 1)]) is None
 
 
-def test_another_value_was_faster_even_where_its_own_came_later() -> None:
-    assert after(seen(put("a", 5, 2), 8), seen(put("a", 8, 1), 9), of=[put("a", 5, 1)]) == 0
-
-
-def test_a_key_that_others_made_and_removed_meanwhile_may_still_be_its_own() -> None:
-    others = seen(put("a", 0, 2), 8), seen(gone("a", 8), 9)
-    assert after(*others, of=[put("a", 0, 1)]) == 0
-    assert after(*others, seen(put("a", 0, 1), 10), of=[put("a", 0, 1)]) == 10
-    assert after(others[0], seen(put("a", 8, 1), 9), of=[put("a", 0, 1)]) == 0, "it was there when its value came"
+def test_another_value_proves_that_it_was_not_carried_out_even_where_its_own_came_later() -> None:
+    assert proven(seen(put("a", 5, 2), 8), seen(put("a", 8, 1), 9), of=[put("a", 5, 1)]) == 8
 
 
 def test_what_came_before_does_not_count() -> None:
-    assert after(seen(put("a", 3, 1), 5), of=[put("a", 5, 1)]) == 0
-    assert after(seen(put("a", 3, 1), 5), seen(put("a", 5, 1), 9), of=[put("a", 5, 1)]) == 9
+    assert proven(seen(put("a", 3, 2), 5), of=[put("a", 5, 1)]) is None
+    assert proven(seen(put("a", 3, 2), 5), seen(put("a", 5, 3), 9), of=[put("a", 5, 1)]) == 9
 
 
-def test_a_removal_is_its_own_when_the_key_went_next() -> None:
-    assert after(seen(gone("a", 5), 9), of=[gone("a", 5)]) == 9
-    assert after(seen(put("a", 5, 1), 8), seen(gone("a", 8), 9), of=[gone("a", 5)]) == 0
+def test_a_deletion_and_a_write_are_not_the_same() -> None:
+    assert proven(seen(put("a", 5, 1), 8), seen(gone("a", 8), 9), of=[gone("a", 5)]) == 8
+    assert proven(seen(gone("a", 5), 8), of=[put("a", 5, 1)]) == 0
 
 
-def test_without_expectation_any_such_change_will_do() -> None:
-    assert after(seen(put("a", None, 2), 8), seen(put("a", None, 1), 9), of=[put("a", None, 1)]) == 9
+def test_a_key_that_was_to_be_made_proves_nothing() -> None:
+    """Others may have made and removed it, and it may yet be made."""
+    assert proven(seen(put("a", 0, 2), 8), seen(gone("a", 8), 9), of=[put("a", 0, 1)]) is None
+    assert proven(seen(put("a", None, 2), 8), of=[put("a", None, 1)]) is None
 
 
-def test_of_several_changes_one_that_was_expected_somewhere_tells_for_all() -> None:
+def test_of_several_changes_any_that_replaces_a_revision_can_prove_it() -> None:
     changes = [put("address", 0), put("a", 5, 1), gone("other", 3)]
-    assert after(seen(changes[1], 9), of=changes) == 9
-    assert after(seen(changes[0], 8), seen(put("a", 5, 2), 8), of=changes) == 0
+    assert proven(seen(changes[1], 9), seen(changes[0], 9), of=changes) is None
+    assert proven(seen(changes[1], 9), seen(put("other", 3, 2), 10), of=changes) == 10
+
+
+@pytest.mark.parametrize(
+    ("expected", "once"), [([0], False), ([None], False), ([0, None], False), ([5], True), ([0, 5], True)]
+)
+def test_only_what_replaces_a_revision_is_carried_out_once(expected: list[int | None], once: bool) -> None:
+    changes = [put(f"n{number}", one) for number, one in enumerate(expected)]
+    assert transaction(LAYOUT, changes).is_carried_out_once is once
 
 
 @pytest.mark.parametrize(

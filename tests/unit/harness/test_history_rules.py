@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.harness.history.records import Fact, Fault, History, Read, Seen, Stream, Value, Write
+from tests.harness.history.records import Fact, Fault, History, Increment, Read, Seen, Stream, Value, Write
 from tests.harness.history.rules import Holding, Truth, disagreements, violations
 
 
@@ -349,3 +349,34 @@ def test_a_record_or_a_service_that_is_not_written_along_is_found(left_out: int)
 
 def test_one_address_of_two_services_is_found() -> None:
     assert list(disagreements([*ALL_RIGHT, has(9, "c", "10.0.0.2")])) == ["at 9 10.0.0.2 is had by two Services"]
+
+
+def counted(*increments: Increment, kept: int) -> list[str]:
+    """Of a counter that stands at 0 at revision 1, and goes up by one with each revision."""
+    facts = [Fact(revision, "counter", (str(revision - 1), "")) for revision in range(1, kept + 2)]
+    return violations(History(facts=facts, increments=list(increments)))
+
+
+def raised(client: str, to: int, status: int | None = 200) -> Increment:
+    return Increment(client, "server-0#0", "counter", to, to, status, to + 1 if status == 200 else 0)
+
+
+def test_counters_end_between_what_was_acknowledged_and_what_nobody_knows_of() -> None:
+    assert counted(raised("a", 1), raised("b", 1, 409), raised("b", 2), kept=2) == []
+    assert counted(raised("a", 1), raised("b", 2, None), kept=1) == []
+    assert counted(raised("a", 1), raised("b", 2, None), kept=2) == []
+    (line,) = counted(raised("a", 1), raised("b", 2, 409), kept=2)
+    assert line == "counter ends at 2: 1 increments were acknowledged, of 0 nobody knows"
+
+
+def test_one_increment_is_acknowledged_to_one_client() -> None:
+    below, twice = counted(raised("a", 1), raised("b", 1), kept=1)
+    assert below == "counter ends at 1: 2 increments were acknowledged, of 0 nobody knows"
+    assert "acknowledged at 2, as was that by a" in twice
+
+
+def test_an_increment_replaces_the_revision_it_insists_on() -> None:
+    (lost,) = counted(raised("a", 1), replace(raised("b", 2), expected=1), kept=2)
+    assert "a lost update" in lost
+    (never,) = counted(raised("a", 1), replace(raised("b", 2), count=5), kept=2)
+    assert "kept was Fact" in never

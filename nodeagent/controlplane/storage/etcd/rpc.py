@@ -97,21 +97,29 @@ class Member:
         )
 
     async def call(self, method: str, request: bytes, seconds: float) -> bytes:
-        """The answer, within so many seconds. Raises CallFailed."""
-        return await apart(self._call(method, request), seconds)
+        """The answer, within so many seconds. Raises CallFailed, with REFUSED where the request was not sent in that time."""
+        begun = asyncio.Event()
+        try:
+            return await apart(self._call(method, request, begun), seconds)
+        except CallFailed as failed:
+            if failed.code in (CallFailed.LATE, CallFailed.LOST) and not begun.is_set():
+                raise CallFailed(CallFailed.REFUSED, failed.text) from None
+            raise
 
     async def introduction(self, method: str, seconds: float) -> bytes:
         """The answer to a call without contents, of whoever is there. Raises CallFailed."""
-        return await apart(self._ask(method, b""), seconds)
+        return await apart(self._ask(method, b"", asyncio.Event()), seconds)
 
-    async def _call(self, method: str, request: bytes) -> bytes:
+    async def _call(self, method: str, request: bytes, begun: asyncio.Event) -> bytes:
         await self._connect()
-        return await self._ask(method, request)
+        return await self._ask(method, request, begun)
 
-    async def _ask(self, method: str, request: bytes) -> bytes:
+    async def _ask(self, method: str, request: bytes, begun: asyncio.Event) -> bytes:
+        """`begun` is set before the first byte of the request may leave."""
         async with _own_errors(None):
             await self._reach()
             async with self._open(method, Cardinality.UNARY_UNARY) as stream:
+                begun.set()
                 await stream.send_message(request, end=True)
                 answer = await stream.recv_message()
                 await stream.recv_trailing_metadata()

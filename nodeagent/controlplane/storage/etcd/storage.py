@@ -250,20 +250,24 @@ class EtcdStorage:
         return await self._leases.prolong(wanted.keys[0], wanted.values[0], change, known)
 
     async def _transact(self, wanted: Transaction, lease: int, ends: float) -> "int | Precondition":
-        """The revision it was carried out at, or why it was refused. What was not answered is found out."""
+        """The revision it was carried out at, or why it was refused. Raises StorageUncertain where neither is proven.
+
+        What was sent without an answer may still be under way in some member, however long ago that was.
+        """
         request = wanted.request(lease)
-        uncertain = False
+        doubt = ""
         while True:
             highest = self._highest
             try:
                 reply = await self._client.txn(request, *wanted.purpose())
             except EtcdFailed as failed:
-                if failed.outcome not in (Outcome.NOT_DONE, Outcome.UNKNOWN):
+                if failed.outcome is Outcome.UNKNOWN:
+                    doubt = str(failed)
+                may_repeat = failed.outcome in (Outcome.NOT_DONE, Outcome.UNKNOWN) and time.monotonic() < ends
+                if doubt and not (may_repeat and wanted.is_carried_out_once):
+                    raise _unknown(doubt) from None
+                if not may_repeat:
                     raise
-                uncertain = uncertain or failed.outcome is Outcome.UNKNOWN
-                done = await self._find_out(wanted, ends, uncertain=uncertain, why=str(failed))
-                if done:
-                    return done
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             self._check(reply.header, highest)
@@ -273,24 +277,12 @@ class EtcdStorage:
             )
             if reply.succeeded:
                 return reply.header.revision
-            return (wanted.done_at() if uncertain else 0) or wanted.refusal(reply)
-
-    async def _find_out(self, wanted: Transaction, ends: float, *, uncertain: bool, why: str) -> int:
-        """The revision of a transaction whose answer was lost; 0: it was not carried out so far."""
-        if uncertain:
-            try:
-                async with asyncio.timeout(max(ends - time.monotonic(), CALL_SECONDS)):
-                    await self.latest()
-            except (StorageUnreachable, StorageUncertain, TimeoutError):
-                if time.monotonic() >= ends:
-                    raise StorageUncertain(f"it is not known whether it was written: {why}") from None
-                return 0
-            done = wanted.done_at()
-            if done:
-                return done
-        if time.monotonic() >= ends:
-            raise (StorageUncertain if uncertain else StorageUnreachable)(f"etcd does not answer: {why}")
-        return 0
+            if not doubt:
+                return wanted.refusal(reply)
+            refusal = wanted.overtaken()
+            if refusal is None:
+                raise _unknown(doubt)
+            return refusal
 
     async def _follow(self, base: int) -> None:
         assert self._watching is not None
@@ -356,7 +348,7 @@ class EtcdStorage:
         for event in events:
             key = event.kv.key
             for wanted in self._under_way.get(key, ()):
-                wanted.seen.append(event)
+                wanted.note(event)
             revision = self._numbering.told(event.kv.mod_revision)
             if key == self._layout.numbering:
                 self._compare_numbering(event)
@@ -418,6 +410,10 @@ class EtcdStorage:
         if failed.outcome is Outcome.FULL:
             self._note_room(short=True)
         return self._ended or failed.as_storage()
+
+
+def _unknown(why: str) -> StorageUncertain:
+    return StorageUncertain(f"it is not known whether it was written: {why}")
 
 
 def _to_nobody(_: Sequence[Revision], __: Sequence[tuple[object, Settled]]) -> None:

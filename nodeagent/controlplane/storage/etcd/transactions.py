@@ -1,4 +1,4 @@
-"""What etcd is asked for a write, and what became of it: also where the answer was lost. Pure."""
+"""What etcd is asked for a write, and what can be proven of it where the answer was lost. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,16 +14,17 @@ MOST_CHANGES = 128
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """The changes of one write as etcd sees them. `seen` are changes of its keys that were told since it began.
+    """The changes of one write as etcd sees them. `following`: the first change of each key beyond the revision expected of it,
+    of those that came since the write began.
 
-    Two writes that want the same are two: each has seen what it has seen.
+    Two writes that want the same are two: each has its own place among the changes it saw.
     """
 
     changes: Sequence[Change]
     keys: Sequence[bytes]
     values: Sequence[bytes | None]
     """None: the key is removed."""
-    seen: list[WatchEvent] = field(default_factory=list)
+    following: dict[bytes, WatchEvent] = field(default_factory=dict)
 
     def request(self, lease: int = 0) -> bytes:
         """If every key is at the revision expected of it then all changes, else the present revisions."""
@@ -58,27 +59,30 @@ class Transaction:
                 return Precondition(change, actual)
         return Precondition(compared[0], compared[0].expected or 0)
 
-    def done_at(self) -> int:
-        """The revision at which the changes told since it began show that it was carried out; 0: they do not.
+    @property
+    def is_carried_out_once(self) -> bool:
+        """However often it is sent, etcd carries it out at most once: it replaces a revision of a key, which never comes again.
 
-        All changes are made at one revision, or none, so one of them is looked for: the first change of a key beyond the
-        revision expected of it is this one, or another was faster. A key that was expected not to be there may have been
-        made and removed by others before.
+        A key that was made and removed can be made once more.
         """
-        watched = [index for index, value in enumerate(self.values) if value is not None] or range(len(self.keys))
-        index = max(watched, key=lambda index: (self.changes[index].expected is not None, index))
-        key, value, expected = self.keys[index], self.values[index], self.changes[index].expected
-        taken = False
-        for event in self.seen:
-            if event.kv.key != key or (expected is not None and event.kv.mod_revision <= expected):
-                continue
-            as_wanted = event.deleted == (value is None) and (value is None or event.kv.value == value)
-            if as_wanted and not taken:
-                return event.kv.mod_revision
-            if expected:
-                return 0
-            taken = expected == 0 and not event.deleted
-        return 0
+        return any(change.expected for change in self.changes)
+
+    def note(self, event: WatchEvent) -> None:
+        """One of its keys has changed."""
+        expected = self.changes[self.keys.index(event.kv.key)].expected
+        if expected and event.kv.mod_revision > expected:
+            self.following.setdefault(event.kv.key, event)
+
+    def overtaken(self) -> Precondition | None:
+        """The proof that it was never carried out and never will be: an expected revision was replaced by something else.
+
+        The same bytes prove nothing: they may be its own, or another client's.
+        """
+        for key, value, change in zip(self.keys, self.values, self.changes, strict=True):
+            event = self.following.get(key)
+            if event is not None and (event.deleted, event.kv.value) != (value is None, value or b""):
+                return Precondition(change, 0 if event.deleted else event.kv.mod_revision)
+        return None
 
     def rows(self, layout: Layout, revision: int, at: int) -> list[Revision]:
         """What it wrote, at that revision."""
