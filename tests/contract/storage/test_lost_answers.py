@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.controlplane.storage.etcd.client import Client, EtcdFailed
 from nodeagent.controlplane.storage.etcd.layout import Layout
@@ -26,6 +27,12 @@ class LossyClient(Client):
 
     losses: list[Loss]
     sent: int
+    before_renewal: Callable[[], Awaitable[object]] | None = None
+
+    async def renew_lease(self, number: int) -> bool:
+        if self.before_renewal is not None:
+            await self.before_renewal()
+        return await super().renew_lease(number)
 
     async def txn(self, request: bytes, operation: str = "update", collection: str = "") -> TxnReply:
         self.sent += 1
@@ -70,6 +77,9 @@ class Bench:
         await self.mine.latest()
         self._client.losses = list(losses)
         self._client.sent = 0
+
+    def before_renewal(self, work: Callable[[], Awaitable[object]]) -> None:
+        self._client.before_renewal = work
 
     @property
     def sent(self) -> int:
@@ -179,5 +189,21 @@ def test_a_later_refusal_says_nothing_of_what_was_sent_before(tmp_path: Path) ->
         await bench.lose(meanwhile(lambda: bench.other.commit(put(0, 1, "beside"))))
         with pytest.raises(StorageUncertain):
             await bench.mine.commit([*put(first.revision, 2), *put(0, 1, "beside")])
+
+    played(tmp_path, scenario)
+
+
+def test_what_is_deleted_while_its_lease_is_renewed_is_written_again(tmp_path: Path) -> None:
+    """A lease outlives its object."""
+
+    async def scenario(bench: Bench) -> None:
+        (change,) = put(None, 1)
+        kept = [replace(change, seconds=60.0)]
+        (first,) = await bench.mine.commit(kept)
+        await bench.other.latest()
+        bench.before_renewal(lambda: bench.other.commit(gone(first.revision)))
+        (second,) = await bench.mine.commit(kept)
+        assert second.revision > first.revision
+        assert await bench.found() is not None
 
     played(tmp_path, scenario)

@@ -242,12 +242,16 @@ class EtcdStorage:
         return msgspec.structs.replace(change, expected=self._numbering.kept(change.expected))
 
     async def _stays(self, changes: Sequence[Change], wanted: Transaction) -> Revision | None:
-        """The record of an object that is only to stay for longer, once its lease was renewed."""
+        """The record of an object that is only to stay for longer, once its lease was renewed and it is still the latest."""
         if len(changes) != 1:
             return None
         (change,) = changes
         known = self._known.get((change.collection, change.path))
-        return await self._leases.prolong(wanted.keys[0], wanted.values[0], change, known)
+        same = await self._leases.prolong(wanted.keys[0], wanted.values[0], change, known)
+        if same is not None:
+            # A lease outlives an object that another server has replaced or deleted.
+            await self.latest()
+        return same if same is self._known.get((change.collection, change.path)) else None
 
     async def _transact(self, wanted: Transaction, lease: int, ends: float) -> "int | Precondition":
         """The revision it was carried out at, or why it was refused. Raises StorageUncertain where neither is proven.
