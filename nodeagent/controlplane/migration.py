@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from nodeagent.controlplane.controllers.kubernetes_service import SERVERS
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.living import MASTER_LEASES, SERVERS
 from nodeagent.controlplane.storage.records import Change, Precondition, Record
 from nodeagent.controlplane.storage.store import Store
 
@@ -55,7 +55,7 @@ async def _write(target: Store, part: Sequence[tuple[str, Record]]) -> int:
 def _objects(store: Store) -> Iterator[tuple[str, Record]]:
     """Namespaces first: whoever watches finds every object in one. Which servers live is not moved."""
     for name in sorted(store.names, key=lambda name: (name != "namespaces", name)):
-        if name != SERVERS:
+        if name not in (SERVERS, MASTER_LEASES):
             for path in store.collection(name).paths():
                 yield name, store.collection(name).records[path]
 

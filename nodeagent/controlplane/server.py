@@ -33,12 +33,13 @@ from nodeagent.controlplane.bootstrap import bootstrap, create_default_range, st
 from nodeagent.controlplane.controllers.elected import ElectedControllers
 from nodeagent.controlplane.controllers.election import Election
 from nodeagent.controlplane.controllers.kubernetes_service import KEY as KUBERNETES
-from nodeagent.controlplane.controllers.kubernetes_service import Advertised, KubernetesService
+from nodeagent.controlplane.controllers.kubernetes_service import KubernetesService
 from nodeagent.controlplane.controllers.mirroring import Mirror
 from nodeagent.controlplane.controllers.repair import Repair
 from nodeagent.controlplane.controllers.store_space import StoreSpace
 from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
+from nodeagent.controlplane.living import Advertised
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.worker import Worker

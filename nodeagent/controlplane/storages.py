@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.living import MASTER_LEASES
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema.decoding import normalise
 from nodeagent.controlplane.storage.disk_reserve import DiskReserve
@@ -71,6 +72,7 @@ def etcd_storage(
         for row in catalog.rows
         if not row.converts
     }
+    places[MASTER_LEASES] = StoredCollection(MASTER_LEASES, "Endpoints", "v1", False, None)
     client = Client([Endpoint(*server) for server in settings.servers], settings.context(), on_call)
     remembers = Memory(memory / _MEMORY_FILE) if memory is not None else None
     return EtcdStorage(client, Layout(settings.prefix, places), clock=clock, memory=remembers)

@@ -118,7 +118,9 @@ class Member:
     """A `Storage`. While `cut`, nothing is heard of the others and every write fails; while `stalled`, it does not end."""
 
     shared = reachable = True
-    remote = short = False
+    remote = False
+    """True: as an etcd, on which a kube-apiserver may live."""
+    short = False
     trouble = ""
 
     def __init__(self, memory: SharedMemory) -> None:

@@ -62,10 +62,13 @@ ROOMS = {
     "moments": frozenset[str](),
     "status": frozenset({"documents"}),
     "storage": frozenset({"documents"}),
+    "living": frozenset({"documents", "storage"}),
     "addresses": frozenset({"documents", "status", "storage"}),
     "machinery": frozenset({"documents", "moments", "status", "storage", "addresses"}),
     "kinds": frozenset({"documents", "moments", "status", "storage", "addresses", "machinery"}),
-    "controllers": frozenset({"documents", "moments", "status", "storage", "addresses", "machinery", "kinds"}),
+    "controllers": frozenset(
+        {"documents", "moments", "status", "storage", "living", "addresses", "machinery", "kinds"}
+    ),
     "api": frozenset({"documents", "moments", "status", "storage", "machinery", "kinds"}),
 }
 """Room of the API server → the rooms it may import (itself always). What composes them may import all of them."""

@@ -1,8 +1,7 @@
 """The `kubernetes` Service, its Endpoints and its EndpointSlice: how pods find the API servers.
 
 The Service has the first address of the primary range and comes back with it when deleted. Every server on a store writes
-that it lives (as kube-apiserver does with its master leases: an Endpoints with its address), which goes by itself unless said
-again; the Endpoints hold those that are left. All servers write the same, whatever their own address is, so that none undoes what
+that it lives, which goes by itself unless said again (`living`); the Endpoints hold those that are left, kube-apiservers on the same etcd among them. All servers write the same, whatever their own address is, so that none undoes what
 another wrote. With it a server says what has to be the same everywhere, and the others log what is not.
 """
 
@@ -10,13 +9,20 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
 from nodeagent.controlplane.controllers.loop import Controller, Keys
 from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.living import (
+    MASTER_LEASES,
+    SERVERS,
+    Advertised,
+    endpoint_port,
+    kube_apiservers,
+    own_servers,
+)
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
@@ -26,7 +32,6 @@ from nodeagent.controlplane.storage.records import Change, Event, Precondition, 
 from nodeagent.controlplane.storage.store import Store
 
 logger = logging.getLogger(__name__)
-SERVERS: Final = "apiservers"
 NAME: Final = "kubernetes"
 NAMESPACE: Final = "default"
 KEY: Final = f"{NAMESPACE}/{NAME}"
@@ -36,47 +41,7 @@ _EXPIRE_SECONDS: Final = 12.0
 _LOOK_AGAIN_SECONDS: Final = 1.0
 _FAREWELL_SECONDS: Final = 2.0
 _PORT: Final = 443
-_USUAL_PORT: Final = 6443
 _SERVICE_NAME: Final = "kubernetes.io/service-name"
-
-
-@dataclass(frozen=True, slots=True)
-class Advertised:
-    """Where this server can be reached. A loopback address means nothing to others and is not published."""
-
-    address: str
-    port: int
-
-    @property
-    def published(self) -> bool:
-        """Others can use it."""
-        return not ip_address(self.address).is_loopback
-
-    @property
-    def path(self) -> str:
-        """Under which it says that it lives: its address, as kube-apiserver has it, and its port where that is not the usual one."""
-        return self.address if self.port == _USUAL_PORT else f"{self.address}:{self.port}"
-
-    def lease(self, options: Mapping[str, str] = MappingProxyType({})) -> Document:
-        """What it says then; options: those that all servers should have alike."""
-        return {
-            "metadata": {"name": self.path, "resourceVersion": "0"},
-            "subsets": [{"addresses": [{"ip": self.address}], "ports": [_port(self.port)]}],
-            "options": dict(options),
-        }
-
-
-def _port(number: int) -> Document:
-    return {"name": "https", "port": number, "protocol": "TCP"}
-
-
-def _said(lease: Document) -> list["Advertised"]:
-    return [
-        Advertised(str(address["ip"]), int(port["port"]))
-        for subset in lease.get("subsets") or []
-        for address in subset.get("addresses") or []
-        for port in subset.get("ports") or [{"port": _USUAL_PORT}]
-    ]
 
 
 class KubernetesService:
@@ -111,25 +76,26 @@ class KubernetesService:
             "endpoints": _concerns_its_own,
             "endpointslices": _concerns_its_slices,
             SERVERS: lambda _: (KEY,),
+            MASTER_LEASES: lambda _: (KEY,),
         }
         return Controller("kubernetes-service", self._store, sources, self.reconcile, workers=1)
 
     async def beat(self) -> None:
         """Says every few seconds that this server lives; takes it back in the end, and out of the Endpoints."""
-        path = self._advertised.path
         await self._give_all_a_term()
         try:
             while True:
+                pause = _RENEW_SECONDS
                 try:
-                    await self._say(path)
+                    await self._say()
                 except (StorageFull, StorageFailed) as error:
                     logger.warning("heartbeat not written error=%s", error)
-                await asyncio.sleep(_RENEW_SECONDS)
+                    pause = _LOOK_AGAIN_SECONDS
+                await asyncio.sleep(pause)
         finally:
             with contextlib.suppress(Precondition, StorageFull, StorageFailed, ApiError, TimeoutError):
                 async with asyncio.timeout(_FAREWELL_SECONDS):
-                    if self._store.get(SERVERS, path) is not None:
-                        await self._store.commit([Change(SERVERS, path, None, None)])
+                    await self._take_back()
                     await self.reconcile(KEY)
 
     async def _give_all_a_term(self) -> None:
@@ -139,9 +105,30 @@ class KubernetesService:
             with contextlib.suppress(Precondition, StorageFull, StorageFailed):
                 await self._store.commit([change])
 
-    async def _say(self, path: str) -> None:
-        body = draft(self._advertised.lease(self._options))
-        await self._store.commit([Change(SERVERS, path, None, body, seconds=_EXPIRE_SECONDS)])
+    async def _say(self) -> None:
+        lives = Change(
+            SERVERS,
+            self._advertised.path,
+            None,
+            draft(self._advertised.lease(self._options)),
+            seconds=_EXPIRE_SECONDS,
+        )
+        await self._store.commit([lives])
+        if self._store.remote and self._advertised.published:
+            # By itself: of two objects in a transaction none would merely be prolonged.
+            body = self._advertised.master_lease()
+            await self._store.commit(
+                [Change(MASTER_LEASES, self._advertised.address, None, body, seconds=_EXPIRE_SECONDS)]
+            )
+
+    async def _take_back(self) -> None:
+        """The lease of an address stays as long as another server has it, at another port."""
+        own = self._advertised
+        if self._store.get(SERVERS, own.path) is not None:
+            await self._store.commit([Change(SERVERS, own.path, None, None)])
+        shared = any(server.address == own.address for server in own_servers(self._store))
+        if not shared and self._store.get(MASTER_LEASES, own.address) is not None:
+            await self._store.commit([Change(MASTER_LEASES, own.address, None, None)])
 
     async def reconcile(self, _: str) -> float | None:
         """Creates or corrects the Service, the Endpoints and the slice, and first of all their namespace."""
@@ -188,9 +175,10 @@ class KubernetesService:
 
         That may be a fault, and an agent that reaches the API server through this Service finds it again by what it has.
         """
-        records = self._store.collection(SERVERS).records.values()
-        said = {server for record in records for server in _said(record.document())}
-        return sorted(said, key=lambda server: (server.address, server.port)) or None
+        # A lease names no port: kube-apiserver takes it that all servers have its own.
+        beside = {Advertised(address, self._advertised.port) for address in kube_apiservers(self._store)}
+        living = own_servers(self._store) | beside
+        return sorted(living, key=lambda server: (server.address, server.port)) or None
 
     async def _bring(self, resource: Resource, wanted: Document, part: str) -> None:
         name = str(wanted["metadata"]["name"])
@@ -233,10 +221,10 @@ class KubernetesService:
         published = [server for server in living if server.published]
         subsets = [
             {
-                "addresses": [{"ip": server.address} for server in published if server.port == port],
-                "ports": [_port(port)],
+                "addresses": [{"ip": server.address} for server in published if server.port == number],
+                "ports": [endpoint_port(number)],
             }
-            for port in sorted({server.port for server in published})
+            for number in sorted({server.port for server in published})
         ]
         meta = {"name": NAME, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
         return {"metadata": meta, **({"subsets": subsets} if subsets else {})}

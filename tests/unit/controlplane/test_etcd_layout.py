@@ -5,14 +5,16 @@ from typing import Any
 
 import pytest
 
+from nodeagent.controlplane.living import Advertised
 from nodeagent.controlplane.storage.etcd.layout import Layout, StoredCollection, Unreadable
-from nodeagent.controlplane.storage.records import draft
+from nodeagent.controlplane.storage.records import assemble, draft
 
 PLACES = {
     "services": StoredCollection(
         "services/specs", "Service", "v1", True, lambda document: {"metadata": document["metadata"]}
     ),
     "nodes": StoredCollection("minions", "Node", "v1", False, lambda document: {"metadata": document["metadata"]}),
+    "masterleases": StoredCollection("masterleases", "Endpoints", "v1", False, None),
 }
 LAYOUT = Layout("/registry", PLACES)
 META = {"name": "web", "namespace": "default", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
@@ -27,7 +29,8 @@ def value(**changed: Any) -> bytes:
     [
         ("services", "default/web", b"/registry/services/specs/default/web"),
         ("nodes", "a", b"/registry/minions/a"),
-        ("nodeports", "30007", b"/registry/nodeagent.dev/nodeports/30007"),
+        ("masterleases", "192.0.2.1", b"/registry/masterleases/192.0.2.1"),
+        ("apiservers", "192.0.2.1", b"/registry/nodeagent.dev/apiservers/192.0.2.1"),
     ],
 )
 def test_an_object_has_a_key_and_the_key_tells_the_object(collection: str, path: str, key: bytes) -> None:
@@ -127,3 +130,31 @@ def test_what_a_kind_makes_of_a_value_stops_nothing_else() -> None:
     meta = {**META, "name": "a", "namespace": ""}
     with pytest.raises(Unreadable, match="not a Node: 'spec'"):
         layout.body("nodes", "a", value(kind="Node", metadata=meta), 7)
+
+
+WRITTEN_BY_KUBE_APISERVER = b'{"kind":"Endpoints","apiVersion":"v1","metadata":{"generation":2},"subsets":[{"addresses":[{"ip":"192.0.2.1"}]}]}\n'
+"""Below masterleases, by 1.36.2 with --storage-media-type=application/json."""
+
+
+def test_a_record_of_kube_apiserver_is_read_as_it_is() -> None:
+    body = LAYOUT.body("masterleases", "192.0.2.1", WRITTEN_BY_KUBE_APISERVER, 7)
+    assert json.loads(body) == {
+        "metadata": {"generation": 2, "resourceVersion": "7"},
+        "subsets": [{"addresses": [{"ip": "192.0.2.1"}]}],
+    }
+    assert assemble(body, 8) == body.replace(b'"7"', b'"8"')
+
+
+def test_a_record_of_kube_apiserver_is_written_in_its_form() -> None:
+    written = LAYOUT.value("masterleases", Advertised("192.0.2.1", 6443).master_lease())
+    found, wanted = json.loads(written), json.loads(WRITTEN_BY_KUBE_APISERVER)
+    assert list(found) == list(wanted)
+    assert found == {**wanted, "metadata": {}}
+
+
+@pytest.mark.parametrize(
+    "written", [b"k8s\0...", b"[]", b'{"metadata":7}', b'{"kind":"Lease","apiVersion":"v1","metadata":{}}']
+)
+def test_another_record_at_its_place_cannot_be_read(written: bytes) -> None:
+    with pytest.raises(Unreadable):
+        LAYOUT.body("masterleases", "192.0.2.1", written, 7)

@@ -10,9 +10,10 @@ from nodeagent.controlplane.addresses.allocation import Allocator
 from nodeagent.controlplane.addresses.ranges import parse_port_range, parse_service_ranges
 from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.bootstrap import bootstrap
-from nodeagent.controlplane.controllers.kubernetes_service import KEY, SERVERS, Advertised, KubernetesService
+from nodeagent.controlplane.controllers.kubernetes_service import KEY, KubernetesService
 from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
+from nodeagent.controlplane.living import MASTER_LEASES, SERVERS, Advertised
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.server import SystemChance
@@ -28,6 +29,7 @@ class Servers:
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self.memory = SharedMemory()
+        self.on_etcd = False
         self._stack = stack
         self._members: dict[str, Member] = {}
         self._tasks: dict[str, list[asyncio.Task[Any]]] = {}
@@ -36,6 +38,7 @@ class Servers:
     async def start(self, address: str, port: int = 6443, **options: str) -> None:
         clock = Clock()
         member = self._members[address] = self.memory.member()
+        member.remote = self.on_etcd
         store = await self._stack.enter_async_context(Store(member, clock=clock.time))
         kinds, chance = all_kinds(), SystemChance()
         objects = AddressObjects(chance.uid, clock.time)
@@ -222,7 +225,7 @@ def test_what_somebody_else_wrote_there_is_put_right(what: str) -> None:
     scene(play)
 
 
-def test_what_says_that_a_server_lives_is_kube_apiservers() -> None:
+def test_a_server_says_its_address_and_port() -> None:
     async def play(servers: Servers) -> None:
         await servers.start(A)
         await servers.until(1, ALL[0])
@@ -231,6 +234,76 @@ def test_what_says_that_a_server_lives_is_kube_apiservers() -> None:
         assert record.document()["subsets"] == [
             {"addresses": [{"ip": A}], "ports": [{"name": "https", "port": 6443, "protocol": "TCP"}]}
         ]
+
+    scene(play)
+
+
+def master_lease(address: str, generation: int = 1, seconds: float = 15.0) -> Change:
+    """As a kube-apiserver writes it."""
+    document = {
+        "metadata": {"generation": generation, "resourceVersion": "0"},
+        "subsets": [{"addresses": [{"ip": address}]}],
+    }
+    return Change(MASTER_LEASES, address, None, draft(document), seconds=seconds)
+
+
+def test_on_an_etcd_kube_apiservers_are_among_the_endpoints_as_long_as_their_leases_last() -> None:
+    async def play(servers: Servers) -> None:
+        servers.on_etcd = True
+        await servers.start(B)
+        await servers.until(1, ALL[1])
+        for generation in range(1, 4):
+            await servers.store.commit([master_lease(A, generation)])
+            await servers.until(1, *ALL[:2])
+            await asyncio.sleep(10)
+        await servers.until(16, ALL[1])
+
+    scene(play)
+
+
+def test_on_an_etcd_a_server_has_a_master_lease_that_ends_with_it() -> None:
+    async def play(servers: Servers) -> None:
+        servers.on_etcd = True
+        await servers.start(A)
+        await servers.start(B)
+        await servers.until(1, *ALL[:2])
+        leases = servers.store.collection(MASTER_LEASES).records
+        assert set(leases) == {A, B}
+        document = leases[A].document()
+        del document["metadata"]["resourceVersion"]
+        assert document == {"metadata": {}, "subsets": [{"addresses": [{"ip": A}]}]}
+        await servers.stop(A)
+        await servers.until(1, ALL[1])
+        assert set(leases) == {B}
+        await servers.kill(B)
+        await asyncio.sleep(13)
+        await servers.store.catch_up()
+        assert not leases
+
+    scene(play)
+
+
+def test_two_servers_at_one_address_share_its_master_lease() -> None:
+    async def play(servers: Servers) -> None:
+        servers.on_etcd = True
+        await servers.start(A)
+        await servers.start(B)
+        body = draft(Advertised(A, 7443).lease())
+        await servers.store.commit([Change(SERVERS, f"{A}:7443", None, body)])
+        await asyncio.sleep(2)
+        assert servers.endpoints == [*ALL[:2], f"{A}:7443"]
+        await servers.stop(A)
+        assert set(servers.store.collection(MASTER_LEASES).records) == {A, B}
+
+    scene(play)
+
+
+def test_without_an_etcd_nobody_but_own_servers_counts() -> None:
+    async def play(servers: Servers) -> None:
+        await servers.store.commit([master_lease(A)])
+        await servers.start(B)
+        await servers.until(1, ALL[1])
+        assert set(servers.store.collection(MASTER_LEASES).records) == {A}
 
     scene(play)
 

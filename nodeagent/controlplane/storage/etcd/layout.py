@@ -16,7 +16,7 @@ _MARK: Final = b'"resourceVersion":"'
 _OWN: Final = b" "
 _METADATA: Final = b'"metadata":{'
 _INTERNAL: Final = "nodeagent.dev"
-"""Above the keys of what is no object of the API: node ports that are taken, servers that live."""
+"""Above the keys of what is only of this program: servers that live, credentials."""
 
 
 class Unreadable(ValueError):
@@ -31,8 +31,9 @@ class StoredCollection:
     kind: str
     api_version: str
     namespaced: bool
-    canonical: Callable[[Document], Document]
-    """The object with the fields in the order they are stored here, without those that are not known."""
+    canonical: Callable[[Document], Document] | None
+    """The object with the fields in the order they are stored here, without those that are not known. None: it is no object of
+    the API, but a record of kube-apiserver's own without a name or uid, and is taken as it is."""
 
     @property
     def opening(self) -> bytes:
@@ -59,7 +60,7 @@ _head = msgspec.json.Decoder(_Head)
 class Layout:
     """Keys below `prefix`, of which the slashes between names count only once, as for kube-apiserver.
 
-    `stored` says how the collections of the API are kept; any other is internal.
+    `stored` says how the collections of the API, and kube-apiserver's own records, are kept; any other is internal.
     """
 
     def __init__(self, prefix: str, stored: Mapping[str, StoredCollection]) -> None:
@@ -136,6 +137,8 @@ class Layout:
     def body(self, collection: str, path: str, value: bytes, revision: int) -> bytes:
         """The object as it is kept in memory. Raises Unreadable."""
         stored = self._stored.get(collection)
+        if stored is not None and stored.canonical is None:
+            return _record(stored, value, revision)
         try:
             head = _head.decode(value)
         except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
@@ -166,6 +169,7 @@ class Layout:
         try:
             document = decode(value)
             document["metadata"].pop("resourceVersion", None)
+            assert stored.canonical is not None
             found = encode(stored.canonical(document))
         except Exception as error:  # noqa: BLE001 - whatever is the matter with a value of others, it is theirs
             raise Unreadable(f"not a {stored.kind}: {error}") from None
@@ -173,6 +177,19 @@ class Layout:
         if not found.startswith(start):
             raise Unreadable("it has no metadata")
         return found[len(start) :]
+
+
+def _record(stored: StoredCollection, value: bytes, revision: int) -> bytes:
+    """One of kube-apiserver's own, as it is kept in memory. Raises Unreadable."""
+    try:
+        document = decode(value)
+        kind = document.pop("kind", None), document.pop("apiVersion", None)
+        metadata = {**document.pop("metadata", {}), "resourceVersion": str(revision)}
+    except Exception as error:  # noqa: BLE001 - whatever is the matter with a value of others, it is theirs
+        raise Unreadable(_why(value, error)) from None
+    if kind != (stored.kind, stored.api_version):
+        raise Unreadable(f"it is {kind[1]} {kind[0]}, not {stored.api_version} {stored.kind}")
+    return encode({"metadata": metadata, **document})
 
 
 def _check(stored: StoredCollection, path: str, head: _Head) -> None:
