@@ -20,6 +20,8 @@ SERVERS: Final = "apiservers"
 MASTER_LEASES: Final = "masterleases"
 """Kept under kube-apiserver's key and in its form."""
 _USUAL_PORT: Final = 6443
+_NODE_PORTS: Final = "nodePorts"
+"""In a server's record: where it records the node ports that are taken. The previous version does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Advertised:
             "metadata": {"name": self.path, "resourceVersion": "0"},
             "subsets": [{"addresses": [{"ip": self.address}], "ports": [endpoint_port(self.port)]}],
             "options": dict(options),
+            _NODE_PORTS: "ranges",
         }
 
     def master_lease(self) -> bytes:
@@ -66,6 +69,11 @@ def own_servers(store: Store) -> set[Advertised]:
         for address in _addresses(subset)
         for one in subset.get("ports") or [{"port": _USUAL_PORT}]
     }
+
+
+def has_predecessors(store: Store) -> bool:
+    """A server of the previous version lives, which records node ports elsewhere."""
+    return any(_NODE_PORTS not in record.document() for record in store.collection(SERVERS).records.values())
 
 
 def kube_apiservers(store: Store) -> set[str]:

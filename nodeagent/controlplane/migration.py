@@ -5,12 +5,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from nodeagent.controlplane.addresses.allocation import NODE_PORT_RECORDS
+from nodeagent.controlplane.addresses.port_bitmap import RANGE_ALLOCATIONS
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.living import MASTER_LEASES, SERVERS
 from nodeagent.controlplane.storage.records import Change, Precondition, Record
 from nodeagent.controlplane.storage.store import Store
 
 _AT_A_TIME: Final = 32
+_NOT_MOVED: Final = frozenset({SERVERS, MASTER_LEASES, RANGE_ALLOCATIONS, NODE_PORT_RECORDS})
+"""Which servers live, and node ports: the first server there finds those of the Services."""
 
 
 @dataclass(slots=True)
@@ -53,9 +57,9 @@ async def _write(target: Store, part: Sequence[tuple[str, Record]]) -> int:
 
 
 def _objects(store: Store) -> Iterator[tuple[str, Record]]:
-    """Namespaces first: whoever watches finds every object in one. Which servers live is not moved."""
+    """Namespaces first: whoever watches finds every object in one."""
     for name in sorted(store.names, key=lambda name: (name != "namespaces", name)):
-        if name not in (SERVERS, MASTER_LEASES):
+        if name not in _NOT_MOVED:
             for path in store.collection(name).paths():
                 yield name, store.collection(name).records[path]
 

@@ -39,7 +39,7 @@ from nodeagent.controlplane.controllers.repair import Repair
 from nodeagent.controlplane.controllers.store_space import StoreSpace
 from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
-from nodeagent.controlplane.living import Advertised
+from nodeagent.controlplane.living import Advertised, has_predecessors, kube_apiservers
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.worker import Worker
@@ -157,6 +157,7 @@ class ApiServer:
                 self._chance,
                 objects.describe,
                 kept={self._checked.ranges[0].first: KUBERNETES},
+                has_predecessors=lambda: has_predecessors(store),
             )
             registry = Registry(
                 store,
@@ -165,10 +166,11 @@ class ApiServer:
                 chance=self._chance,
                 clock=self._clock.time,
                 worker=worker,
+                is_beside_others=lambda: bool(kube_apiservers(store)),
             )
             await bootstrap(store, registry, catalog, self._checked.ranges, self._clock.time)
-            repair = Repair(store, objects.describe)
-            await repair.once()
+            repair = Repair(store, objects.describe, parse_port_range(self._settings.node_ports), self._clock.time)
+            await repair.begin()
             ending = asyncio.Event()
             key = self.credentials.account_key if self.credentials is not None else secrets.token_bytes()
             accounts = AccountTokens(key, self._clock.time)

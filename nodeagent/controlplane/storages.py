@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from nodeagent.controlplane.addresses.port_bitmap import RANGE_ALLOCATIONS
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.living import MASTER_LEASES
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
@@ -72,6 +73,7 @@ def etcd_storage(
         for row in catalog.rows
         if not row.converts
     }
+    places[RANGE_ALLOCATIONS] = StoredCollection(RANGE_ALLOCATIONS, "RangeAllocation", "v1", False, None)
     places[MASTER_LEASES] = StoredCollection(MASTER_LEASES, "Endpoints", "v1", False, None)
     client = Client([Endpoint(*server) for server in settings.servers], settings.context(), on_call)
     remembers = Memory(memory / _MEMORY_FILE) if memory is not None else None

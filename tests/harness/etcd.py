@@ -1,5 +1,6 @@
 """Members of etcd on loopback or hosts, that can be killed, frozen and started again. Debian 12's etcd, which `make test` unpacks."""
 
+import base64
 import contextlib
 import itertools
 import json
@@ -176,6 +177,11 @@ class EtcdCluster:
             (one["HashKV"]["hash"], one["HashKV"]["header"]["revision"], one["HashKV"].get("compact_revision", 0))
             for one in json.loads(shown)
         }
+
+    def document(self, key: str) -> Any:
+        """What a key holds, as JSON."""
+        shown = json.loads(self._etcdctl("--endpoints", self.urls, "get", key, "-w", "json"))
+        return json.loads(base64.b64decode(shown["kvs"][0]["value"]))
 
     def save(self, snapshot: Path) -> None:
         """A snapshot of the first member."""

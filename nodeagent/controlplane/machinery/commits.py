@@ -1,13 +1,16 @@
 """The last step of a write: the object and whatever its kind adds to it, in one transaction of the store."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from nodeagent.controlplane.addresses.allocation import AllocationRefused
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
 from nodeagent.controlplane.machinery.lifecycle import Lifecycle
+from nodeagent.controlplane.machinery.planned import PlannedWrites
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.decoding import normalise
 from nodeagent.controlplane.machinery.worker import Worker
@@ -46,9 +49,15 @@ class Written:
 
 
 class Commits:
-    """Raises Precondition when a write lost a race, ApiError for any other refusal. lifecycles: by collection."""
+    """Raises Precondition when a write lost a race, ApiError for any other refusal. lifecycles: by collection.
 
-    def __init__(self, store: Store, lifecycles: Mapping[str, Lifecycle], worker: Worker) -> None:
+    is_beside_others: a kube-apiserver lives on the same storage.
+    """
+
+    def __init__(
+        self, store: Store, lifecycles: Mapping[str, Lifecycle], worker: Worker, is_beside_others: Callable[[], bool]
+    ) -> None:
+        self._planned = PlannedWrites(store, is_beside_others)
         self._store = store
         self._lifecycles = lifecycles
         self._worker = worker
@@ -62,10 +71,11 @@ class Commits:
             return Written(record, gone=True)
         change = Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
         try:
-            records = await self._commit([change, *plan.changes])
+            with _answered():
+                gone = await self._planned.remove(lifecycle, plan, change)
         finally:
             lifecycle.settle(plan)
-        return Written(records[0], gone=True)
+        return Written(gone, gone=True)
 
     async def write(
         self,
@@ -78,28 +88,41 @@ class Commits:
     ) -> Written:
         """Store a new object, or a new state of `record`. frees: see Change."""
         lifecycle = self._lifecycles[resource.stored_in]
-        struct = resource.stored_struct or resource.struct
         live = record.document() if record is not None else None
         try:
             plan = lifecycle.plan(document, live)
         except AllocationRefused as refused:
             raise object_invalid(resource.kind, document["metadata"]["name"], refused.errors, resource.group) from None
+        try:
+            return await self._write(
+                resource, document, record, options, partial(self._planned.write, lifecycle, plan), frees
+            )
+        finally:
+            lifecycle.settle(plan)
+
+    async def _write(
+        self,
+        resource: Resource,
+        document: Document,
+        record: Record | None,
+        options: WriteOptions,
+        commit: Callable[[Change], Awaitable[Record]],
+        frees: bool,
+    ) -> Written:
         document["metadata"]["resourceVersion"] = "0"
         meta = document["metadata"]
         path = resource.path(meta.get("namespace", ""), meta["name"])
         size = max(options.size_bytes, len(record.body) if record is not None else 0)
-        try:
-            body = await self._worker.run(size, lambda: draft(normalise(struct, document)))
-            if len(body) > _OBJECT_LIMIT_BYTES:
-                raise body_too_large(_OBJECT_LIMIT_BYTES)
-            if options.dry_run:
-                return self._pretend(resource, path, body, record)
-            expected = record.revision if record is not None else 0
-            change = Change(resource.stored_in, path, expected, body, frees=frees)
-            records = await self._commit([*plan.changes, change])
-        finally:
-            lifecycle.settle(plan)
-        return Written(records[-1], created=record is None)
+        struct = resource.stored_struct or resource.struct
+        body = await self._worker.run(size, lambda: draft(normalise(struct, document)))
+        if len(body) > _OBJECT_LIMIT_BYTES:
+            raise body_too_large(_OBJECT_LIMIT_BYTES)
+        if options.dry_run:
+            return self._pretend(resource, path, body, record)
+        expected = record.revision if record is not None else 0
+        with _answered():
+            written = await commit(Change(resource.stored_in, path, expected, body, frees=frees))
+        return Written(written, created=record is None)
 
     def _pretend(self, resource: Resource, path: str, body: bytes, record: Record | None) -> Written:
         if record is None and self._store.get(resource.stored_in, path) is not None:
@@ -108,16 +131,19 @@ class Commits:
         shown = assemble(body, revision) if record is not None else body.replace(b'"resourceVersion":"0",', b"", 1)
         return Written(Record(path, revision, shown), created=record is None)
 
-    async def _commit(self, changes: list[Change]) -> list[Record]:
-        try:
-            return await self._store.commit(changes)
-        except StorageFull:
-            raise storage_full() from None
-        except StorageUnreachable as error:
-            raise storage_unreachable(f"nothing was written: {error}") from None
-        except StorageUncertain as error:
-            raise storage_uncertain(str(error)) from None
-        except ObjectTooLarge as error:
-            raise body_too_large(_OBJECT_LIMIT_BYTES) from error
-        except StorageFailed as error:
-            raise internal_error(f"storage: {error}") from None
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    """What a storage raises within, as the client is to see it."""
+    try:
+        yield
+    except StorageFull:
+        raise storage_full() from None
+    except StorageUnreachable as error:
+        raise storage_unreachable(f"nothing was written: {error}") from None
+    except StorageUncertain as error:
+        raise storage_uncertain(str(error)) from None
+    except ObjectTooLarge as error:
+        raise body_too_large(_OBJECT_LIMIT_BYTES) from error
+    except StorageFailed as error:
+        raise internal_error(f"storage: {error}") from None

@@ -1,5 +1,6 @@
 """What a kind does beside being stored: resets on create and update, and writes that belong to the same transaction."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -29,6 +30,14 @@ class Lifecycle(Protocol):
 
     def plan(self, document: Document | None, old: Document | None) -> WritePlan:
         """Completes `document` (None: deleted) and says what else is to be written. Raises AllocationRefused."""
+        ...
+
+    def turn(self, plan: WritePlan) -> asyncio.Lock | None:
+        """To be held while it is committed; None: there are no late changes."""
+        ...
+
+    def late_changes(self, plan: WritePlan) -> list[Change]:
+        """Changes of what all objects of the kind share, from its present state. Raises Precondition where the plan does not fit it."""
         ...
 
     def settle(self, plan: WritePlan) -> None:
@@ -68,6 +77,14 @@ class Plain:
     def plan(self, document: Document | None, old: Document | None) -> WritePlan:  # noqa: ARG002 - the protocol's
         """Nothing is written along with an object of this kind."""
         return WritePlan()
+
+    def turn(self, plan: WritePlan) -> asyncio.Lock | None:  # noqa: ARG002 - the protocol's
+        """Objects of this kind share nothing."""
+        return None
+
+    def late_changes(self, plan: WritePlan) -> list[Change]:  # noqa: ARG002 - the protocol's
+        """There are none."""
+        return []
 
     def settle(self, plan: WritePlan) -> None:
         """Nothing was reserved, so nothing is given back."""

@@ -75,6 +75,7 @@ class Registry:
         chance: Chance,
         clock: Callable[[], float],
         worker: Worker,
+        is_beside_others: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._catalog = catalog
@@ -82,7 +83,7 @@ class Registry:
         self._chance = chance
         self._clock = clock
         self._worker = worker
-        self._commits = Commits(store, lifecycles, worker)
+        self._commits = Commits(store, lifecycles, worker, is_beside_others)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record:
         """The object as it is."""

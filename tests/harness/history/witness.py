@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from nodeagent.controlplane.addresses.port_bitmap import PortBitmap
 from tests.harness.etcd import PROGRAM, EtcdCluster
 from tests.harness.history.records import Fact
 from tests.harness.history.rules import Holding
 from tests.harness.history.truth import claims_of, fact_of
 
 _COLLECTIONS = {"/registry/configmaps/": "configmaps", "/registry/services/specs/": "services"}
-_RECORDS = ("/registry/ipaddresses/", "/registry/nodeagent.dev/nodeports/")
+_ADDRESSES, _PORTS = "/registry/ipaddresses/", "/registry/ranges/servicenodeports"
 _END = "/end"
 _DEADLINE_SECONDS = 60.0
 
@@ -104,10 +105,12 @@ class Witness:
                     self.facts[collection].append(fact_of(revision, name, document))
                 if collection == "services":
                     self.holdings.append(Holding(revision, key, claims_of(document), recorded=False))
-        for start in _RECORDS:
-            if key.startswith(start):
-                held = frozenset({key.removeprefix(start)} if value is not None else ())
-                self.holdings.append(Holding(revision, key, held, recorded=True))
+        if key.startswith(_ADDRESSES):
+            held = frozenset({key.removeprefix(_ADDRESSES)} if value is not None else ())
+            self.holdings.append(Holding(revision, key, held, recorded=True))
+        elif key == _PORTS and value is not None:
+            taken = frozenset(map(str, PortBitmap.read(json.loads(value))))
+            self.holdings.append(Holding(revision, key, taken, recorded=True))
         self.position = max(self.position, revision)
         return True
 

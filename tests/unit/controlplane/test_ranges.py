@@ -9,11 +9,12 @@ import pytest
 
 from nodeagent.controlplane.addresses.allocation import (
     ADDRESSES,
-    NODE_PORTS,
+    NODE_PORT_RECORDS,
     AllocationRefused,
     Allocator,
     Reservation,
 )
+from nodeagent.controlplane.addresses.port_bitmap import PortBitmap
 from nodeagent.controlplane.addresses.ranges import (
     AddressRange,
     Pool,
@@ -96,11 +97,12 @@ def allocated(ranges: str, *services: Any, ports: str = "30000-30009", **further
             for name, document in further.items():
                 body = draft({"metadata": {"name": name, "resourceVersion": "0"}, **document})
                 await store.commit([Change("servicecidrs", name, 0, body)])
+            await store.commit([Change("ranges", "servicenodeports", 0, PortBitmap(parse_port_range(ports)).draft())])
             allocator = Allocator(store, found, parse_port_range(ports), Random(5), describe)
             for service in services:
                 reservation = allocate(allocator, service, None)
-                if reservation.changes:
-                    await store.commit(reservation.changes)
+                if changes := [*reservation.changes, *allocator.record_ports(reservation)]:
+                    await store.commit(changes)
                 allocator.release(reservation)
 
     asyncio.run(scenario())
@@ -119,13 +121,16 @@ def test_nobody_gives_back_what_is_recorded_for_another() -> None:
             ranges = ServiceRanges(store, parse_service_ranges("10.96.0.0/24"))
             allocator = Allocator(store, ranges, parse_port_range("30000-30009"), Random(5), describe)
             await store.commit(
-                [Change(ADDRESSES, address, 0, of_second), Change(NODE_PORTS, str(port), 0, held_by_second)]
+                [Change(ADDRESSES, address, 0, of_second), Change(NODE_PORT_RECORDS, str(port), 0, held_by_second)]
             )
-            for holder, given_back in (("demo/first", []), ("demo/second", [ADDRESSES, NODE_PORTS])):
+            bitmap = PortBitmap.of(parse_port_range("30000-30009"), [port])
+            await store.commit([Change("ranges", "servicenodeports", 0, bitmap.draft())])
+            for holder, given_back in (("demo/first", []), ("demo/second", [ADDRESSES, NODE_PORT_RECORDS, "ranges"])):
                 reservation = Reservation()
                 allocator.give_back_address(reservation, address, holder)
                 allocator.give_back_port(reservation, port, holder)
-                assert [change.collection for change in reservation.changes] == given_back
+                changes = [*reservation.changes, *allocator.record_ports(reservation)]
+                assert [change.collection for change in changes] == given_back
 
     asyncio.run(scenario())
 

@@ -157,14 +157,17 @@ def allocate(allocator: Allocator, service: Document | None, old: Document | Non
     except AllocationRefused:
         allocator.release(reservation)
         raise
-    if old is None:
-        return reservation
+    if old is not None:
+        _give_back(allocator, reservation, service, old)
+    return reservation
+
+
+def _give_back(allocator: Allocator, reservation: Reservation, service: Document | None, old: Document) -> None:
     holder = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
     for address in sorted(addresses_of(old) - addresses_of(service)):
         allocator.give_back_address(reservation, address, holder)
     for port in sorted(node_ports_of(old) - node_ports_of(service)):
         allocator.give_back_port(reservation, port, holder)
-    return reservation
 
 
 def _refuse(field: str, value: Json, detail: str) -> AllocationRefused:

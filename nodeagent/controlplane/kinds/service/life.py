@@ -1,9 +1,16 @@
 """A Service's part in a write: addresses and node ports are taken and given back in the same transaction."""
 
+import asyncio
+
 from nodeagent.controlplane.addresses.allocation import Allocator
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.kinds.service.addresses import allocate, carry_over, sync_first_address
+from nodeagent.controlplane.kinds.service.addresses import (
+    allocate,
+    carry_over,
+    sync_first_address,
+)
 from nodeagent.controlplane.machinery.lifecycle import Plain, WritePlan
+from nodeagent.controlplane.storage.records import Change
 
 
 class ServiceLife(Plain):
@@ -29,6 +36,16 @@ class ServiceLife(Plain):
         """Addresses and ports, taken and given back."""
         reservation = allocate(self._allocator, document, old)
         return WritePlan(reservation.changes, reservation)
+
+    def turn(self, plan: WritePlan) -> asyncio.Lock | None:
+        """One write at a time changes node ports."""
+        reservation = plan.reservation
+        changes_ports = reservation is not None and (reservation.ports or reservation.freed_ports)
+        return self._allocator.port_turn if changes_ports else None
+
+    def late_changes(self, plan: WritePlan) -> list[Change]:
+        """Of the bitmap of node ports."""
+        return self._allocator.record_ports(plan.reservation) if plan.reservation is not None else []
 
     def settle(self, plan: WritePlan) -> None:
         """The store now knows what is held."""
