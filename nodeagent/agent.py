@@ -68,6 +68,7 @@ from nodeagent.part_options import (
     dns_settings,
     followed_pods,
     group_number,
+    metrics_host_names,
     named_hosts,
     pod_ranges,
     program_options,
@@ -334,6 +335,7 @@ class Agent:
                 configz(self._config),
                 self._config.reporting.metrics_services,
                 self._config.reporting.metrics_endpoints,
+                metrics_host_names(self._config),
             ),
             Views(
                 oldest_change=lambda: self._health.oldest_change,

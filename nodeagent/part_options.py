@@ -1,7 +1,8 @@
-"""The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig)."""
+"""The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig and resolv.conf)."""
 
 import grp
 import json
+import socket
 from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Literal
@@ -18,6 +19,8 @@ from nodeagent.dataplane.surroundings import Way
 from nodeagent.dataplane.sysctl import ConntrackOptions
 from nodeagent.dns.feed.messages import Settings
 from nodeagent.dns.feed.spawn import PROGRAM
+from nodeagent.dns.upstream.node_resolvers import RESOLV_CONF
+from nodeagent.dns.upstream.resolv_conf import parse_resolv_conf
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.errors import KubeconfigError
 from nodeagent.kube.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
@@ -242,6 +245,16 @@ def describe_source(config: AgentConfig) -> str:
     if source.manifests is not None:
         return f"manifests {source.manifests}"
     return f"kubeconfig {source.kubeconfig}" if source.kubeconfig else ",".join(source.master) or "in-cluster"
+
+
+def metrics_host_names(config: AgentConfig) -> tuple[str, ...]:
+    """By which names the metrics server may be called, beside addresses and localhost."""
+    own = (config.node.name, socket.gethostname())
+    try:
+        domains = parse_resolv_conf(RESOLV_CONF.read_text(errors="replace")).search
+    except OSError:
+        domains = ()
+    return (*own, *(f"{name}.{domain}" for name in own for domain in domains), *config.reporting.metrics_host_names)
 
 
 def configz(config: AgentConfig) -> bytes:

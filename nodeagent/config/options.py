@@ -28,6 +28,7 @@ from nodeagent.config.values import (
     EndpointsApi,
     Families,
     HealthzAddress,
+    HostNames,
     Interface,
     KernelTimeout,
     LogFormat,
@@ -290,6 +291,13 @@ class ReportingConfig(Group):
         BindAddress("127.0.0.1", 10249),
         'IP:port; port 10249 when left out; `""` = off',
         "Where `/metrics`, `/proxyMode`, `/configz`, `/statusz`, `/readyz` and the status page are served, to whoever can connect.",
+    )
+    metrics_host_names: HostNames = option(
+        (),
+        "list of names",
+        "By which names the server at `metricsBindAddress` may be called, beside its addresses, `localhost`, the names of "
+        "the node and its host, and these with the domains of /etc/resolv.conf. Other names are answered 403: a page in "
+        "a browser could have made one mean this server.",
     )
     metrics_services: Count = option(
         1000,

@@ -155,11 +155,14 @@ def _dns_address(value: object) -> BindAddress:
     return address
 
 
-def _dns_zone(value: str) -> str:
-    zone = value.strip().lower().removesuffix(".")
-    if not _ZONE.fullmatch(zone) or any(len(label) > _LABEL_LENGTH for label in zone.split(".")):
-        raise ValueError(f"{value!r} is not the name of a zone, like cluster.local")
-    return zone
+_A_ZONE = "a zone, like cluster.local"
+
+
+def _dns_name(like: str, value: str) -> str:
+    name = value.strip().lower().removesuffix(".")
+    if not _ZONE.fullmatch(name) or any(len(label) > _LABEL_LENGTH for label in name.split(".")):
+        raise ValueError(f"{value!r} is not the name of {like}")
+    return name
 
 
 def _stub_zones(value: object) -> object:
@@ -180,7 +183,7 @@ def _stub_server(value: object) -> StubServer:
     zone, sign, server = _text(value, "ZONE=IP:port").partition("=")
     if not sign:
         raise ValueError(f"must be ZONE=IP:port, not {value!r}")
-    return StubServer(_dns_zone(zone), _dns_address(server.strip()))
+    return StubServer(_dns_name(_A_ZONE, zone), _dns_address(server.strip()))
 
 
 def _cidr(value: str) -> str:
@@ -333,7 +336,9 @@ NodePortAddresses = Annotated[tuple[NodePortAddress, ...], AfterValidator(_prima
 Ports = Annotated[tuple[Annotated[int, PlainValidator(_port)], ...], AfterValidator(_distinct)]
 DnsAddress = Annotated[BindAddress, PlainValidator(_dns_address)]
 DnsAddresses = Annotated[tuple[DnsAddress, ...], AfterValidator(_distinct)]
-DnsZone = Annotated[str, Strict(), AfterValidator(_dns_zone)]
+DnsZone = Annotated[str, Strict(), AfterValidator(partial(_dns_name, _A_ZONE))]
+HostName = Annotated[str, Strict(), AfterValidator(partial(_dns_name, "a host, like node-a.example.com"))]
+HostNames = Annotated[tuple[HostName, ...], AfterValidator(_distinct)]
 StubServers = Annotated[
     tuple[Annotated[StubServer, PlainValidator(_stub_server)], ...],
     BeforeValidator(_stub_zones),

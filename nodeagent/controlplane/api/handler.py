@@ -32,6 +32,7 @@ from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 from nodeagent.controlplane.machinery.worker import LARGE_BYTES
 from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed
+from nodeagent.serving.origins import AllowedHosts
 
 logger = logging.getLogger(__name__)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -113,6 +114,7 @@ class ApiHandler:
         self._figures = figures
         self._scrape = scrape
         self._large = asyncio.Semaphore(_MOST_LARGE)
+        self._hosts = AllowedHosts()
         self._default_user = User("system:admin", Role.ADMIN) if everybody_is_admin else ANONYMOUS
         self._openapi = OpenApi(catalog)
 
@@ -217,9 +219,17 @@ class ApiHandler:
         transport = request.transport
         if transport is not None:
             certificate = certificate_user(transport.get_extra_info("peercert"))
-        if self._default_user.role is Role.ADMIN and "Authorization" not in request.headers:
-            return certificate or self._default_user
+        if self._default_user.role is Role.ADMIN:
+            self._check_page(request)
+            if "Authorization" not in request.headers:
+                return certificate or self._default_user
         return access.authenticate(request.headers.get("Authorization", ""), self._tokens, certificate)
+
+    def _check_page(self, request: web.BaseRequest) -> None:
+        """Raises ApiError 403 where a page of another origin asks: everybody is administrator here, and so is every browser."""
+        why = self._hosts.why_refused(request.headers.get("Host", ""), request.headers.get("Origin", ""))
+        if why:
+            raise ApiError(403, "Forbidden", f"forbidden: {why}", details={})
 
     def _plain_path(self, request: web.BaseRequest, segments: tuple[str, ...], user: User) -> Reply:
         if request.method not in ("GET", "HEAD"):

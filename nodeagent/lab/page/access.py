@@ -1,13 +1,13 @@
-"""Who may ask: whoever knows the token, calls us by the address we have, and comes from no other page. Pure.
+"""Who may ask: clients that know the token, call the page by its address, and are no page of another origin. Pure.
 
-A page of somebody else's can make a browser connect to us, under a name of its own that it has made to mean 127.0.0.1 (then Host
-is that name), or from its own origin (then Origin is that). The token is in a header, which no form or link can send.
+The token is in a header, which no form or link can send. `nodeagent.serving.origins` says what the other two are for.
 """
 
 import hmac
 from http import HTTPStatus
 
 from nodeagent.observe.responses import Request, Response
+from nodeagent.serving.origins import AllowedHosts
 
 SCHEME = "Bearer "
 _TEXT = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
@@ -18,15 +18,13 @@ class Access:
 
     def __init__(self, token: str, port: int) -> None:
         self._token = token
-        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
-        self._origins = {"", *(f"http://{host}" for host in self._hosts)}
+        self._hosts = AllowedHosts(port=port)
 
     def refusal(self, request: Request, *, open_to_all: bool = False) -> Response | None:
         """The answer to a request that is not allowed; None for one that is. open_to_all: no token is needed."""
-        if request.host not in self._hosts:
-            return text(HTTPStatus.FORBIDDEN, "call this server by the address that `nodeagent lab status` prints")
-        if request.origin not in self._origins:
-            return text(HTTPStatus.FORBIDDEN, "this is not for other pages")
+        why = self._hosts.why_refused(request.host, request.origin)
+        if why:
+            return text(HTTPStatus.FORBIDDEN, f"{why}; `nodeagent lab status` prints the address")
         if open_to_all:
             return None
         scheme, given = request.authorization[: len(SCHEME)], request.authorization[len(SCHEME) :]

@@ -1,4 +1,5 @@
-"""Answers of the metrics server: `/metrics`, and what kube-proxy tells beside it."""
+"""Answers of the metrics server: `/metrics`, and what kube-proxy tells beside it. Nothing can be changed here, and no page of another
+origin can read it (`nodeagent.serving.origins`)."""
 
 import asyncio
 import platform
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from nodeagent.figures.instruments import Instrument
 from nodeagent.observe.responses import JSON_HEADERS, NOT_FOUND, Request, Response, Stream
+from nodeagent.serving.origins import AllowedHosts
 
 if TYPE_CHECKING:
     from nodeagent.figures.exposition import Exposition
@@ -26,7 +28,8 @@ class Figures(Protocol):
 
 class MetricsAnswers:
     """figures: in the order of the text. late: series that are written by themselves, beside the event loop. config: the
-    configuration as JSON. ready: None when ready, else why not, in one line. clock: loop time. page: answers all other paths."""
+    configuration as JSON. ready: None when ready, else why not, in one line. clock: loop time. hosts: by which it may be called.
+    page: answers all other paths."""
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class MetricsAnswers:
         version: str,
         ready: Callable[[], str | None],
         clock: Callable[[], float],
+        hosts: AllowedHosts,
         page: Callable[[Request], Response | Stream | Awaitable[Response]] = lambda _: NOT_FOUND,
     ) -> None:
         self._figures = figures
@@ -46,6 +50,7 @@ class MetricsAnswers:
         self._ready = ready
         self._clock = clock
         self._started = clock()
+        self._hosts = hosts
         self._exposition: Exposition | None = None
         self._page = page
         self._pages: dict[str, Callable[[Request], Response | Stream | Awaitable[Response]]] = {
@@ -58,6 +63,9 @@ class MetricsAnswers:
 
     def answer(self, request: Request) -> Response | Stream | Awaitable[Response]:
         """What is true right now."""
+        why = self._hosts.why_refused(request.host, request.origin)
+        if why:
+            return Response(403, TEXT_HEADERS, f"{why} (reporting.metricsHostNames)\n".encode())
         if request.method not in {"GET", "HEAD"}:
             return _NOT_ALLOWED
         return self._pages.get(request.path, self._page)(request)

@@ -18,6 +18,7 @@ from nodeagent.observe.metrics.name_figures import NameFigures
 from nodeagent.observe.metrics.service_series import ENDPOINTS, ServiceSeries, about_endpoint
 from nodeagent.observe.status_page.answers import Journal, StatusPage
 from nodeagent.observe.status_page.book import ServiceBook
+from nodeagent.serving.origins import AllowedHosts
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class About:
     """What never changes. source: where objects come from, for people. config: as JSON. most_services: service ports with a
-    series of their own; most_endpoints: likewise, where they are counted."""
+    series of their own; most_endpoints: likewise, where they are counted. host_names: of the server, beside its addresses."""
 
     version: str
     node: str
@@ -33,6 +34,7 @@ class About:
     config: bytes
     most_services: int
     most_endpoints: int = 0
+    host_names: tuple[str, ...] = ()
 
 
 class Metrics:
@@ -77,6 +79,7 @@ class Metrics:
             version=about.version,
             ready=ready,
             clock=clock,
+            hosts=AllowedHosts(about.host_names),
             page=page.answer,
         )
 

@@ -1,0 +1,47 @@
+"""Whether a browser calls on behalf of another page. Pure.
+
+A page of an attacker can make a browser connect to a server that the attacker cannot reach: under a name of the attacker's that
+has been made to mean that server's address (DNS rebinding; then Host is that name), or from its own origin (then Origin is that).
+No name is needed to reach a server by an address or as localhost, so no attacker can have made these mean something else.
+"""
+
+from collections.abc import Iterable
+from ipaddress import ip_address
+from typing import Final
+
+_SCHEMES: Final = ("http://", "https://")
+_BY_ADDRESS: Final = "call this server by an address, localhost or a name that it has"
+_OWN_PAGES: Final = "this is not for pages of other origins"
+
+
+class AllowedHosts:
+    """names: by which a server may be called beside its addresses and localhost, without port. port: the only right one; None:
+    any, as where connections are forwarded."""
+
+    def __init__(self, names: Iterable[str] = (), *, port: int | None = None) -> None:
+        self._names = frozenset(name.lower().rstrip(".") for name in names) | {"localhost"}
+        self._port = port
+
+    def why_refused(self, host: str, origin: str) -> str:
+        """In one line, why a request with these headers is not to be answered; empty: it is. An absent header is empty."""
+        if host and not self._is_ours(host.lower()):  # every browser sends Host
+            return _BY_ADDRESS
+        if origin and origin.lower() not in {scheme + host.lower() for scheme in _SCHEMES}:
+            return _OWN_PAGES
+        return ""
+
+    def _is_ours(self, host: str) -> bool:
+        before, colon, port = host.rpartition(":")
+        has_port = bool(colon) and port.isascii() and port.isdigit() and not before.endswith(":")
+        if self._port is not None and not (has_port and port == str(self._port)):
+            return False
+        name = before if has_port else host
+        return name in self._names or _is_address(name)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name[1:-1] if name.startswith("[") and name.endswith("]") else name)
+    except ValueError:
+        return False
+    return True
