@@ -351,7 +351,10 @@ class ApiServer:
 
 def _is_current(store: Store, account: Account) -> bool:
     record = store.get("serviceaccounts", f"{account.namespace}/{account.name}")
-    return record is not None and record.document()["metadata"]["uid"] == account.uid
+    if record is None:
+        return False
+    meta = record.document()["metadata"]
+    return meta["uid"] == account.uid and not meta.get("deletionTimestamp")
 
 
 async def _make_room(store: Store) -> None:

@@ -9,7 +9,7 @@ from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.kinds.serviceaccount import TOKEN, TOKEN_REQUEST
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, normalise
 from nodeagent.controlplane.moments import rfc3339
-from nodeagent.controlplane.status import FieldError, bad_request, forbidden, invalid, object_invalid
+from nodeagent.controlplane.status import FieldError, bad_request, conflict, forbidden, invalid, object_invalid
 from nodeagent.controlplane.storage.records import Record
 
 _DEFAULT_SECONDS: Final = 3600
@@ -18,7 +18,11 @@ _LONGEST_SECONDS: Final = 1 << 32
 
 
 def answer_token_request(record: Record, body: bytes, media_type: str, accounts: AccountTokens, *, now: float) -> Reply:
-    """The request with a token for the account of `record`. Raises ApiError 400, 415, 422."""
+    """The request with a token for the account of `record`. Raises ApiError 400, 415, 422, and 409 where the account is deleted
+    and only a finalizer holds it."""
+    meta = record.document()["metadata"]
+    if meta.get("deletionTimestamp"):
+        raise conflict("serviceaccounts", record.name, "the account is being deleted")
     sent = Sent(TOKEN.kind, TOKEN.group, "v1", TOKEN_REQUEST)
     try:
         request = normalise(sent.struct, parse_object(body, media_type, sent))
@@ -30,7 +34,7 @@ def answer_token_request(record: Record, body: bytes, media_type: str, accounts:
         raise object_invalid(TOKEN.kind, record.name, errors, TOKEN.group)
     audiences = spec.get("audiences") or [ISSUER]
     seconds = spec.get("expirationSeconds", _DEFAULT_SECONDS)
-    account = Account(record.namespace, record.name, record.document()["metadata"]["uid"])
+    account = Account(record.namespace, record.name, meta["uid"])
     token, expires = accounts.issue(account, audiences, seconds)
     answer = {
         "kind": TOKEN.kind,

@@ -39,6 +39,16 @@ def test_a_token_ends_with_its_account_even_if_that_comes_back(api: Any, account
     assert api.call("GET", SERVICES, token=token).status == 401
 
 
+def test_an_account_that_only_a_finalizer_holds_has_no_tokens(api: Any, demo: str) -> None:
+    path = f"/api/v1/namespaces/{demo}/serviceaccounts"
+    assert api.call("POST", path, {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}}).status == 201
+    token = api.call("POST", f"{path}/held/token", request()).json["status"]["token"]
+    assert api.call("GET", SERVICES, token=token).status == 200
+    assert api.call("DELETE", f"{path}/held").json["metadata"]["deletionTimestamp"]
+    assert api.call("GET", SERVICES, token=token).status == 401
+    assert api.call("POST", f"{path}/held/token", request()).status == 409
+
+
 def test_a_token_for_another_audience_is_none_here(api: Any, account: str) -> None:
     answer = api.call("POST", f"{account}/token", request(audiences=["vault"])).json
     assert answer["spec"]["audiences"] == ["vault"]
