@@ -28,7 +28,6 @@ from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.controlplane.addresses.host_networks import connected_networks
 from nodeagent.controlplane.api import kubeconfig
 from nodeagent.controlplane.api.access import role_of
-from nodeagent.controlplane.api.admission import ConnectionLimits
 from nodeagent.controlplane.api.pki import GROUPS, PkiFailed, add_user, write_private
 from nodeagent.controlplane.api.token_file import TokenFile
 from nodeagent.controlplane.server import ApiServer
@@ -52,6 +51,7 @@ from nodeagent.logs.setup import set_up_logging
 from nodeagent.model.addresses import LAST_PORT
 from nodeagent.model.text import printable
 from nodeagent.observe.systemd import SystemdNotifier
+from nodeagent.serving.admission import ConnectionLimits
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
 _TLS_BUFFER_BYTES = 8 * 1024

@@ -23,7 +23,6 @@ from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.api import kubeconfig, pki
 from nodeagent.controlplane.api.access import Tokens
 from nodeagent.controlplane.api.account_tokens import Account, AccountTokens, Bearers
-from nodeagent.controlplane.api.admission import Admission
 from nodeagent.controlplane.api.handler import CHECKS, VERSION, ApiHandler
 from nodeagent.controlplane.api.listener import Listener
 from nodeagent.controlplane.api.objects import Objects
@@ -49,6 +48,7 @@ from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefus
 from nodeagent.controlplane.storage.records import LeftBehind, StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store
 from nodeagent.controlplane.storages import etcd_storage, local_storage
+from nodeagent.serving.admission import Admission
 
 logger = logging.getLogger(__name__)
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"

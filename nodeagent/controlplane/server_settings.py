@@ -7,9 +7,9 @@ from pathlib import Path
 
 from nodeagent.controlplane.addresses.ranges import AddressRange, Network, parse_port_range, parse_service_ranges
 from nodeagent.controlplane.addresses.texts import parse_cidr
-from nodeagent.controlplane.api.admission import ConnectionLimits
 from nodeagent.controlplane.storage.store import Window
 from nodeagent.controlplane.storages import EtcdSettings
+from nodeagent.serving.admission import ConnectionLimits
 
 
 class SettingsRefused(ValueError):

@@ -233,6 +233,11 @@ def internal_error(message: str) -> ApiError:
     )
 
 
+def too_many_requests(message: str) -> ApiError:
+    """429: the client is to wait a second and ask again, as client libraries do by themselves."""
+    return ApiError(429, "TooManyRequests", message, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})
+
+
 def storage_unreachable(message: str) -> ApiError:
     """503: whoever keeps the data does not answer; nothing was written."""
     return ApiError(503, "ServiceUnavailable", message, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})

@@ -1,7 +1,7 @@
 """HTTP listeners: many sockets, one answering function, and a server on a fixed address that keeps trying to bind.
 
-They are open to the network without authentication: connections are bounded (`admission`), one that does not finish
-its first request in `REQUEST_SECONDS` is closed, and nothing that a stranger sends reaches the log.
+They are open to the network without authentication: connections and what comes before a request are bounded
+(`nodeagent.serving`), an answer has to be taken in `ANSWER_SECONDS`, and nothing that a stranger sends reaches the log.
 """
 
 import asyncio
@@ -19,14 +19,23 @@ from aiohttp.web_protocol import RequestHandler
 
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.problem import Problem
-from nodeagent.observe.admission import Admission, Room
 from nodeagent.observe.responses import Request, Response, Stream
+from nodeagent.serving.admission import Admission, ConnectionLimits
+from nodeagent.serving.connection import SERVER, BoundedConnection
+from nodeagent.serving.memory import FreedMemory
 
 Answer = Callable[[Request], Response | Stream | Awaitable[Response]]
 Report = Callable[[tuple[Problem, ...]], None]
 
 REQUEST_SECONDS = 10.0
 KEEPALIVE_SECONDS = 30.0
+ANSWER_SECONDS = 30.0
+"""Within which a client takes a piece of an answer."""
+_PIECE_BYTES = 64 * 1024
+_READ_BYTES = 4096
+"""Of bodies, which nobody reads here."""
+_RECEIVE_BUFFER_BYTES = 32 * 1024
+"""What the kernel keeps of a connection that is not read."""
 RETRY_SECONDS = 5.0
 """Between attempts to bind (kube-proxy's wait.Until)."""
 _BACKLOG = 64
@@ -37,10 +46,6 @@ _FAILED = Response(500, {}, b"")
 _WILDCARDS = {"0.0.0.0": Family.IPV4, "::": Family.IPV6}  # noqa: S104 - what to compare with
 
 logger = logging.getLogger(__name__)
-
-_MUTE = logging.getLogger(f"{__name__}.strangers")
-"""For aiohttp, which logs what it received."""
-_MUTE.disabled = True
 
 
 class BindFailed(Exception):
@@ -67,6 +72,7 @@ def _listen(address: str, port: int, *, only_ipv6: bool) -> socket.socket:
     listener = socket.socket(family.socket_family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)  # its connections inherit it
         if family is Family.IPV6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only_ipv6)
         listener.bind((address, port))
@@ -80,11 +86,16 @@ def _listen(address: str, port: int, *, only_ipv6: bool) -> socket.socket:
 class HttpListeners:
     """Any number of listening sockets behind one answering function. Make it and use it inside one event loop."""
 
-    def __init__(self, answer: Answer, *, room: Room | None = None, request_seconds: float = REQUEST_SECONDS):
+    def __init__(
+        self, answer: Answer, *, limits: ConnectionLimits | None = None, request_seconds: float = REQUEST_SECONDS
+    ):
         self._answer = answer
-        self._admission: Admission[_Connection] = Admission(room or Room.within(_open_files()))
+        self._admission = Admission(
+            limits or ConnectionLimits.without_credentials(_open_files()), asyncio.get_running_loop().time
+        )
         self._request_seconds = request_seconds
         self._logged = float("-inf")
+        self._freed = FreedMemory()
         self._server = web.Server(self._handle)
         self._listeners: set[asyncio.Server] = set()
 
@@ -112,10 +123,11 @@ class HttpListeners:
         self._listeners.clear()
         for connection in self._server.connections:
             connection.force_close()
+        self._freed.close()
         await self._server.shutdown(timeout=_SHUTDOWN_SECONDS)
 
     def _accept(self) -> asyncio.Protocol:
-        return _Connection(self._server, self._request_seconds, self._admission, self._report)
+        return _Connection(self._server, self._request_seconds, self._admission, self._report, self._freed)
 
     def _report(self, what: str, error: BaseException | None, *, level: int = logging.DEBUG) -> None:
         """A line, unless there was one a moment ago. What a stranger sent is not in it."""
@@ -146,72 +158,83 @@ class HttpListeners:
         except Exception as error:  # noqa: BLE001  # the last guard: the connection ends, the agent does not
             self._report(f"cannot answer at port {port}", error, level=logging.ERROR)
             response = _FAILED
-        # Without a name of our own aiohttp would tell the network its version and Python's.
-        return web.Response(
-            status=response.status, body=response.body, headers={**response.headers, "Server": "nodeagent"}
-        )
+        return await _send_whole(response, request)
 
     @staticmethod
     async def _send(stream: Stream, request: web.BaseRequest) -> web.StreamResponse:
         """Pieces as they come, until they end or the client is gone."""
-        sending = web.StreamResponse(headers={**stream.headers, "Server": "nodeagent"})
+        sending = web.StreamResponse(headers={**stream.headers, "Server": SERVER})
         await sending.prepare(request)
         async with aclosing(stream.pieces) as pieces:
             with suppress(ConnectionError):
                 async for piece in pieces:
-                    await sending.write(piece)
+                    await _in_time(sending.write(piece), request)
         return sending
 
 
-class _Connection(RequestHandler):
-    """A connection that is closed unless its first request is complete in time, or when its room is needed."""
+async def _send_whole(response: Response, request: web.BaseRequest) -> web.StreamResponse:
+    """In pieces: of an answer that is not taken, the connection keeps no more than one, and not for long."""
+    headers, body = {**response.headers, "Server": SERVER}, response.body
+    if len(body) <= _PIECE_BYTES or request.method == "HEAD":
+        sending: web.StreamResponse = web.Response(status=response.status, body=body, headers=headers)
+        body = b""
+    else:
+        sending = web.StreamResponse(status=response.status, headers=headers)
+        sending.content_length = len(body)
+    if not request.content.is_eof():
+        sending.force_close()  # a body that nobody reads would be taken for the next request
+    await sending.prepare(request)
+    with suppress(ConnectionError):
+        for start in range(0, len(body), _PIECE_BYTES):
+            await _in_time(sending.write(body[start : start + _PIECE_BYTES]), request)
+        await _in_time(sending.write_eof(), request)
+    return sending
+
+
+async def _in_time(written: Awaitable[None], request: web.BaseRequest) -> None:
+    """Raises ConnectionError where the client does not take what is written; the connection is gone then."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            await written
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the client takes nothing") from None
+
+
+class _Connection(BoundedConnection):
+    """A connection that is let in by the port that it came to, and closed when its place is needed."""
 
     def __init__(
         self,
         server: web.Server,
         request_seconds: float,
-        admission: "Admission[_Connection]",
-        report: Callable[[str, BaseException | None], None],
+        admission: Admission,
+        report: Callable[..., None],
+        freed: FreedMemory,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        # None turns the access log off (aiohttp's AppRunner passes it on like this), its annotation forgets that.
-        super().__init__(server, loop=loop, logger=_MUTE, access_log=None, keepalive_timeout=KEEPALIVE_SECONDS)  # type: ignore[arg-type]
-        self._deadline = loop.call_later(request_seconds, self.force_close)
-        self._admission = admission
-        self._report = report
-        self._local_port = 0
+        super().__init__(
+            server,
+            admission,
+            self,
+            head_seconds=request_seconds,
+            keepalive_seconds=KEEPALIVE_SECONDS,
+            read_bytes=_READ_BYTES,
+            failed=lambda _, error: report("a request that is not HTTP", error),
+            ended=freed.connection_ended,
+        )
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
         super().connection_made(transport)
-        self._local_port = _local_address(self)[1]
         peer = self.peername
-        leaving = self._admission.admit(self, self._local_port, str(peer[0]) if isinstance(peer, tuple) else "")
-        if leaving is not None:
-            self._report("closed the connection that was idle for the longest: too many", None)
-            leaving.force_close()
+        source = str(peer[0]) if isinstance(peer, tuple) else ""
+        if not self._admission.enter(self, source, self.force_close, _local_address(self)[1]):
+            self.force_close()
 
     def has_asked(self) -> None:
-        """The connection made a request in time: it may stay, and is the last to go when room is needed."""
-        self._deadline.cancel()
-        self._admission.asked(self, self._local_port)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._deadline.cancel()
-        self._admission.leave(self, self._local_port)
-        super().connection_lost(exc)
-
-    def handle_error(
-        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
-    ) -> web.StreamResponse:
-        """A refusal without aiohttp's words, which tell its version and Python's and repeat what was sent."""
-        status = super().handle_error(request, status, exc, message).status
-        refusal = web.Response(status=status, text="bad request\n", headers={"Server": "nodeagent"})
-        refusal.force_close()
-        return refusal
-
-    def log_exception(self, *_: object, **kw: object) -> None:
-        error = kw.get("exc_info")
-        self._report("a request that is none", error if isinstance(error, BaseException) else None)
+        """The client has made a request: the connection is the last to go when room is needed."""
+        self._admission.asked(self)
 
 
 def _open_files() -> int:

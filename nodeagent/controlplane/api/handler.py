@@ -12,7 +12,6 @@ from aiohttp import HttpVersion11, web
 
 from nodeagent.controlplane.api import access
 from nodeagent.controlplane.api.access import ANONYMOUS, Role, TokenReader, User
-from nodeagent.controlplane.api.admission import Admission
 from nodeagent.controlplane.api.bodies import read_body
 from nodeagent.controlplane.api.discovery import aggregated, api_group, api_groups, api_resources, api_versions
 from nodeagent.controlplane.api.objects import Objects
@@ -31,7 +30,9 @@ from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 from nodeagent.controlplane.machinery.worker import LARGE_BYTES
-from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed
+from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed, too_many_requests
+from nodeagent.serving.admission import Admission
+from nodeagent.serving.connection import SERVER
 from nodeagent.serving.origins import AllowedHosts
 
 logger = logging.getLogger(__name__)
@@ -123,14 +124,14 @@ class ApiHandler:
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
         asked = self._asked(request)
         user, labels = ANONYMOUS, _labels(request, asked)
+        is_known = False
         began = self._figures.begin(labels)
         answer: Reply | Watch | None = None
         sent_bytes = 0
         try:
             try:
                 user = self._authenticate(request)
-                if user is not ANONYMOUS:
-                    self._admission.begin(peer)
+                is_known = self._is_known(peer, user)
                 answer = await self._answer(request, asked, user)
                 if not isinstance(answer, Watch):
                     answer = await begun(answer, _STREAM_FROM_BYTES)
@@ -153,8 +154,17 @@ class ApiHandler:
                 code, length = (answer.status, answer.length) if answer is not None else (_HUNG_UP, 0)
                 who = labels if code != _UNKNOWN else labels_of_stranger(request.method)
                 self._figures.answered(who, began, code, sent_bytes if length is None else length)
-            if user is not ANONYMOUS:
+            if is_known:
                 self._admission.end(peer)
+
+    def _is_known(self, peer: object, user: User) -> bool:
+        """Whether this is a request of somebody who has shown credentials. Raises ApiError 429 where a user has too many
+        connections: this one stays a stranger's."""
+        if user is ANONYMOUS:
+            return False
+        if not self._admission.begin(peer, user.name):
+            raise too_many_requests(f'User "{user.name}" has too many connections')
+        return True
 
     def _asked(self, request: web.BaseRequest) -> _Asked:
         segments = tuple(unquote(part) for part in request.rel_url.raw_path.strip("/").split("/"))
@@ -315,6 +325,7 @@ async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
         response = web.Response(status=reply.status, body=b"".join(reply.pieces()))
     else:
         response = _in_parts(request, reply)
+    response.headers["Server"] = SERVER
     response.headers["Content-Type"] = reply.content_type
     for name, value in reply.headers:
         response.headers.add(name, value)
@@ -386,6 +397,7 @@ class _Chunks:
 
 async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
     response = web.StreamResponse()
+    response.headers["Server"] = SERVER
     response.headers["Content-Type"] = "application/json"
     response.enable_chunked_encoding()
     await response.prepare(request)

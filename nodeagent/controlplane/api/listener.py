@@ -1,18 +1,19 @@
 """Takes in connections, as many as there may be, and hands them to the handler of requests."""
 
 import asyncio
-import ctypes
 import errno
 import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from aiohttp import web
 
-from nodeagent.controlplane.api.admission import Admission
+from nodeagent.serving.admission import Admission
+from nodeagent.serving.connection import BoundedConnection
+from nodeagent.serving.memory import FreedMemory
 
 logger = logging.getLogger(__name__)
 _UNSENT_BYTES: Final = 128 * 1024
@@ -21,8 +22,10 @@ _KEEPALIVE_SECONDS: Final = 120.0
 _HANDSHAKE_SECONDS: Final = 10.0
 _GOODBYE_SECONDS: Final = 2.0
 """How long a connection that is closed waits for the other side to say so, too (TLS close_notify)."""
-_LOOK_EVERY_SECONDS: Final = 1.0
-_WORTH_GIVING_BACK: Final = 256
+_HEAD_SECONDS: Final = 30.0
+_READ_BYTES: Final = 64 * 1024
+"""Of a body that are kept before it is read."""
+_LOOK_EVERY_SECONDS: Final = 0.5
 _OF_THE_CLIENT: Final = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -48,6 +51,7 @@ class Listener:
         self._port = port
         self._context = context
         self._admission = admission
+        self._freed = FreedMemory()
         self._shutdown_s = shutdown_s
         self._pause_s = pause_s
         self._sockets: list[socket.socket] = []
@@ -82,6 +86,7 @@ class Listener:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         self._close_sockets()
+        self._freed.close()
         self._server.pre_shutdown()
         await self._server.shutdown(self._shutdown_s)
 
@@ -128,7 +133,7 @@ class Listener:
         arrival.started = True
         try:
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _Connection(self._server, lambda: self._admission.leave(address)),
+                lambda: self._connection(address),
                 arrival.sock,
                 ssl=self._context,
                 **secure,
@@ -142,16 +147,23 @@ class Listener:
         else:
             arrival.transport = transport
 
+    def _connection(self, address: tuple[str, int]) -> BoundedConnection:
+        return BoundedConnection(
+            self._server,
+            self._admission,
+            address,
+            head_seconds=_HEAD_SECONDS,
+            keepalive_seconds=_KEEPALIVE_SECONDS,
+            read_bytes=_READ_BYTES,
+            failed=_note_failure,
+            ended=self._freed.connection_ended,
+        )
+
     async def _look_after(self) -> None:
-        """Closes strangers whose time is up; gives the memory of many that have left back to the system."""
-        most = 0
+        """Closes strangers whose time is up."""
         while True:
             await asyncio.sleep(_LOOK_EVERY_SECONDS)
             self._admission.overdue()
-            most = max(most, len(self._admission))
-            if most - len(self._admission) >= _WORTH_GIVING_BACK:
-                most = len(self._admission)
-                await asyncio.to_thread(_give_back)
 
 
 class _Arrival:
@@ -173,43 +185,12 @@ class _Arrival:
                 self.sock.close()
 
 
-class _Connection(web.RequestHandler):
-    """aiohttp's, that tells when it has ended, and logs nothing that a stranger sends."""
-
-    __slots__ = ("_ended",)
-
-    def __init__(self, server: web.Server, ended: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
-        nowhere: Any = None
-        super().__init__(server, loop=loop, access_log=nowhere, keepalive_timeout=_KEEPALIVE_SECONDS)
-        self._ended = ended
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Called by the loop when the connection has ended; its place is free."""
-        self._ended()
-        super().connection_lost(exc)
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """What is not HTTP is the client's affair; only what is ours is logged."""
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return super().handle_error(request, status, exc, message)
-        logger.debug("not a request peer=%s error=%s", request.remote, exc)
-        answer = web.Response(status=status, text="400 Bad Request\n")
-        answer.force_close()
-        return answer
-
-
-def _give_back() -> None:
-    """Hands memory that was freed back to the system (malloc_trim(3)), where the C library can."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+def _note_failure(status: int, error: BaseException | None) -> None:
+    """What is not HTTP is a matter of the client; an error of ours is logged. Nothing that was sent is."""
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        logger.error("a response could not be sent", exc_info=error)
+    else:
+        logger.debug("not a request error=%s", type(error).__name__)
 
 
 def _listen(family: int, address: tuple[object, ...]) -> socket.socket:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from nodeagent.controlplane.api.admission import Admission, ConnectionLimits
 from nodeagent.controlplane.api.listener import Listener
 from nodeagent.logs.setup import TextFormatter
+from nodeagent.serving.admission import Admission, ConnectionLimits
 
 DEADLINE_SECONDS = 60.0
 FEW = ConnectionLimits(total=60, per_address=50, strangers=20, strangers_per_address=15, stranger_s=0.2)

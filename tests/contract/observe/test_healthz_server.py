@@ -14,11 +14,11 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport, TableReport
-from nodeagent.observe.admission import Room
 from nodeagent.observe.health_answers import HealthAnswers
 from nodeagent.observe.health_monitor import HealthMonitor
 from nodeagent.observe.http import BindFailed, HttpListeners, HttpServer, listening_socket
 from nodeagent.observe.responses import Request, Response
+from nodeagent.serving.admission import ConnectionLimits
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GREETING = Response(200, {"Content-Type": "text/plain"}, b"hello")
@@ -237,7 +237,9 @@ def test_idle_connections_do_not_keep_others_out(get: Any) -> None:
     """With every place taken, whoever comes is answered, and the one goes that was idle for the longest."""
 
     async def scenario() -> None:
-        listeners = HttpListeners(lambda _: GREETING, room=Room(source=2, port=3, total=4))
+        listeners = HttpListeners(
+            lambda _: GREETING, limits=ConnectionLimits(strangers_per_address=2, strangers=3, total=4)
+        )
         first, second = await listening(listeners), await listening(listeners)
         idle = [await asyncio.open_connection("127.0.0.1", first) for _ in range(2)]
         for _ in range(20):
@@ -254,7 +256,9 @@ def test_idle_connections_do_not_keep_others_out(get: Any) -> None:
 
 def test_a_flood_at_one_port_leaves_the_connections_of_another_alone(get: Any) -> None:
     async def scenario() -> None:
-        listeners = HttpListeners(lambda _: GREETING, room=Room(source=8, port=8, total=10))
+        listeners = HttpListeners(
+            lambda _: GREETING, limits=ConnectionLimits(strangers_per_address=8, strangers=8, total=10)
+        )
         quiet, flooded = await listening(listeners), await listening(listeners)
         reader, writer = await asyncio.open_connection("127.0.0.1", quiet)
         writer.write(b"GET / HTTP/1.1\r\nHost: probe\r\n\r\n")

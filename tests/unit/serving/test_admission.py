@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.controlplane.api.admission import Admission, ConnectionLimits, site_of
+from nodeagent.serving.admission import Admission, ConnectionLimits, site_of
 
 LIMITS = ConnectionLimits(total=8, per_address=6, strangers=4, strangers_per_address=3, stranger_s=30)
 
@@ -19,7 +19,7 @@ class Door:
     def enter(self, key: int, address: str = "192.0.2.1", *, known: bool = False, busy: bool = False) -> bool:
         admitted = self.admission.enter(key, address, lambda: self.closed.append(key))
         if admitted and (known or busy):
-            self.admission.begin(key)
+            self.admission.begin(key, "somebody")
             if not busy:
                 self.admission.end(key)
         return admitted
@@ -108,7 +108,7 @@ def test_no_sequence_goes_beyond_the_limits_or_closes_the_busy(steps: list[tuple
                 door.admission.leave(key)
                 del here[key]
             elif what == "begin":
-                door.admission.begin(key)
+                door.admission.begin(key, "somebody")
                 here[key] += 1
             elif what == "end" and here[key]:
                 door.admission.end(key)
@@ -118,3 +118,65 @@ def test_no_sequence_goes_beyond_the_limits_or_closes_the_busy(steps: list[tuple
         door.closed.clear()
         assert len(door.admission) == len(here) <= LIMITS.total
         assert door.admission.strangers <= LIMITS.strangers
+
+
+def test_at_a_port_that_knows_nobody_the_one_that_asked_longest_ago_goes() -> None:
+    door = Door()
+    for key in range(3):
+        door.enter(key)
+    door.admission.asked(0)
+    door.enter(3)
+    assert door.closed == [1]
+
+
+def test_a_network_of_ipv6_has_the_share_of_one_address() -> None:
+    door = Door()
+    for key in range(10):
+        door.enter(key, f"2001:db8::{key:x}")
+    assert door.closed == list(range(7))
+    assert door.enter(10, "2001:db8:0:1::1")
+    assert door.closed == list(range(7))
+
+
+def test_a_flood_of_one_port_leaves_those_of_another() -> None:
+    door = Door(ConnectionLimits(total=6, strangers=6, strangers_per_address=6))
+    close: list[int] = []
+    door.admission.enter("quiet", "192.0.2.1", lambda: close.append(0), port=1)
+    for key in range(50):
+        door.admission.enter(key, "192.0.2.2", lambda: None, port=2)
+    assert not close
+
+
+def test_a_user_has_a_bound_whatever_the_addresses_are() -> None:
+    door = Door(ConnectionLimits(total=8, per_user=2))
+    for key in range(4):
+        door.enter(key, f"192.0.2.{key}")
+    assert [door.admission.begin(key, "reader") for key in range(3)] == [True, True, False]
+    assert door.admission.begin(3, "admin")
+    door.admission.end(0)
+    assert door.admission.begin(2, "reader")
+    assert door.closed == [0]
+
+
+def test_a_connection_counts_for_the_user_who_asked_last() -> None:
+    door = Door(ConnectionLimits(per_user=1))
+    door.enter(0)
+    door.enter(1)
+    for user in ("a", "b", "a"):
+        assert door.admission.begin(0, user)
+        door.admission.end(0)
+    assert door.admission.begin(1, "b")
+    assert door.closed == []
+
+
+def test_of_unfinished_heads_the_largest_goes_when_they_are_too_much() -> None:
+    door = Door(ConnectionLimits(unfinished_bytes=100))
+    for key, size in enumerate((10, 60, 30)):
+        door.enter(key, f"192.0.2.{key}")
+        door.admission.unfinished(key, size)
+    assert (door.closed, door.admission.unfinished_bytes) == ([], 100)
+    door.admission.unfinished(0, 11)
+    assert (door.closed, door.admission.unfinished_bytes) == ([1], 41)
+    door.admission.unfinished(0, 0)
+    door.admission.leave(2)
+    assert door.admission.unfinished_bytes == 0

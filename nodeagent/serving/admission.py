@@ -1,0 +1,228 @@
+"""Which connections there may be, and which has to go for a new one. Pure: the caller closes them.
+
+A connection is a stranger's until its client has shown credentials (`begin`). At a listener that asks for no credentials all
+stay strangers, and a request moves a connection to the end of the line (`asked`). Strangers are few, and the one at the head
+of the line makes room for the next: first among those of the same address at the same port, then at the same port, then at
+the port that has most. So nobody keeps others out by holding connections open, and a flood of one port leaves those of the
+others alone. Clients that are known are evicted only when every place is taken, and never while a request of theirs is answered.
+
+What clients have sent of heads that are not complete is counted for all connections together.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+_IPV6_SITE_BITS: Final = 64
+_SHARE_OF_FILES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How many connections there may be. An address is an IPv4 address or a /64 of IPv6."""
+
+    total: int = 8192
+    per_address: int = 4096
+    per_user: int = 2048
+    """Of one user who has shown credentials: four tokens are needed to take every place."""
+    strangers: int = 1024
+    """At one port."""
+    strangers_per_address: int = 512
+    """At one port."""
+    stranger_s: float = 30.0
+    """How long one may go without showing credentials."""
+    unfinished_bytes: int = 4 * 1024 * 1024
+    """Of heads that are not complete yet, of all connections together."""
+
+    @classmethod
+    def without_credentials(cls, files: int) -> "ConnectionLimits":
+        """For one of a few listeners that know nobody, in a process that may have so many open files: an eighth of them, the
+        rest is for the work of the process."""
+        total = min(4096, max(2, files // _SHARE_OF_FILES))
+        return cls(
+            total=total,
+            per_address=total,
+            strangers=min(512, total),
+            strangers_per_address=min(64, total // 2),
+        )
+
+
+@dataclass(slots=True)
+class _Connection:
+    port: int
+    address: str
+    since: float
+    close: Callable[[], None]
+    user: str | None = None
+    """None for a stranger."""
+    requests: int = 0
+    unfinished_bytes: int = 0
+
+
+class Admission:
+    """The connections there are, by a key of the caller's. `clock` gives seconds."""
+
+    def __init__(self, limits: ConnectionLimits, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._all: dict[Hashable, _Connection] = {}
+        self._strangers: dict[int, OrderedDict[Hashable, _Connection]] = {}
+        """By port; a port without strangers is not in it."""
+        self._idle: OrderedDict[Hashable, _Connection] = OrderedDict()
+        """Those who are known and wait for nothing, the longest first."""
+        self._per_address: Counter[str] = Counter()
+        self._per_user: Counter[str] = Counter()
+        self._strangers_per_address: Counter[tuple[int, str]] = Counter()
+        self._unfinished_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def strangers(self) -> int:
+        """How many have not shown credentials."""
+        return sum(map(len, self._strangers.values()))
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """What is kept of heads that are not complete."""
+        return self._unfinished_bytes
+
+    def enter(self, key: Hashable, peer: str, close: Callable[[], None], port: int = 0) -> bool:
+        """Takes in a connection to `port`, closing another where it must; False: there is no room."""
+        limits, address = self._limits, site_of(peer)
+        if self._strangers_per_address[port, address] >= limits.strangers_per_address:
+            self._evict_stranger(port, address)
+        elif len(self._strangers.get(port, ())) >= limits.strangers:
+            self._evict_stranger(port)
+        if self._per_address[address] >= limits.per_address and not (
+            self._evict_stranger(port, address) or self._evict(self._idle, lambda found: found.address == address)
+        ):
+            return False
+        if len(self._all) >= limits.total and not (
+            self._evict_stranger(self._fullest_port()) or self._evict(self._idle)
+        ):
+            return False
+        entered = _Connection(port, address, self._clock(), close)
+        self._all[key] = self._strangers.setdefault(port, OrderedDict())[key] = entered
+        self._per_address[address] += 1
+        self._strangers_per_address[port, address] += 1
+        return True
+
+    def leave(self, key: Hashable) -> None:
+        """A connection has ended. One that was not let in, or was evicted, changes nothing."""
+        gone = self._all.pop(key, None)
+        if gone is None:
+            return
+        self._idle.pop(key, None)
+        self._unfinished_bytes -= gone.unfinished_bytes
+        _decrease(self._per_address, gone.address)
+        if gone.user is not None:
+            _decrease(self._per_user, gone.user)
+        else:
+            self._no_stranger(key, gone)
+
+    def asked(self, key: Hashable) -> None:
+        """A stranger has made a request: of the strangers it is the last to go now."""
+        found = self._all.get(key)
+        if found is not None and found.user is None:
+            self._strangers[found.port].move_to_end(key)
+
+    def begin(self, key: Hashable, user: str) -> bool:
+        """A request of this user has come; False, and nothing is noted, when the user has too many connections."""
+        found = self._all.get(key)
+        if found is None:
+            return True
+        if found.user != user:
+            if self._per_user[user] >= self._limits.per_user and not self._evict(
+                self._idle, lambda other: other.user == user
+            ):
+                return False
+            if found.user is None:
+                self._no_stranger(key, found)
+            else:
+                _decrease(self._per_user, found.user)
+            found.user = user
+            self._per_user[user] += 1
+        found.requests += 1
+        self._idle.pop(key, None)
+        return True
+
+    def end(self, key: Hashable) -> None:
+        """A request that `begin` let in has been answered."""
+        found = self._all.get(key)
+        if found is None:
+            return
+        found.requests -= 1
+        if not found.requests:
+            self._idle[key] = found
+
+    def unfinished(self, key: Hashable, size_bytes: int) -> None:
+        """So much has come of a head that is not complete (0: it is). Closes the connection with most when there is too much."""
+        found = self._all.get(key)
+        if found is None:
+            return
+        self._unfinished_bytes += size_bytes - found.unfinished_bytes
+        found.unfinished_bytes = size_bytes
+        while self._unfinished_bytes > self._limits.unfinished_bytes:
+            self._close(max(self._all, key=lambda other: self._all[other].unfinished_bytes))
+
+    def overdue(self) -> int:
+        """Closes the strangers who have been here too long; how many."""
+        before = self._clock() - self._limits.stranger_s
+        late = [key for line in self._strangers.values() for key, found in line.items() if found.since <= before]
+        for key in late:
+            self._close(key)
+        return len(late)
+
+    def _fullest_port(self) -> int:
+        return max(self._strangers, key=lambda port: len(self._strangers[port]), default=0)
+
+    def _no_stranger(self, key: Hashable, found: _Connection) -> None:
+        line = self._strangers[found.port]
+        del line[key]
+        if not line:
+            del self._strangers[found.port]
+        _decrease(self._strangers_per_address, (found.port, found.address))
+
+    def _evict_stranger(self, port: int, address: str = "") -> bool:
+        """Closes the first stranger at that port, of that address if one is given; False: there is no such stranger."""
+        return self._evict(
+            self._strangers.get(port, OrderedDict()), lambda found: not address or found.address == address
+        )
+
+    def _evict(
+        self, among: OrderedDict[Hashable, _Connection], is_meant: Callable[[_Connection], bool] = lambda _: True
+    ) -> bool:
+        key = next((key for key, found in among.items() if is_meant(found)), None)
+        if key is None:
+            return False
+        self._close(key)
+        return True
+
+    def _close(self, key: Hashable) -> None:
+        found = self._all[key]
+        self.leave(key)
+        found.close()
+
+
+def _decrease(counts: Counter, key: Hashable) -> None:  # type: ignore[type-arg]  # of any kind of key
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
+
+
+def site_of(peer: str) -> str:
+    """Whom an address belongs to: one machine has a whole /64 of IPv6 addresses to choose from."""
+    try:
+        address = ip_address(peer.partition("%")[0])
+    except ValueError:  # of a connection that was gone before anyone looked
+        return ""
+    if not isinstance(address, IPv6Address):
+        return str(address)
+    mapped = address.ipv4_mapped
+    if mapped is not None:
+        return str(mapped)
+    return f"{address.packed[: _IPV6_SITE_BITS // 8].hex()}::"
