@@ -12,10 +12,9 @@ from aiohttp import HttpVersion11, web
 
 from nodeagent.controlplane.api import access
 from nodeagent.controlplane.api.access import ANONYMOUS, Role, TokenReader, User
-from nodeagent.controlplane.api.bodies import read_body
 from nodeagent.controlplane.api.discovery import aggregated, api_group, api_groups, api_resources, api_versions
+from nodeagent.controlplane.api.intake import Intake
 from nodeagent.controlplane.api.objects import Objects
-from nodeagent.controlplane.api.options import Request
 from nodeagent.controlplane.api.replies import JSON, Reply, begun, document_reply, error_reply, text_reply
 from nodeagent.controlplane.api.request_figures import (
     Labels,
@@ -29,7 +28,6 @@ from nodeagent.controlplane.api.watches import Watch
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
-from nodeagent.controlplane.machinery.worker import LARGE_BYTES
 from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed, too_many_requests
 from nodeagent.serving.admission import Admission
 from nodeagent.serving.connection import SERVER
@@ -37,9 +35,6 @@ from nodeagent.serving.origins import AllowedHosts
 
 logger = logging.getLogger(__name__)
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_MOST_LARGE: Final = 4
-"""Requests with a large body that are worked on at a time; further ones wait to be read."""
-_BODY_SECONDS: Final = 30.0
 _PIECE_BYTES: Final = 128 * 1024
 _PIECE_SECONDS: Final = 30.0
 """Within which a client takes a piece."""
@@ -114,7 +109,7 @@ class ApiHandler:
         self._admission = admission
         self._figures = figures
         self._scrape = scrape
-        self._large = asyncio.Semaphore(_MOST_LARGE)
+        self._intake = Intake()
         self._hosts = AllowedHosts()
         self._default_user = User("system:admin", Role.ADMIN) if everybody_is_admin else ANONYMOUS
         self._openapi = OpenApi(catalog)
@@ -209,20 +204,15 @@ class ApiHandler:
                 "only the following media types are accepted: application/json",
             )
 
-        async def read() -> bytes:
-            try:
-                async with asyncio.timeout(_BODY_SECONDS):
-                    return await read_body(request.content.iter_any(), request.content_length)
-            except TimeoutError:
-                raise ApiError(408, "Timeout", f"the body did not arrive within {_BODY_SECONDS:.0f} s") from None
-
-        asked_for = Request(query, request.headers, read)
-        announced = request.content_length
-        if request.can_read_body and (announced is None or announced > LARGE_BYTES):
-            # What large requests hold in memory is bounded by how many there are.
-            async with self._large:
-                return await self._objects.handle(verb, resource, target, asked_for)
-        return await self._objects.handle(verb, resource, target, asked_for)
+        objects, name = self._objects, user.name
+        if verb in ("get", "list", "watch"):
+            is_large = verb == "list" and objects.has_many(resource)
+            async with self._intake.look(request, query, name, is_large=is_large) as asked_for:
+                return await objects.handle(verb, resource, target, asked_for)
+        async with self._intake.write(
+            request, query, name, lambda size: objects.is_large(resource, target, size)
+        ) as asked_for:
+            return await objects.handle(verb, resource, target, asked_for)
 
     def _authenticate(self, request: web.BaseRequest) -> User:
         certificate = None

@@ -41,7 +41,7 @@ from nodeagent.controlplane.machinery.schema.json_patch import (
 )
 from nodeagent.controlplane.machinery.schema.strategic import merge_patch, strategic_merge
 from nodeagent.controlplane.machinery.selectors import EVERYTHING, parse_fields, parse_labels
-from nodeagent.controlplane.machinery.worker import Worker
+from nodeagent.controlplane.machinery.worker import LARGE_BYTES, Worker
 from nodeagent.controlplane.status import (
     ApiError,
     bad_request,
@@ -88,6 +88,17 @@ class Objects:
         self._stopping = stopping
         self._deliveries = Deliveries()
         self._readers = {(row.group, row.plural): FieldReader(row) for row in catalog.rows}
+
+    def has_many(self, resource: Resource) -> bool:
+        """A list of these takes a thread."""
+        return len(self._store.collection(resource.stored_in).records) > _FEW_RECORDS
+
+    def is_large(self, resource: Resource, target: Target, body_bytes: int) -> bool:
+        """A write with such a body, or of what is stored there, takes a thread and much memory."""
+        stored = (
+            self._store.get(resource.stored_in, resource.path(target.namespace, target.name)) if target.name else None
+        )
+        return max(body_bytes, len(stored.body) if stored is not None else 0) > LARGE_BYTES
 
     async def handle(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         """Raises ApiError."""

@@ -1,0 +1,73 @@
+"""Work that takes much, a few pieces at a time: users take turns, so that no user waits for all that another has asked for."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+
+class Turns:
+    """most: pieces of work at a time; per_user: of one user. Users who wait are served one after another, in turns."""
+
+    def __init__(self, most: int, per_user: int) -> None:
+        self._free = most
+        self._per_user = per_user
+        self._working: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        """By user, the user whose turn is next first."""
+
+    @asynccontextmanager
+    async def turn(self, user: str) -> AsyncIterator[None]:
+        """Waits for a turn of the user, which lasts as long as the block."""
+        await self.take(user)
+        try:
+            yield
+        finally:
+            self.give_back(user)
+
+    async def take(self, user: str) -> None:
+        """Waits for a turn, which the caller gives back."""
+        if self._free and self._working[user] < self._per_user:
+            self._begin(user)
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(user, deque()).append(waiting)
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            if waiting.done() and not waiting.cancelled():
+                self.give_back(user)
+            else:
+                self._withdraw(user, waiting)
+            raise
+
+    def give_back(self, user: str) -> None:
+        """A turn has ended."""
+        self._free += 1
+        self._working[user] -= 1
+        if not self._working[user]:
+            del self._working[user]
+        self._serve_next()
+
+    def _begin(self, user: str) -> None:
+        self._free -= 1
+        self._working[user] += 1
+
+    def _serve_next(self) -> None:
+        for user in list(self._waiting):
+            if not self._free:
+                return
+            if self._working[user] >= self._per_user:
+                continue
+            line = self._waiting.pop(user)
+            next_one = line.popleft()
+            if line:
+                self._waiting[user] = line
+            self._begin(user)
+            next_one.set_result(None)
+
+    def _withdraw(self, user: str, waiting: "asyncio.Future[None]") -> None:
+        line = self._waiting[user]
+        line.remove(waiting)
+        if not line:
+            del self._waiting[user]
