@@ -23,15 +23,13 @@ from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.explain import document, explain_all
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_view import Access, NodeView, ask_agent, look_at_node
-from nodeagent.cli.replay import CannotRun, NotReplayable, Recording, replay_in_namespace
+from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, read_bundle
+from nodeagent.cli.replay import CannotRun, replay_in_namespace
 from nodeagent.dataplane.errors import DataplaneError
 from nodeagent.dataplane.interface_reading import read_interface
-from nodeagent.files.bounded import read_whole
 from nodeagent.observe.admin.client import NoAgent
 from nodeagent.observe.admin.documents import Status
 
-RECORDING = "recording.json"
-LARGEST_BYTES = 1 << 30
 _SYSCTLS = (
     "net/ipv4/ip_forward",
     "net/ipv6/conf/all/forwarding",
@@ -64,7 +62,7 @@ def bundle_command(output: Path, access: Access) -> None:
         descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             for name, content in files.items():
-                member = tarfile.TarInfo(f"nodeagent-bundle/{name}")
+                member = tarfile.TarInfo(f"{MEMBERS}/{name}")
                 member.size, member.mode, member.mtime = len(content), 0o600, int(time.time())
                 archive.addfile(member, io.BytesIO(content))
     except OSError as error:
@@ -187,16 +185,3 @@ def replay_command(bundle: Path, command: tuple[str, ...]) -> None:
     except (DataplaneError, OSError) as error:
         raise Failure(str(error), FAILED) from error
     click.get_current_context().exit(code)
-
-
-def read_bundle(path: Path) -> Recording:
-    """What is to be programmed. Raises NotReplayable."""
-    try:
-        with tarfile.open(fileobj=io.BytesIO(read_whole(path, LARGEST_BYTES)), mode="r:gz") as archive:
-            file = archive.extractfile(f"nodeagent-bundle/{RECORDING}")
-            content = b"" if file is None else file.read(LARGEST_BYTES)
-        return msgspec.json.decode(content, type=Recording)
-    except (OSError, EOFError, KeyError, tarfile.TarError) as error:
-        raise NotReplayable(f"it is no bundle: {error}") from error
-    except msgspec.MsgspecError as error:
-        raise NotReplayable(f"it is of another version: {error}") from error

@@ -8,32 +8,16 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 
-from msgspec import Struct
-
+from nodeagent.cli.recording import Recording
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.node_dataplane import NodeDataplane
-from nodeagent.model.addresses import Family
-from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.reports import PurgeReport
 
 _CLONE_NEWNET = 0x40000000
 _OURSELVES = (sys.executable, "-m", "nodeagent")
 SHOWN = ("nodeagent", "show", "frontends")
-
-
-class NotReplayable(Exception):
-    """A file that holds no recording; one line for a person."""
-
-
-class Recording(Struct, frozen=True):
-    """What an agent wanted of its node. program: None where nobody said how its rules were made."""
-
-    families: tuple[Family, ...]
-    node: NodeState
-    states: tuple[ServiceState, ...]
-    program: dict[Family, ProgramOptions] | None
 
 
 class CannotRun(Exception):

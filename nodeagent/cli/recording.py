@@ -1,0 +1,80 @@
+"""What a bundle says of a node's tables. A bundle may come from anybody, and a megabyte of it stand for gigabytes: reading is bounded."""
+
+import gzip
+import io
+import tarfile
+import zlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from nodeagent.dataplane.nft.chain import ProgramOptions
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+
+MEMBERS: Final = "nodeagent-bundle"
+"""The directory in the archive."""
+RECORDING: Final = "recording.json"
+LARGEST_BYTES: Final = 64 << 20
+"""Of the recording. One of 10,000 Services with 10 endpoints each has 26 MB."""
+MOST_VALUES: Final = 4_000_000
+"""In the recording: each takes some 60 bytes at least."""
+_MOST_UNPACKED: Final = 256 << 20
+"""Of the archive, up to the recording: a bundle that somebody has packed again may have it last."""
+
+
+class NotReplayable(Exception):
+    """A file that holds no recording; one line for a person."""
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """What an agent wanted of its node. program: None where nobody said how its rules were made."""
+
+    families: tuple[Family, ...]
+    node: NodeState
+    states: tuple[ServiceState, ...]
+    program: dict[Family, ProgramOptions] | None
+
+
+def read_bundle(path: Path) -> Recording:
+    """What is to be programmed. Raises NotReplayable."""
+    try:
+        with gzip.open(path) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive:
+            content = _recording_in(archive)
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise NotReplayable(f"it is no bundle: {error}") from error
+    if content.count(b",") > MOST_VALUES:
+        raise NotReplayable(f"{RECORDING} has more than {MOST_VALUES} values")
+    try:
+        return msgspec.json.decode(content, type=Recording)
+    except msgspec.MsgspecError as error:
+        raise NotReplayable(f"it is of another version: {error}") from error
+
+
+def _recording_in(archive: tarfile.TarFile) -> bytes:
+    for member in archive:
+        file = archive.extractfile(member) if member.name == f"{MEMBERS}/{RECORDING}" else None
+        if file is None:
+            continue
+        content = file.read(LARGEST_BYTES + 1)
+        if len(content) > LARGEST_BYTES:
+            raise NotReplayable(f"{RECORDING} has more than {LARGEST_BYTES >> 20} MiB")
+        return content
+    raise NotReplayable(f"it is no bundle: there is no {MEMBERS}/{RECORDING} in it")
+
+
+class _Bounded(io.RawIOBase):
+    """What is read of `source`, up to a bound. Raises NotReplayable beyond it."""
+
+    def __init__(self, source: gzip.GzipFile) -> None:
+        self._source = source
+        self._left = _MOST_UNPACKED
+
+    def read(self, size: int = -1) -> bytes:
+        """At most so many bytes."""
+        if not 0 <= size <= self._left:
+            raise NotReplayable(f"it has more than {_MOST_UNPACKED >> 20} MiB, unpacked")
+        found = self._source.read(size)
+        self._left -= len(found)
+        return found
