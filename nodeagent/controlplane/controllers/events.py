@@ -1,35 +1,46 @@
-"""Forgets events after an hour, as Kubernetes does (--event-ttl): nobody else ever deletes them."""
+"""Deletes Events an hour after they were last written, as Kubernetes does (--event-ttl): no client ever deletes them."""
 
 from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+from nodeagent.controlplane.documents import Document
+from nodeagent.controlplane.kinds.event import EVENTS
 from nodeagent.controlplane.storage.records import Change
 from nodeagent.controlplane.storage.store import Store
 
-_EVENTS: Final = "events"
 _KEPT_SECONDS: Final = 3600.0
 
 
 class EventExpiry:
-    """Reconciles one event by path."""
+    """Reconciles one event by path. `clock` gives seconds since 1970."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
 
     async def reconcile(self, path: str) -> float | None:
-        """Removes it, or says how long it has left since it was last written. Raises Precondition when it just changed."""
-        record = self._store.get(_EVENTS, path)
+        """Deletes the event, or returns how many seconds it has left. Raises Precondition when it just changed."""
+        record = self._store.get(EVENTS, path)
         if record is None:
             return None
-        event = record.document()
-        # What an event says of its time is its author's; when it was written is the server's.
-        meta = event["metadata"]
-        times = [meta["creationTimestamp"], *(entry.get("time") for entry in meta.get("managedFields") or [])]
-        last = max(datetime.fromisoformat(time).timestamp() for time in times if time)
-        left = last + _KEPT_SECONDS - self._clock()
+        now = self._clock()
+        left = _last_written(record.document()["metadata"], now) + _KEPT_SECONDS - now
         if left > 0:
             return left
-        await self._store.commit([Change(_EVENTS, path, record.revision, None, record.body)])
+        await self._store.commit([Change(EVENTS, path, record.revision, None, record.body)])
         return None
+
+
+def _last_written(meta: Document, now: float) -> float:
+    """By the clocks of servers, and no later than `now`.
+
+    The time of creation is a server's. A time in managedFields is, too, unless a client sent it; such a time is never later
+    than the write that brought it (`machinery/managed.py`), but in objects that another program stored it may be.
+    """
+    written = [_seconds(entry["time"]) for entry in meta.get("managedFields") or [] if entry.get("time")]
+    return max([min(_seconds(meta["creationTimestamp"]), now), *(time for time in written if time <= now)])
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()

@@ -11,6 +11,8 @@ from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
 from nodeagent.controlplane.status import FieldError, invalid, required
 
+EVENTS: Final = "events"
+"""Where Events of both groups are stored."""
 _LONGEST_WORD: Final = 128
 _LONGEST_NOTE: Final = 1024
 """Bytes, though the errors say characters."""

@@ -91,8 +91,11 @@ def track_update(struct: Struct, live: Document, new: Document, manager: Manager
     given = new.get("metadata", {}).get("managedFields")
     if given is not None and not any(entry.get("fieldsV1") for entry in given):
         owners: dict[Manager, Ownership] = {}
+    elif given:
+        # A client may send what it has read, but nothing was written later than now.
+        owners = {who: Ownership(held.fields, min(held.time, now)) for who, held in read_entries(new).items()}
     else:
-        owners = read_entries(new if given else live)
+        owners = read_entries(live)
     changed, removed = differences(struct, live, new)
     if changed or removed:
         for other, held in list(owners.items()):
