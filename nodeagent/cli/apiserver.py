@@ -31,7 +31,7 @@ from nodeagent.controlplane.api.access import role_of
 from nodeagent.controlplane.api.pki import GROUPS, PkiFailed, add_user, write_private
 from nodeagent.controlplane.api.token_file import TokenFile
 from nodeagent.controlplane.server import ApiServer
-from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused
+from nodeagent.controlplane.server_settings import LIMIT_BYTES, ServerSettings, SettingsRefused
 from nodeagent.controlplane.storage.records import StorageFailed
 from nodeagent.controlplane.storage.sqlite_file import (
     check,
@@ -112,8 +112,10 @@ _MOST_DIGITS = 6
 )
 @click.option(
     "--store-limit",
+    default=LIMIT_BYTES // 2**20,
+    show_default=True,
     type=click.IntRange(1, _LARGEST_STORE_MIB),
-    help="Largest size of the store in MiB; writes beyond it fail with 507.",
+    help="Largest size of the store in MiB; writes beyond it fail with 507. etcd has a limit of its own.",
 )
 @click.option(
     "--log-level",
@@ -148,7 +150,7 @@ def apiserver_command(
     pod_cidr: tuple[str, ...],
     insecure: bool,
     history: int,
-    store_limit: int | None,
+    store_limit: int,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -188,7 +190,7 @@ def apiserver_command(
         taken=tuple(taken),
         insecure=insecure,
         window=Window(seconds=history),
-        limit_bytes=store_limit * 1024 * 1024 if store_limit else None,
+        limit_bytes=store_limit * 2**20,
         connections=_connection_limits(),
     )
     use_one_arena()

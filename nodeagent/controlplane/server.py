@@ -23,6 +23,7 @@ from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.api import kubeconfig, pki
 from nodeagent.controlplane.api.access import Tokens
 from nodeagent.controlplane.api.account_tokens import Account, AccountTokens, Bearers
+from nodeagent.controlplane.api.event_limits import EventLimits, EventRoom
 from nodeagent.controlplane.api.handler import CHECKS, VERSION, ApiHandler
 from nodeagent.controlplane.api.listener import Listener
 from nodeagent.controlplane.api.objects import Objects
@@ -181,7 +182,16 @@ class ApiServer:
                 figures, self._calls, store, catalog, checks=CHECKS, failing=self.failing, version=VERSION
             )
             handler = ApiHandler(
-                Objects(store, registry, catalog, accounts, clock=self._clock, worker=worker, stopping=ending),
+                Objects(
+                    store,
+                    registry,
+                    catalog,
+                    accounts,
+                    clock=self._clock,
+                    worker=worker,
+                    event_limits=EventLimits(EventRoom.within(self._settings.limit_bytes)),
+                    stopping=ending,
+                ),
                 catalog,
                 Bearers(static, accounts, lambda account: _is_current(store, account)),
                 self,

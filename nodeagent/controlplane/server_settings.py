@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Final
 
 from nodeagent.controlplane.addresses.ranges import AddressRange, Network, parse_port_range, parse_service_ranges
 from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.storage.store import Window
 from nodeagent.controlplane.storages import EtcdSettings
 from nodeagent.serving.admission import ConnectionLimits
+
+LIMIT_BYTES: Final = 512 * 1024 * 1024
 
 
 class SettingsRefused(ValueError):
@@ -40,7 +43,8 @@ class ServerSettings:
     window: Window = field(default_factory=Window)
     compact_every_seconds: float = 30.0
     """At most; see `forget_every_seconds`."""
-    limit_bytes: int | None = None
+    limit_bytes: int | None = LIMIT_BYTES
+    """Of a store on disk or in memory; etcd has a limit of its own (its --quota-backend-bytes)."""
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     @property

@@ -233,9 +233,15 @@ def internal_error(message: str) -> ApiError:
     )
 
 
-def too_many_requests(message: str) -> ApiError:
-    """429: the client is to wait a second and ask again, as client libraries do by themselves."""
-    return ApiError(429, "TooManyRequests", message, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})
+def too_many_requests(message: str, seconds: int = 1) -> ApiError:
+    """429: the client is to wait so long and ask again, as client libraries do by themselves."""
+    return ApiError(
+        429,
+        "TooManyRequests",
+        message,
+        details={"retryAfterSeconds": seconds},
+        headers={"Retry-After": str(seconds)},
+    )
 
 
 def storage_unreachable(message: str) -> ApiError:

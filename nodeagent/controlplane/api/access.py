@@ -127,6 +127,25 @@ def authorize(
     )
 
 
+def certificate_user(certificate: object) -> User | None:
+    """The user a verified client certificate names: common name, and organisations as groups."""
+    if not isinstance(certificate, dict):
+        return None
+    pairs = [pair for entry in certificate.get("subject", ()) for pair in entry]
+    names = [value for key, value in pairs if key == "commonName"]
+    groups = [value for key, value in pairs if key == "organizationName"]
+    return User(names[0], role_of(groups)) if names else None
+
+
+def authorize_new(user: User, resource: str, name: str) -> None:
+    """Raises ApiError 403 for a new object of this name that the user may not make; empty: the server is to find a name."""
+    if user.role is Role.AGENT and resource == "leases" and name != user.name:
+        why = f'User "{user.name}" can create resource "leases" of its own name only'
+        raise ApiError(
+            403, "Forbidden", f'leases "{name}" is forbidden: {why}', details={"name": name, "kind": "leases"}
+        )
+
+
 def _agent_may(user: User, verb: str, resource: str, name: str, part: str) -> bool:
     match resource:
         case "":
@@ -134,6 +153,6 @@ def _agent_may(user: User, verb: str, resource: str, name: str, part: str) -> bo
         case "events":
             return verb in ("create", "patch")
         case "leases":
-            # A new one is named in the body only; whose it is shows when it is renewed.
+            # A new one is named in the body only (`authorize_new`).
             return verb == "create" or (name == user.name and verb in ("get", "update", "patch"))
     return resource in _FOLLOWED and verb in _LOOKING and not part

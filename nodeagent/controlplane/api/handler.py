@@ -204,13 +204,13 @@ class ApiHandler:
                 "only the following media types are accepted: application/json",
             )
 
-        objects, name = self._objects, user.name
+        objects = self._objects
         if verb in ("get", "list", "watch"):
             is_large = verb == "list" and objects.has_many(resource)
-            async with self._intake.look(request, query, name, is_large=is_large) as asked_for:
+            async with self._intake.look(request, query, user, is_large=is_large) as asked_for:
                 return await objects.handle(verb, resource, target, asked_for)
         async with self._intake.write(
-            request, query, name, lambda size: objects.is_large(resource, target, size)
+            request, query, user, lambda size: objects.admit(verb, resource, target, user, size)
         ) as asked_for:
             return await objects.handle(verb, resource, target, asked_for)
 
@@ -218,7 +218,7 @@ class ApiHandler:
         certificate = None
         transport = request.transport
         if transport is not None:
-            certificate = certificate_user(transport.get_extra_info("peercert"))
+            certificate = access.certificate_user(transport.get_extra_info("peercert"))
         if self._default_user.role is Role.ADMIN:
             self._check_page(request)
             if "Authorization" not in request.headers:
@@ -290,16 +290,6 @@ def _labels(request: web.BaseRequest, asked: _Asked) -> Labels:
         dry_run=asked.query.get("dryRun"),
         content_type=request.headers.get("Content-Type", ""),
     )
-
-
-def certificate_user(certificate: object) -> User | None:
-    """The user a verified client certificate names: common name, and organisations as groups."""
-    if not isinstance(certificate, dict):
-        return None
-    pairs = [pair for entry in certificate.get("subject", ()) for pair in entry]
-    names = [value for key, value in pairs if key == "commonName"]
-    groups = [value for key, value in pairs if key == "organizationName"]
-    return User(names[0], access.role_of(groups)) if names else None
 
 
 def _wants_aggregated(accept: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
+from nodeagent.controlplane.api.access import User
 from nodeagent.controlplane.api.bodies import read_body
 from nodeagent.controlplane.api.body_room import BodyRoom
 from nodeagent.controlplane.api.options import Request
@@ -26,29 +27,30 @@ class Intake:
 
     @asynccontextmanager
     async def write(
-        self, request: web.BaseRequest, query: Mapping[str, str], user: str, is_large: Callable[[int], bool]
+        self, request: web.BaseRequest, query: Mapping[str, str], user: User, admit: Callable[[int], bool]
     ) -> AsyncIterator[Request]:
-        """is_large: whether a body of so many bytes makes much work; then the request waits for a turn once it has been read."""
+        """admit: whether a body of so many bytes makes much work; then the request waits for a turn once it has been read. May raise
+        ApiError."""
         async with AsyncExitStack() as stack:
 
             async def read() -> bytes:
-                body = stack.enter_context(self._bodies.body(user))
+                body = stack.enter_context(self._bodies.body(user.name))
                 sent = await read_body(body.pieces(request.content.iter_any()), request.content_length)
-                if is_large(len(sent)):
-                    await stack.enter_async_context(self._writes.turn(user))
+                if admit(len(sent)):
+                    await stack.enter_async_context(self._writes.turn(user.name))
                 return sent
 
-            yield Request(query, request.headers, read)
+            yield Request(query, request.headers, read, user)
 
     @asynccontextmanager
     async def look(
-        self, request: web.BaseRequest, query: Mapping[str, str], user: str, *, is_large: bool
+        self, request: web.BaseRequest, query: Mapping[str, str], user: User, *, is_large: bool
     ) -> AsyncIterator[Request]:
         """For a request that reads objects and has no body."""
         async with AsyncExitStack() as stack:
             if is_large:
-                await stack.enter_async_context(self._lists.turn(user))
-            yield Request(query, request.headers, _no_body)
+                await stack.enter_async_context(self._lists.turn(user.name))
+            yield Request(query, request.headers, _no_body, user)
 
 
 async def _no_body() -> bytes:

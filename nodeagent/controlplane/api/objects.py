@@ -6,14 +6,17 @@ from http import HTTPStatus
 from typing import Final, TypeVar
 
 from nodeagent.controlplane.api import bodies, partial, token_requests
+from nodeagent.controlplane.api.access import User, authorize_new
 from nodeagent.controlplane.api.account_tokens import AccountTokens
 from nodeagent.controlplane.api.deliveries import Deliveries
+from nodeagent.controlplane.api.event_limits import EventLimits
 from nodeagent.controlplane.api.options import Request, delete_options, write_options
 from nodeagent.controlplane.api.replies import Reply, document_reply, warning_headers
 from nodeagent.controlplane.api.requests import Shape, Target, is_true, number, shape_of
 from nodeagent.controlplane.api.tables import row_of, table_of
 from nodeagent.controlplane.api.watches import Clock, Watch, WatchRequest
 from nodeagent.controlplane.documents import Document, Json, decode, encode
+from nodeagent.controlplane.kinds.event import EVENTS
 from nodeagent.controlplane.kinds.serviceaccount import TOKEN
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
 from nodeagent.controlplane.machinery.commits import Written
@@ -78,6 +81,7 @@ class Objects:
         *,
         clock: Clock,
         worker: Worker,
+        event_limits: EventLimits,
         stopping: asyncio.Event,
     ) -> None:
         self._store = store
@@ -85,6 +89,7 @@ class Objects:
         self._accounts = accounts
         self._clock = clock
         self._worker = worker
+        self._event_limits = event_limits
         self._stopping = stopping
         self._deliveries = Deliveries()
         self._readers = {(row.group, row.plural): FieldReader(row) for row in catalog.rows}
@@ -93,12 +98,17 @@ class Objects:
         """A list of these takes a thread."""
         return len(self._store.collection(resource.stored_in).records) > _FEW_RECORDS
 
-    def is_large(self, resource: Resource, target: Target, body_bytes: int) -> bool:
-        """A write with such a body, or of what is stored there, takes a thread and much memory."""
+    def admit(self, verb: str, resource: Resource, target: Target, user: User, body_bytes: int) -> bool:
+        """Whether a write by this user, with such a body, takes a thread and much memory. Raises ApiError 403, 429 where the
+        user may not write it now."""
         stored = (
             self._store.get(resource.stored_in, resource.path(target.namespace, target.name)) if target.name else None
         )
-        return max(body_bytes, len(stored.body) if stored is not None else 0) > LARGE_BYTES
+        size = max(body_bytes, len(stored.body) if stored is not None else 0)
+        if resource.stored_in == EVENTS and verb in ("create", "update", "patch"):
+            events, now = self._store.collection(EVENTS), self._clock.monotonic()
+            self._event_limits.check(user.name, size, objects=len(events.records), all_bytes=events.size_bytes, now=now)
+        return size > LARGE_BYTES
 
     async def handle(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         """Raises ApiError."""
@@ -298,6 +308,7 @@ class Objects:
     async def _create(self, resource: Resource, target: Target, request: Request) -> Reply:
         options = write_options(request, "CreateOptions")
         document = await self._document(resource, request, options)
+        authorize_new(request.user, resource.plural, _name_in(document))
         outcome = await self._registry.create(resource, target.namespace, document, options)
         return self._object(resource, outcome.record, request, 201, options.warnings)
 
@@ -363,6 +374,12 @@ class Objects:
                 if error.code != HTTPStatus.NOT_FOUND:
                     raise
         return self._listed(resource, page, {"resourceVersion": str(self._store.revision)})
+
+
+def _name_in(sent: Document) -> str:
+    meta = sent.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else ""
+    return name if isinstance(name, str) else ""
 
 
 def _shape(request: Request, *, is_list: bool = False) -> Shape | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from nodeagent.controlplane.api import bodies
+from nodeagent.controlplane.api.access import User
 from nodeagent.controlplane.api.requests import is_true, number
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
@@ -39,6 +40,7 @@ class Request:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     read: Callable[[], Awaitable[bytes]]
+    user: User
 
     @property
     def content_type(self) -> str:

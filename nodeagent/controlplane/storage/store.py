@@ -45,6 +45,8 @@ class Collection:
         self._events: list[Event] = []
         self._revisions: list[int] = []
         self._watchers: set[Callable[[], None]] = set()
+        self.size_bytes = 0
+        """Of all objects."""
         self.forgotten = 0
         """The revision of the latest event that was dropped: who has seen it has missed nothing."""
 
@@ -59,6 +61,7 @@ class Collection:
         """The object now is `record`."""
         before = self.records.get(record.path)
         self.records[record.path] = record
+        self.size_bytes += len(record.body) - (len(before.body) if before is not None else 0)
         if before is None:
             insort(self._paths, record.path)
         return self._append(Event(EventKind.ADDED if before is None else EventKind.MODIFIED, record, before, at))
@@ -67,6 +70,7 @@ class Collection:
         """The object is gone; `record` is its last state at the revision of the deletion."""
         before = self.records.pop(record.path, None)
         if before is not None:
+            self.size_bytes -= len(before.body)
             del self._paths[bisect_left(self._paths, record.path)]
         return self._append(Event(EventKind.DELETED, record, before, at))
 

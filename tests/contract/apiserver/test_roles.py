@@ -56,6 +56,9 @@ def test_an_agent_does_its_work_and_nothing_else(agent: Callable[..., int]) -> N
     lease = {"metadata": {"name": "node-a"}, "spec": {"holderIdentity": "node-a"}}
     assert agent("POST", LEASES, lease) == 201
     assert agent("PATCH", f"{LEASES}/node-a", {"spec": {"leaseDurationSeconds": 40}}, merge) == 200
+    others: list[Any] = [{"name": "node-b"}, {"generateName": "node-a"}, {}, None, {"name": 1}, []]
+    for other in others:
+        assert agent("POST", LEASES, {"metadata": other}) in {400, 403}
     assert agent("PATCH", f"{LEASES}/node-b", {"spec": {"leaseDurationSeconds": 40}}, merge) == 403
 
 

@@ -71,8 +71,11 @@ def test_a_client_that_sends_no_body_is_given_up(start: Callable[..., Any], monk
     connection.close()
 
 
-def test_small_patches_of_a_large_object_hold_up_nobody_else(start: Callable[..., Any], agent_token: Any) -> None:
+def test_small_patches_of_a_large_object_hold_up_nobody_else(
+    start: Callable[..., Any], agent_token: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of them makes a document of many values; a few at a time are under way."""
+    monkeypatch.setattr("nodeagent.controlplane.api.event_limits.EventRate.take", lambda *_: 0.0)
     api = start()
     token = agent_token(api)
     references = [{"apiVersion": "v1", "kind": "Pod", "name": f"p{n}", "uid": f"u{n}"} for n in range(1_000)]
@@ -122,3 +125,56 @@ def test_a_user_has_a_bound_of_connections_and_others_come_in(start: Callable[..
 
 def is_answered(api: Any, token: str) -> bool:
     return bool(api.call("GET", "/api/v1/services", token=token).status == 200)
+
+
+def event(name: str, message: str = "m", **meta: Any) -> Any:
+    return {"metadata": {"name": name, **meta}, "involvedObject": ABOUT, "reason": "Seen", "message": message}
+
+
+def test_a_user_writes_events_at_a_rate_and_others_at_their_own(start: Callable[..., Any], agent_token: Any) -> None:
+    api = start()
+    token = agent_token(api)
+    answers = [api.call("POST", EVENTS, event(f"e-{number}"), token=token) for number in range(400)]
+    refused = [answer for answer in answers if answer.status == 429]
+    assert {answer.status for answer in answers} == {201, 429}
+    assert 100 <= len(refused) <= 200
+    assert refused[0].json["reason"] == "TooManyRequests"
+    assert refused[0].json["details"]["retryAfterSeconds"] == int(refused[0].headers["Retry-After"]) >= 1
+    assert api.call("PATCH", f"{EVENTS}/e-0", {"count": 2}, MERGE, token=token).status in {200, 429}
+    assert api.call("POST", EVENTS, event("of-an-administrator")).status == 201
+    assert api.call("DELETE", f"{EVENTS}/e-0").status == 200
+    assert api.call("GET", "/api/v1/services", token=token).status == 200
+
+
+def test_large_events_count_by_their_size(start: Callable[..., Any], agent_token: Any) -> None:
+    api = start()
+    token = agent_token(api)
+    sizes = [api.call("POST", EVENTS, event(f"e-{number}", "x" * 400_000), token=token).status for number in range(5)]
+    assert sizes.count(201) == 2
+
+
+def test_events_have_a_quarter_of_the_store_and_leave_the_rest(start: Callable[..., Any], agent_token: Any) -> None:
+    api = start(limit_bytes=4 * 1024 * 1024)
+    token = agent_token(api)
+    statuses = [
+        api.call("POST", EVENTS, event(f"e-{number}", "x" * 200_000), token=who).status
+        for number, who in enumerate([token, "admin"] * 4)
+    ]
+    assert statuses == [201] * 5 + [403] * 3
+    large = {"metadata": {"name": "large"}, "data": {"x": "y" * 500_000}}
+    assert api.call("POST", CONFIG_MAPS, large).status == 201
+    assert api.call("DELETE", EVENTS).status == 200
+    assert api.call("POST", EVENTS, event("again")).status == 201
+
+
+def test_no_client_dates_an_event_into_the_future(start: Callable[..., Any], agent_token: Any) -> None:
+    api = start()
+    held = {"manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    entry = {**held, "time": "9999-12-31T23:59:59Z", "fieldsV1": {"f:reason": {}}}
+    made = api.call("POST", EVENTS, event("e", managedFields=[entry]), token=agent_token(api)).json
+    meta = api.call("PUT", f"{EVENTS}/e", {**made, "metadata": {**made["metadata"], "managedFields": [entry]}}).json[
+        "metadata"
+    ]
+    times = [one["time"] for one in made["metadata"]["managedFields"] + meta["managedFields"]]
+    assert times
+    assert max(times) < "9000"
