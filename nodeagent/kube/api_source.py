@@ -18,7 +18,7 @@ from nodeagent.kube.informer import CollectionClient, FullList, Informer, Resour
 from nodeagent.kube.mirror import mirror_endpoints
 from nodeagent.kube.namespaces import NamespaceNames
 from nodeagent.kube.node_names import MissingNode
-from nodeagent.kube.pace import Pace, Retries
+from nodeagent.kube.pace import Looks, Pace, Retries
 from nodeagent.kube.pod_addresses import ENDED, PodAddresses
 from nodeagent.kube.pulse import Prober, Pulse
 from nodeagent.kube.recovery import Recovery
@@ -181,8 +181,9 @@ class ApiServerSource:
         """Until the server has EndpointSlices; never with an API that was chosen by the configuration."""
         if self._endpoints_api != "auto":
             await asyncio.Event().wait()
+        looks = Looks(self._pace)
         while True:
-            await self._pace.sleep(self._pace.absent_seconds())
+            await self._pace.sleep(looks.next_seconds())
             try:
                 await self._client.get(DISCOVERY_V1)
             except KubeError as error:

@@ -138,7 +138,11 @@ class NotServedError(StatusError):
 
 
 class RejectedError(StatusError):
-    pass
+    @property
+    def is_about_selectors(self) -> bool:
+        """Whether the answer is about a selector: `field label not supported: …`, `"…" is not a known field selector`,
+        `unable to parse requirement: …` (k8s.io/apimachinery, fields and labels)."""
+        return any(words in str(self) for words in ("selector", "field label", "requirement"))
 
 
 class ExpiredError(StatusError):

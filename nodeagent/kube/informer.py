@@ -6,6 +6,7 @@ An informer ends only by cancellation; every failure is reported, logged when it
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Generic, Protocol, TypeVar
@@ -23,7 +24,7 @@ from nodeagent.kube.errors import (
     StatusError,
 )
 from nodeagent.kube.following import Following
-from nodeagent.kube.pace import Pace, Retries
+from nodeagent.kube.pace import Looks, Pace, Retries
 from nodeagent.kube.pulse import Pulse, Rhythm
 from nodeagent.kube.recovery import Recovery
 from nodeagent.kube.watch import ListWatch, Request, Retry, StreamEnd
@@ -120,12 +121,14 @@ class Informer(Generic[O]):
         self._undecodable_in_list: dict[ObjectKey | None, Undecodable] = {}
         self._undecodable: dict[ObjectKey | None, Undecodable] = {}
         self._failure: KubeError | None = None
-        self._selectors_asked = 0.0
+        self._looks_for_resource = Looks(pace)
+        self._looks_for_selectors = Looks(pace)
+        self._selectors_due = 0.0
 
     async def run(self) -> None:
         """Never returns."""
         while True:
-            timeout_seconds = self._pace.watch_timeout_seconds()
+            timeout_seconds = self._watch_timeout_seconds()
             request = self._protocol.next_request(timeout_seconds)
             if request.starts_list:
                 self._full_list = self._sink.listing()
@@ -160,16 +163,25 @@ class Informer(Generic[O]):
             pieces = await self._while_it_lives(opened)
             self._recovered()
             ending = await self._listen(pieces, request, started + timeout_seconds + self._pace.timing.grace)
+        await self._after_watch(ending, loop.time() - started)
+
+    async def _after_watch(self, ending: StreamEnd | Failed | ServerUnreachableError, lasted_seconds: float) -> None:
+        """The wait until the next request: none to speak of after an orderly end, for that is no failure."""
+        timing, brought_news = self._pace.timing, self._protocol.progress > 0
         failure = ending.error if isinstance(ending, Failed) else None
         if isinstance(ending, KubeError):
             failure, ending = ending, StreamEnd.LOST
         retry = Retry.BACK_OFF if isinstance(ending, Failed) else self._protocol.stream_ended(ending)
-        if loop.time() - started >= self._pace.timing.healthy:
-            if not isinstance(failure, MalformedAnswerError):
-                self._retries.reset()
-        elif self._protocol.is_complete:
-            # Even an orderly end, when it comes at once and again and again, must not become a storm of requests.
-            retry = Retry.BACK_OFF
+        is_useful = failure is None and (brought_news or lasted_seconds >= timing.brief)
+        if (lasted_seconds >= timing.healthy and not isinstance(failure, MalformedAnswerError)) or (
+            brought_news and failure is None
+        ):
+            self._retries.reset()
+        if self._protocol.is_complete:
+            if not is_useful:
+                retry = Retry.BACK_OFF
+            elif lasted_seconds < timing.spacing:
+                await self._pace.sleep(timing.spacing - lasted_seconds)
         if retry is Retry.BACK_OFF:
             await self._wait_out(failure)
 
@@ -225,21 +237,30 @@ class Informer(Generic[O]):
         patience_seconds = self._rhythm.patience_seconds
         return deadline if patience_seconds is None else min(deadline, now + patience_seconds)
 
+    def _watch_timeout_seconds(self) -> int:
+        """How long the next watch is asked to last: no longer than until the selectors are to be asked for again."""
+        seconds = self._pace.watch_timeout_seconds()
+        if not self._protocol.given_up:
+            return seconds
+        return min(seconds, max(1, math.ceil(self._selectors_due - asyncio.get_running_loop().time())))
+
     async def _ask_for_selectors(self) -> None:
-        """Whether the server takes the selectors now that it has refused: a front may have done that for a moment."""
+        """Whether the server takes the selectors now that it has refused: a front, or one of several servers that is older
+        than the others, may have done that for a moment. Asked soon, then later and later."""
         loop = asyncio.get_running_loop()
-        if not self._selectors_asked:
+        if not self._looks_for_selectors.count:
             logger.warning("the server refuses selectors: reading more than needed resource=%s", self._resource.name)
-            self._selectors_asked = loop.time()
-        if loop.time() - self._selectors_asked < self._pace.timing.absent or not self._protocol.is_complete:
+            self._selectors_due = loop.time() + self._looks_for_selectors.next_seconds()
+        if loop.time() < self._selectors_due or not self._protocol.is_complete:
             return
-        self._selectors_asked = loop.time()
         try:
             await self._client.get(self._resource.path, (*self._protocol.given_up, ("limit", "1")))
         except KubeError as error:
             logger.debug("selectors refused again resource=%s error=%s", self._resource.name, error)
+            self._selectors_due = loop.time() + self._looks_for_selectors.next_seconds()
         else:
-            self._selectors_asked = 0.0
+            logger.info("the server takes selectors again resource=%s", self._resource.name)
+            self._looks_for_selectors.reset()
             self._protocol.use_selectors_again()
 
     def _apply(self, event: Event[O]) -> None:
@@ -266,6 +287,7 @@ class Informer(Generic[O]):
                 self._unlist(event.key)
             case Completed():
                 self._full_list.commit()
+                self._looks_for_resource.reset()
                 self.following.lists += 1
                 self._undecodable = self._undecodable_in_list
                 self._report()
@@ -286,7 +308,7 @@ class Informer(Generic[O]):
             self._sink.unavailable()
         if self._resource.optional and isinstance(error, NotServedError):
             self._recovered()
-            await self._pace.sleep(self._pace.absent_seconds())
+            await self._pace.sleep(self._looks_for_resource.next_seconds())
             return
         if error is not None and not isinstance(error, ExpiredError):
             self._failed(error)

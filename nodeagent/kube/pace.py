@@ -15,7 +15,9 @@ class Timing:
     initial_silence: see `nodeagent.kube.watch.Request.awaits_initial_state`.
     backoff: bounds of the waits after failures.
     healthy: a watch that lasted this long ends a series of failures.
-    absent: about how long between looks for what a server lacks: an optional resource, EndpointSlices, selectors.
+    brief: a watch that the server ended sooner, and that brought nothing, has failed.
+    spacing: between the openings of two watches of which the first ended in order.
+    absent: between looks for what a server lacks or refuses: an optional resource, EndpointSlices, selectors.
     silence: of a server whose watches are open, until it is asked for a sign of life; answer: how long that may take.
     bookmarks_missed: so many intervals between its bookmarks a watch may be silent, within bookmark_silence.
     """
@@ -26,7 +28,9 @@ class Timing:
     initial_silence: float = 30.0
     backoff: Backoff = field(default_factory=lambda: Backoff(first_seconds=0.25))
     healthy: float = 3.0
-    absent: float = 300.0
+    brief: float = 0.25
+    spacing: float = 0.5
+    absent: Backoff = field(default_factory=lambda: Backoff(first_seconds=5.0, longest_seconds=300.0))
     silence: float = 30.0
     answer: float = 15.0
     bookmarks_missed: float = 2.5
@@ -50,10 +54,6 @@ class Pace:
         spread = self.timing.watch_max - self.timing.watch_min
         return max(1, round(self.timing.watch_min + spread * self.random()))
 
-    def absent_seconds(self) -> float:
-        """How long until the next look for what was not there."""
-        return self.timing.absent * (0.5 + self.random())
-
 
 class Retries:
     """The waits of a series of failures, with full jitter: each is anything between nothing and what `Backoff` says."""
@@ -70,3 +70,21 @@ class Retries:
     def reset(self) -> None:
         """The series has ended."""
         self._failures = 0
+
+
+class Looks:
+    """The waits between looks for what a server lacks or refuses. They are short at first: a front, or a server that
+    starts or is replaced, may have said so for a moment."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self.count = 0
+
+    def next_seconds(self) -> float:
+        """How long until the next look, after one more that was in vain."""
+        self.count += 1
+        return self._pace.timing.absent.seconds(self.count) * (0.5 + self._pace.random())
+
+    def reset(self) -> None:
+        """It is there."""
+        self.count = 0

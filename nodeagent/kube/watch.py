@@ -65,6 +65,9 @@ A kube-apiserver has by itself waited three seconds for its cache before it says
 for one more. Until the list is read again nothing is followed: client-go does not wait at all.
 """
 
+UNEXPLAINED_LIMIT = 2
+"""Answers in a row of status 400 that do not name a selector, before selectors are given up because of them."""
+
 OBJECTS_LIMIT = 200_000
 """Objects of one full list, and of what a watch says after it; the largest clusters Kubernetes is tested with have a
 tenth of it."""
@@ -120,7 +123,7 @@ class ListWatch(Generic[O]):
 
     selectors: ``(("labelSelector", "…"), ("fieldSelector", "…"))``; the last is given up first when the server
     refuses them, so the caller must filter as well; see `given_up`. bookmarks: how many came that were sent only as a
-    sign of life and progress.
+    sign of life and progress. progress: how many events and bookmarks the current watch has brought.
     """
 
     def __init__(
@@ -145,7 +148,9 @@ class ListWatch(Generic[O]):
         self._put_bytes = 0
         self._lost_streams = 0
         self._not_yet_reached = 0
+        self._unexplained = 0
         self.bookmarks = 0
+        self.progress = 0
 
     @property
     def given_up(self) -> Parameters:
@@ -174,6 +179,7 @@ class ListWatch(Generic[O]):
         if self._phase is _Phase.LISTING:
             return self._page_request()
         self._lines = LineSplitter()
+        self.progress = 0
         watch: Parameters = (
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
@@ -250,7 +256,7 @@ class ListWatch(Generic[O]):
             self._count_not_yet_reached()
             return Retry.AT_ONCE if was_watching and self._phase is not _Phase.WATCHING else Retry.BACK_OFF
         elif isinstance(error, RejectedError) and error.code == HTTPStatus.BAD_REQUEST and error.of_api:
-            return self._simplify()
+            return self._simplify(is_about_selectors=error.is_about_selectors)
         elif isinstance(error, NotServedError) and self._phase is _Phase.WATCHING:
             self._relist()
         return Retry.BACK_OFF
@@ -284,6 +290,7 @@ class ListWatch(Generic[O]):
         if event.type == "ERROR":
             return self._receive_error(bytes(event.object))
         self._not_yet_reached = 0
+        self.progress += 1
         if event.type == "BOOKMARK":
             return self._receive_bookmark(event)
         if event.type == "DELETED":
@@ -350,7 +357,7 @@ class ListWatch(Generic[O]):
         self._paged = True
         self._from_cache = False
         self._lost_streams = self._broken_lists = 0
-        self._not_yet_reached = 0
+        self._not_yet_reached = self._unexplained = 0
 
     def _start_counting(self) -> None:
         """A full list begins, and replaces all that was put before."""
@@ -411,12 +418,19 @@ class ListWatch(Generic[O]):
         if self._not_yet_reached >= NOT_YET_REACHED_LIMIT:
             self._relist()
 
-    def _simplify(self) -> Retry:
-        """A 400: the server may not know our continue token any more, or not our selectors."""
+    def _simplify(self, *, is_about_selectors: bool) -> Retry:
+        """A 400: the server may not know our continue token any more, or not our selectors.
+
+        A front that stands before the server may send a Status of its own, which says nothing of selectors.
+        """
         if self._continue:
             was_paged = self._paged
             self._relist(paged=False)
             return Retry.AT_ONCE if was_paged else Retry.BACK_OFF
+        self._unexplained += 1
+        if not is_about_selectors and self._unexplained < UNEXPLAINED_LIMIT:
+            return Retry.BACK_OFF
+        self._unexplained = 0
         if self._selectors:
             self._selectors = self._selectors[:-1]
             self._relist(from_cache=self._from_cache)

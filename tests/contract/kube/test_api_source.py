@@ -15,6 +15,7 @@ from nodeagent.kube.kubeconfig import ClusterAccess
 from nodeagent.kube.pace import Pace, Timing
 from nodeagent.kube.store import ChangeListener, ClusterStore
 from nodeagent.kube.tls import TlsTrust
+from nodeagent.model.backoff import Backoff
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Node, ObjectMeta
 
@@ -206,7 +207,7 @@ def test_the_slices_of_endpoints_go_with_them(
     follow(fake_api_server, prepare, scenario, endpoints_api="endpoints")
 
 
-def test_a_server_without_service_cidrs_is_asked_rarely_and_is_no_problem(
+def test_a_server_without_service_cidrs_is_asked_ever_more_rarely_and_is_no_problem(
     fake_api_server: Servers, recording: Recording
 ) -> None:
     waits: list[float] = []
@@ -218,11 +219,11 @@ def test_a_server_without_service_cidrs_is_asked_rarely_and_is_no_problem(
         server.reply(CIDRS, b"404 page not found", 404)
 
     async def scenario(server: Server, store: ClusterStore) -> None:
-        await until(lambda: store.is_synced and bool(waits) and len(server.watches(NODES)) == 2)
+        await until(lambda: store.is_synced and len(waits) == 6 and len(server.watches(NODES)) == 2)
 
     server, store = follow(fake_api_server, prepare, scenario, endpoints_api="endpointslices", waits=waits)
-    assert waits == [300.0]
-    assert (len(server.lists(CIDRS)), store.problems, store.service_cidrs) == (1, (), ())
+    assert waits == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0]
+    assert (len(server.lists(CIDRS)), store.problems, store.service_cidrs) == (6, (), ())
 
 
 FORBIDDEN = {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}
@@ -296,7 +297,7 @@ def test_service_cidrs_that_become_forbidden_stay_as_they_were(fake_api_server: 
         await until(lambda: sum(asked == CIDRS for asked, _, _ in server.requests) >= 6)
         assert [cidr.metadata.name for cidr in store.service_cidrs] == ["kubernetes"]
 
-    follow(fake_api_server, prepare, scenario, endpoints_api="endpointslices", timing=Timing(absent=1.0))
+    follow(fake_api_server, prepare, scenario, endpoints_api="endpointslices", timing=Timing(absent=Backoff(1.0, 1.0)))
 
 
 def test_a_discovery_that_fails_for_a_moment_is_not_the_answer_of_an_old_server(
@@ -337,7 +338,7 @@ def test_endpoint_slices_are_read_as_soon_as_the_server_has_them(
         await until(lambda: len(server.watches(SLICES)) == 2)
         assert len(server.watches(ENDPOINTS)) == watches
 
-    _, store = follow(fake_api_server, prepare, scenario, timing=Timing(absent=20.0))
+    _, store = follow(fake_api_server, prepare, scenario, timing=Timing(absent=Backoff(20.0, 20.0)))
     assert store.problems == ()
 
 

@@ -206,7 +206,7 @@ def test_a_watch_that_ends_in_good_order_is_renewed_at_once(fake_api_server: Ser
     async def scenario(follower: Follower) -> None:
         await follower.until_watching(5, names=["web"])
 
-    follower = follow(fake_api_server, prepare, scenario, Timing(healthy=0.0))
+    follower = follow(fake_api_server, prepare, scenario, Timing(healthy=0.0, spacing=0.0))
     assert follower.waits == []
     assert [query["resourceVersion"] for query in follower.server.watches(SERVICES)[1:]] == ["5", "6", "7", "8"]
 
@@ -305,28 +305,6 @@ def test_a_400_for_a_moment_does_not_cost_the_selectors(fake_api_server: Servers
     wanted = dict(RESOURCE.selectors).items()
     assert all(wanted <= query.items() for _, query, _ in follower.server.requests)
     assert len(follower.server.lists(SERVICES)) == 1
-
-
-def test_selectors_that_a_server_refused_are_tried_again(fake_api_server: Servers) -> None:
-    refusal = failure(400, "BadRequest", "field label not supported: spec.clusterIP")
-
-    def prepare(server: Server) -> None:
-        refuse_streaming(server)
-        server.reply(SERVICES, refusal, 400)
-        server.reply(SERVICES, listed("5", "web"))
-        server.reply(SERVICES, refusal, 400)
-        server.stream(SERVICES, [event("MODIFIED", service("web", "6"))])
-        server.reply(SERVICES, listed("7"))
-        server.reply(SERVICES, listed("8", "new"))
-
-    async def scenario(follower: Follower) -> None:
-        await follower.until_watching(3, names=["new"])
-
-    follower = follow(fake_api_server, prepare, scenario, Timing(absent=0.0))
-    with_field = ["fieldSelector" in query for query in follower.server.lists(SERVICES)]
-    assert with_field == [True, False, True, True, True]
-    assert [query.get("limit") for query in follower.server.lists(SERVICES)] == ["500", "500", "1", "1", "500"]
-    assert "fieldSelector" in follower.server.watches(SERVICES)[-1]
 
 
 @pytest.mark.parametrize("form", ["pages", "a stream", "a line", "a body"])

@@ -25,6 +25,7 @@ from nodeagent.kube.errors import (
 from nodeagent.kube.watch import (
     LOST_STREAMS_LIMIT,
     NOT_YET_REACHED_LIMIT,
+    UNEXPLAINED_LIMIT,
     Retry,
     StreamEnd,
 )
@@ -146,7 +147,8 @@ def test_an_error_event_ends_the_watch_and_what_it_means_decides_whether_to_list
         pytest.param(ForbiddenError(403, ""), Retry.BACK_OFF, False, id="403"),
         pytest.param(NotServedError(404, ""), Retry.BACK_OFF, True, id="404: the resource went away"),
         pytest.param(ServerUnreachableError(""), Retry.BACK_OFF, False, id="no connection"),
-        pytest.param(RejectedError(400, ""), Retry.AT_ONCE, True, id="400: the selector"),
+        pytest.param(RejectedError(400, "field label not supported: b"), Retry.AT_ONCE, True, id="400: the selector"),
+        pytest.param(RejectedError(400, "bad gateway"), Retry.BACK_OFF, False, id="400 that says nothing of selectors"),
     ],
 )
 def test_a_refused_watch(refusal: KubeError, retry: Retry, starts_list: bool) -> None:
@@ -387,6 +389,32 @@ def test_a_cached_list_that_is_too_long_is_asked_for_in_pages() -> None:
     protocol.next_request(300)
     protocol.refused(OversizedError(""))
     assert asked(protocol) == {**dict(SELECTORS), "limit": "500"}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "field label not supported: spec.clusterIP",
+        '"spec.clusterIP" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        "unable to parse requirement: found '=', expected: identifier",
+        "invalid selector: 'a>b'; can't understand 'a>b'",
+    ],
+)
+def test_a_400_in_the_words_of_kube_apiserver_is_about_the_selector(message: str) -> None:
+    protocol = machine()
+    protocol.next_request(300)
+    assert protocol.refused(RejectedError(400, message)) is Retry.AT_ONCE
+    assert "fieldSelector" not in asked(protocol)
+
+
+def test_a_400_in_other_words_costs_the_selectors_when_it_is_repeated_only() -> None:
+    protocol = machine()
+    seen = []
+    for _ in range(2 * UNEXPLAINED_LIMIT + 1):
+        seen.append(sorted(set(asked(protocol)) & {"labelSelector", "fieldSelector"}))
+        protocol.refused(RejectedError(400, "no"))
+    both = ["fieldSelector", "labelSelector"]
+    assert seen == [both, both, ["labelSelector"], ["labelSelector"], []]
 
 
 FRONT = status_error(400, b"<html>400 No required SSL certificate was sent</html>")
