@@ -196,9 +196,7 @@ class Objects:
         labels = parse_labels(query["labelSelector"]) if query.get("labelSelector") else EVERYTHING
         fields = EVERYTHING
         if query.get("fieldSelector"):
-            fields = parse_fields(
-                query["fieldSelector"], resource.selectable, lambda name: f"field label not supported: {name}"
-            )
+            fields = parse_fields(query["fieldSelector"], resource.selectable, resource.unselectable)
         reader = self._readers[(resource.group, resource.plural)] if needs_reader(fields) else None
         if target.name:
             raise bad_request("a single object is watched by a field selector on metadata.name")

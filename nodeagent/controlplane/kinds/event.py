@@ -68,13 +68,6 @@ Event = io.k8s.api.events.v1 : Event is a report of an event somewhere in the cl
 """)
 
 
-def default_event(event: Document) -> None:
-    """A type is Normal unless said otherwise; the count of a single event is one."""
-    event.setdefault("type", "Normal")
-    if event.get("firstTimestamp") and not event.get("count"):
-        event["count"] = 1
-
-
 def validate_event(event: Document) -> list[FieldError]:
     """A core event lives in the namespace of the object it is about (`default` for objects without one)."""
     return _reported(event, "reportingComponent") if event.get("eventTime") else _placed(event)
@@ -202,6 +195,10 @@ def from_core(event: Document) -> Document:
     return {_BACK.get(name, name): value for name, value in event.items()}
 
 
+_ABOUT: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+"""What can be selected of the object that an event is about."""
+
+
 ROWS = (
     Resource(
         plural="events",
@@ -210,20 +207,9 @@ ROWS = (
         struct=SHAPES["CoreEvent"],
         short_names=("ev",),
         printer=PRINTER,
-        default=default_event,
         validate=validate_event,
-        fields=(
-            "involvedObject.kind",
-            "involvedObject.namespace",
-            "involvedObject.name",
-            "involvedObject.uid",
-            "involvedObject.apiVersion",
-            "involvedObject.resourceVersion",
-            "involvedObject.fieldPath",
-            "reason",
-            "reportingComponent",
-            "type",
-        ),
+        fields=(*(f"involvedObject.{name}" for name in _ABOUT), "reason", "reportingComponent", "source", "type"),
+        field_sources={"source": ("source.component", "reportingComponent")},
         storage_hash="r2yiGXH7wu8=",
     ),
     Resource(
@@ -239,6 +225,10 @@ ROWS = (
         to_stored=to_core,
         from_stored=from_core,
         stored_struct=SHAPES["CoreEvent"],
-        fields=("regarding.kind", "regarding.namespace", "regarding.name", "regarding.uid", "reason", "type"),
+        fields=(*(f"regarding.{name}" for name in _ABOUT), "reason", "reportingController", "type"),
+        field_sources={
+            "reportingController": ("reportingComponent",),
+            **{f"regarding.{name}": (f"involvedObject.{name}",) for name in _ABOUT},
+        },
     ),
 )

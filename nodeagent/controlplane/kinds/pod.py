@@ -340,8 +340,12 @@ ROWS = (
             "spec.hostNetwork",
             "status.phase",
             "status.podIP",
+            "status.podIPs",
             "status.nominatedNodeName",
+            "spec.host",
         ),
+        # Releases before 1.0 called it so; of podIPs kube-apiserver keeps nothing to select by.
+        field_sources={"spec.host": ("spec.nodeName",), "status.podIPs": ()},
         storage_hash="xPOwRZ+Yhw8=",
         lifecycle=lambda _: PodLife(),
     ),

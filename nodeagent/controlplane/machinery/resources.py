@@ -1,7 +1,7 @@
 """What a row says of a resource. Everything generic (verbs, discovery, tables, schemas, access) reads the row."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import msgspec
@@ -11,7 +11,7 @@ from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import Check, dns_subdomain
 from nodeagent.controlplane.machinery.lifecycle import Lifecycle, Plain
 from nodeagent.controlplane.machinery.printing import Printer
-from nodeagent.controlplane.machinery.schema.shapes import Struct
+from nodeagent.controlplane.machinery.schema.shapes import Scalar, Shape, Struct
 from nodeagent.controlplane.status import FieldError
 
 Validate: TypeAlias = Callable[[Document], list[FieldError]]
@@ -103,6 +103,9 @@ class Resource:
     """Paths of fields whose change counts up metadata.generation; empty: the kind has no generation."""
     fields: tuple[str, ...] = ()
     """What field selectors may name, besides metadata.name and metadata.namespace."""
+    field_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where those fields are in the stored object that are not where their name says: the first path with a value counts;
+    without paths the field is always empty."""
     to_stored: Callable[[Document], Document] = _same
     from_stored: Callable[[Document], Document] = _same
     stored_struct: Struct | None = None
@@ -148,9 +151,15 @@ class Resource:
 
     @property
     def selectable(self) -> tuple[str, ...]:
-        """All fields a field selector may name."""
-        own = ("metadata.name", "metadata.namespace") if self.namespaced else ("metadata.name",)
+        """All fields a field selector may name. Kinds without fields of their own take a namespace although they have none."""
+        own = ("metadata.name", "metadata.namespace") if self.namespaced or not self.fields else ("metadata.name",)
         return own + self.fields
+
+    def unselectable(self, name: str) -> str:
+        """What a client is told that names another field (k8s.io/apimachinery/pkg/runtime, conversion.go)."""
+        if self.fields:
+            return f"field label not supported: {name}"
+        return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
     @property
     def converts(self) -> bool:
@@ -171,9 +180,13 @@ class FieldReader:
     """Reads the selectable fields of encoded objects, and nothing else of them."""
 
     def __init__(self, resource: Resource) -> None:
-        self._paths = tuple((path, path.split(".")) for path in resource.selectable)
+        struct = resource.stored_struct or resource.struct
+        sources = {name: resource.field_sources.get(name, (name,)) for name in resource.selectable}
+        self._fields = tuple(
+            (name, tuple(path.split(".") for path in paths), _absent(struct, paths)) for name, paths in sources.items()
+        )
         tree: dict[str, Json] = {}
-        for _, steps in self._paths:
+        for steps in (steps for _, places, _ in self._fields for steps in places):
             node = tree
             for step in steps[:-1]:
                 node = node.setdefault(step, {})
@@ -181,9 +194,21 @@ class FieldReader:
         self._decoder: msgspec.json.Decoder[Json] = msgspec.json.Decoder(_struct_of(tree))
 
     def read(self, body: bytes) -> Mapping[str, str]:
-        """Values by path, as field selectors compare them: text, empty when absent."""
+        """Values by name, as field selectors compare them: text, empty when absent, but "false" for an absent boolean."""
         document = self._decoder.decode(body)
-        return {path: _text(document, steps) for path, steps in self._paths}
+        return {
+            name: next(filter(None, (_text(document, steps) for steps in places)), absent)
+            for name, places, absent in self._fields
+        }
+
+
+def _absent(struct: Struct, paths: tuple[str, ...]) -> str:
+    """What the absent field counts as: the zero value of its Go type."""
+    shape: Shape = struct
+    for step in paths[0].split(".") if paths else ():
+        if isinstance(shape, Struct):
+            shape = shape.fields[step].shape
+    return "false" if shape is Scalar.BOOL else ""
 
 
 def _struct_of(tree: Mapping[str, Json]) -> type[msgspec.Struct]:
