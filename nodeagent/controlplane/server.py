@@ -346,6 +346,7 @@ class ApiServer:
                 store, registry, catalog, self._checked.ranges, self._clock.time
             ),
             repair=repair,
+            authority=self.credentials.authority.read_text() if self.credentials is not None else None,
             clock=self._clock.time,
         )
         space = StoreSpace(

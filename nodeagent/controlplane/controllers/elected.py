@@ -11,6 +11,7 @@ from nodeagent.controlplane.controllers.events import EventExpiry
 from nodeagent.controlplane.controllers.load_balancers import LoadBalancerAddresses
 from nodeagent.controlplane.controllers.loop import Controller, own_path
 from nodeagent.controlplane.controllers.mirroring import Mirror, Mirroring
+from nodeagent.controlplane.controllers.namespace_contents import NamespaceContents
 from nodeagent.controlplane.controllers.namespaces import NamespaceDeletion
 from nodeagent.controlplane.controllers.nodes import NodeHeartbeat
 from nodeagent.controlplane.controllers.pods import PodRemoval
@@ -34,6 +35,7 @@ class ElectedControllers:
         balancers: tuple[Network, ...],
         default_range: Callable[[], Awaitable[None]],
         repair: Repair,
+        authority: str | None,
         clock: Callable[[], float],
     ) -> None:
         self._store = store
@@ -43,6 +45,7 @@ class ElectedControllers:
         self._balancers = balancers
         self._default_range = default_range
         self._repair = repair
+        self._authority = authority
         self._clock = clock
 
     async def run(self) -> None:
@@ -57,6 +60,7 @@ class ElectedControllers:
         endpoints = ServiceEndpoints(store, registry, catalog)
         mirroring = Mirroring(store, registry, catalog, self._mirror)
         namespaces = NamespaceDeletion(store, registry, catalog)
+        contents = NamespaceContents(store, registry, catalog, self._authority)
         pods = PodRemoval(store, registry, catalog, self._clock)
         ranges = ServiceCidrs(store, registry, catalog, self._default_range, self._clock)
         nodes = NodeHeartbeat(store, registry, catalog, self._clock)
@@ -80,6 +84,16 @@ class ElectedControllers:
                 mirroring.reconcile,
             ),
             Controller("namespaces", store, {"namespaces": namespaces.concerns}, namespaces.reconcile),
+            Controller(
+                "namespace-contents",
+                store,
+                {
+                    "namespaces": own_path,
+                    "serviceaccounts": contents.concerns_account,
+                    "configmaps": contents.concerns_authority,
+                },
+                contents.reconcile,
+            ),
             Controller(
                 "service-cidrs",
                 store,

@@ -54,7 +54,7 @@ def until(api: Api, true: Callable[[Scrape], bool]) -> Scrape:
 def test_requests_are_told_by_verb_resource_and_code(api: Api) -> None:
     before = Scrape(api)
     body = {"metadata": {"name": "counted"}, "spec": {"ports": [{"port": 80}]}}
-    assert api.call("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "kept"}}).status == 201
+    assert api.call("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "kept"}}).status == 201
     assert api.call("POST", SERVICES, body).status == 201
     assert api.call("POST", SERVICES, body).status == 409
     assert api.call("GET", SERVICES).status == 200
@@ -70,9 +70,9 @@ def test_requests_are_told_by_verb_resource_and_code(api: Api) -> None:
     assert came(total, verb="LIST", resource="services", scope="namespace", group="", version="v1", code="200") == 1
     assert came(total, verb="GET", resource="services", scope="resource", component="apiserver", code="200") == 1
     assert came("apiserver_request_duration_seconds_count", verb="POST", resource="services") == 2
-    # The server itself makes Services, in its own time; ConfigMaps it makes none.
-    assert came("apiserver_storage_objects", resource="configmaps") == 1
-    assert came("apiserver_resource_objects", group="", resource="configmaps") == 1
+    # The server itself makes Services and ConfigMaps, in its own time; Secrets it makes none.
+    assert came("apiserver_storage_objects", resource="secrets") == 1
+    assert came("apiserver_resource_objects", group="", resource="secrets") == 1
     assert after.value("apiserver_storage_objects", resource="servicecidrs.networking.k8s.io") == 1
     assert after.value("apiserver_current_inflight_requests", request_kind="readOnly") >= 1
     assert after.value("process_resident_memory_bytes") > 0

@@ -23,6 +23,7 @@ from tests.harness.etcd import EtcdCluster, Files, needs_etcd, running
 
 SERVICES = "/api/v1/namespaces/default/services"
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+SECRETS = "/api/v1/namespaces/default/secrets"
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +142,7 @@ def test_a_snapshot_of_etcd_is_a_store_and_comes_back_to_etcd(etcd: EtcdCluster,
     taken = run(*place, "--etcd-prefix", "/first", "snapshot", snapshot)
     assert taken.exit_code == 0, taken.stderr
     api.stop()
-    rows = sqlite3.connect(snapshot).execute("SELECT count(*) FROM revision WHERE collection = 'configmaps'")
+    rows = sqlite3.connect(snapshot).execute("SELECT count(*) FROM revision WHERE path = 'default/a'")
     assert rows.fetchone() == (1,)
     back = run(*place, "--etcd-prefix", "/second", "restore", snapshot)
     assert back.exit_code == 0, back.stderr
@@ -194,13 +195,13 @@ def test_calls_to_etcd_are_counted_by_what_they_were_for(etcd: EtcdCluster, file
     running_server = ServerThread(tmp_path, etcd=settings(etcd, files, "/counted"))
     try:
         api = Api(running_server)
-        assert api.call("POST", CONFIGMAPS, {"metadata": {"name": "a"}}).status == 201
-        assert api.call("DELETE", f"{CONFIGMAPS}/a").status == 200
+        assert api.call("POST", SECRETS, {"metadata": {"name": "a"}}).status == 201
+        assert api.call("DELETE", f"{SECRETS}/a").status == 200
         found = api.call("GET", "/metrics").body.decode()
     finally:
         running_server.stop()
     for operation in ("create", "delete"):
-        labels = f'{{group="",operation="{operation}",resource="configmaps"}}'
+        labels = f'{{group="",operation="{operation}",resource="secrets"}}'
         assert f"etcd_requests_total{labels} 1.0" in found
         assert f"etcd_request_duration_seconds_count{labels} 1.0" in found
     assert 'etcd_requests_total{group="",operation="list",resource=""}' in found
