@@ -1,7 +1,15 @@
 """Discovery: what resources there are, plain (APIResourceList) and aggregated (apidiscovery.k8s.io/v2). Pure."""
 
+from typing import Final
+
+from nodeagent.controlplane.api.requests import accepts_json, parse_accept
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.resources import Catalog, Part, Resource
+from nodeagent.controlplane.status import ApiError
+
+_GROUP: Final = "apidiscovery.k8s.io"
+_LIST: Final = "APIGroupDiscoveryList"
+AGGREGATED: Final = f"application/json;g={_GROUP};v=v2;as={_LIST}"
 
 
 def api_versions(address: str) -> Document:
@@ -69,6 +77,20 @@ def api_resources(group: str, rows: list[Resource]) -> Document:
 
 def _kind_of(part: Part) -> Document:
     return {"group": part.group, "version": "v1", "kind": part.kind}
+
+
+def wants_aggregated(accept: str) -> bool:
+    """The client takes everything at once, in version 2. Earlier versions are not served, as in kube-apiserver 1.36.
+
+    Raises ApiError 406 where it takes nothing but what is not served.
+    """
+    entries = parse_accept(accept)
+    if any([entry.parameters.get(name) for name in ("as", "v", "g")] == [_LIST, "v2", _GROUP] for entry in entries):
+        return True
+    plain = [entry.media_type for entry in entries if "as" not in entry.parameters]
+    if accept and not accepts_json(",".join(plain) or "none"):
+        raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    return False
 
 
 def aggregated(catalog: Catalog, *, core: bool) -> Document:

@@ -12,10 +12,18 @@ from aiohttp import HttpVersion11, web
 
 from nodeagent.controlplane.api import access
 from nodeagent.controlplane.api.access import ANONYMOUS, Role, TokenReader, User
-from nodeagent.controlplane.api.discovery import aggregated, api_group, api_groups, api_resources, api_versions
+from nodeagent.controlplane.api.discovery import (
+    AGGREGATED,
+    aggregated,
+    api_group,
+    api_groups,
+    api_resources,
+    api_versions,
+    wants_aggregated,
+)
 from nodeagent.controlplane.api.intake import Intake
 from nodeagent.controlplane.api.objects import Objects
-from nodeagent.controlplane.api.replies import JSON, Reply, begun, document_reply, error_reply, text_reply
+from nodeagent.controlplane.api.replies import JSON, Reply, begun, cached_reply, document_reply, error_reply, text_reply
 from nodeagent.controlplane.api.request_figures import (
     Labels,
     RequestFigures,
@@ -23,8 +31,9 @@ from nodeagent.controlplane.api.request_figures import (
     labels_of_resource,
     labels_of_stranger,
 )
-from nodeagent.controlplane.api.requests import Target, accepts_json, parse_accept, parse_target, prefers, verb_of
+from nodeagent.controlplane.api.requests import Target, accepts_json, parse_target, prefers, verb_of
 from nodeagent.controlplane.api.watches import Watch
+from nodeagent.controlplane.documents import encode
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
@@ -34,7 +43,6 @@ from nodeagent.serving.connection import SERVER
 from nodeagent.serving.origins import AllowedHosts
 
 logger = logging.getLogger(__name__)
-_AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _PIECE_BYTES: Final = 128 * 1024
 _PIECE_SECONDS: Final = 30.0
 """Within which a client takes a piece."""
@@ -258,9 +266,9 @@ class ApiHandler:
         groups = self._catalog.groups()
         match segments:
             case ("api" | "apis" as root,):
-                if _wants_aggregated(request.headers.get("Accept", "")):
-                    shown = document_reply(aggregated(self._catalog, core=root == "api"))
-                    return Reply(body=shown.body, content_type=_AGGREGATED)
+                if wants_aggregated(request.headers.get("Accept", "")):
+                    shown = encode(aggregated(self._catalog, core=root == "api"))
+                    return cached_reply(shown, AGGREGATED, request.headers.get("If-None-Match", ""))
                 return document_reply(api_versions(self._address) if root == "api" else api_groups(self._catalog))
             case ("api", "v1"):
                 return document_reply(api_resources("", groups[""]))
@@ -289,13 +297,6 @@ def _labels(request: web.BaseRequest, asked: _Asked) -> Labels:
         asked.target,
         dry_run=asked.query.get("dryRun"),
         content_type=request.headers.get("Content-Type", ""),
-    )
-
-
-def _wants_aggregated(accept: str) -> bool:
-    return any(
-        entry.parameters.get("as") == "APIGroupDiscoveryList" and entry.parameters.get("v") == "v2"
-        for entry in parse_accept(accept)
     )
 
 

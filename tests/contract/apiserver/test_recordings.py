@@ -228,6 +228,36 @@ def test_aggregated_discovery(api: Any, recorded: Recorded) -> None:
             assert entry == resources[entry["resource"]]
 
 
+AGGREGATED = "application/json;as=APIGroupDiscoveryList;v={};g=apidiscovery.k8s.io"
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+def test_what_is_there_is_sent_once_to_a_client_that_keeps_it(api: Any, path: str) -> None:
+    first = api.call("GET", path, headers={"Accept": AGGREGATED.format("v2")})
+    assert (first.headers["Vary"], first.headers["Cache-Control"]) == ("Accept", "public")
+    known = {"Accept": AGGREGATED.format("v2"), "If-None-Match": first.headers["ETag"]}
+    again = api.call("GET", path, headers=known)
+    assert (again.status, again.body, again.headers["ETag"]) == (304, b"", first.headers["ETag"])
+    assert api.call("GET", path, headers={**known, "If-None-Match": '"other"'}).json == first.json
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        pytest.param(AGGREGATED.format("v2beta1"), 406, id="a version that is gone"),
+        pytest.param(f"{AGGREGATED.format('v2beta1')},application/json", "APIGroupList", id="or plain"),
+        pytest.param(f"{AGGREGATED.format('v2')};profile=nopeer", "APIGroupDiscoveryList", id="with a profile"),
+        pytest.param("application/json;as=APIGroupDiscoveryList;v=v2", 406, id="without its group"),
+        pytest.param(f"application/json,{AGGREGATED.format('v2')}", "APIGroupDiscoveryList", id="in any order"),
+        pytest.param("*/*", "APIGroupList", id="anything"),
+        pytest.param("text/html", 406, id="no JSON"),
+    ],
+)
+def test_forms_of_discovery(api: Any, accept: str, expected: int | str) -> None:
+    answer = api.call("GET", "/apis", headers={"Accept": accept})
+    assert expected == (answer.status if answer.status == 406 else answer.json["kind"])
+
+
 def test_without_credentials_there_is_no_answer(api: Any, recorded: Recorded) -> None:
     exchange = recorded("unauthorized-401")
     for token in (None, "wrong"):
