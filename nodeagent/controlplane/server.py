@@ -27,6 +27,7 @@ from nodeagent.controlplane.api.event_limits import EventLimits, EventRoom
 from nodeagent.controlplane.api.handler import CHECKS, VERSION, ApiHandler
 from nodeagent.controlplane.api.listener import Listener
 from nodeagent.controlplane.api.objects import Objects
+from nodeagent.controlplane.api.protobuf_answers import ProtobufAnswers
 from nodeagent.controlplane.api.request_figures import RequestFigures
 from nodeagent.controlplane.api.shared_credentials import SharedCredentials
 from nodeagent.controlplane.bootstrap import bootstrap, create_default_range, stored_ranges
@@ -199,6 +200,7 @@ class ApiServer:
                 admission=admission,
                 figures=figures,
                 scrape=scrapes.text,
+                protobuf=ProtobufAnswers(stack.enter_context(Worker())),
                 everybody_is_admin=self.credentials is None,
             )
             context = self.credentials.server_context() if self.credentials is not None else None

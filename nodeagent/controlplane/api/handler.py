@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
 from aiohttp import HttpVersion11, web
@@ -23,6 +23,7 @@ from nodeagent.controlplane.api.discovery import (
 )
 from nodeagent.controlplane.api.intake import Intake
 from nodeagent.controlplane.api.objects import Objects
+from nodeagent.controlplane.api.protobuf_answers import ProtobufAnswers, ProtobufWatch, asked_in_json, wants_protobuf
 from nodeagent.controlplane.api.replies import JSON, Reply, begun, cached_reply, document_reply, error_reply, text_reply
 from nodeagent.controlplane.api.request_figures import (
     Labels,
@@ -37,12 +38,14 @@ from nodeagent.controlplane.documents import encode
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
+from nodeagent.controlplane.machinery.schema.protobuf import MEDIA_TYPE
 from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed, too_many_requests
 from nodeagent.serving.admission import Admission
 from nodeagent.serving.connection import SERVER
 from nodeagent.serving.origins import AllowedHosts
 
 logger = logging.getLogger(__name__)
+Answer: TypeAlias = Reply | Watch | ProtobufWatch
 _PIECE_BYTES: Final = 128 * 1024
 _PIECE_SECONDS: Final = 30.0
 """Within which a client takes a piece."""
@@ -107,6 +110,7 @@ class ApiHandler:
         admission: Admission,
         figures: RequestFigures,
         scrape: Callable[[], Awaitable[bytes]],
+        protobuf: ProtobufAnswers,
         everybody_is_admin: bool = False,
     ) -> None:
         self._objects = objects
@@ -119,6 +123,7 @@ class ApiHandler:
         self._scrape = scrape
         self._intake = Intake()
         self._hosts = AllowedHosts()
+        self._protobuf = protobuf
         self._default_user = User("system:admin", Role.ADMIN) if everybody_is_admin else ANONYMOUS
         self._openapi = OpenApi(catalog)
 
@@ -129,14 +134,14 @@ class ApiHandler:
         user, labels = ANONYMOUS, _labels(request, asked)
         is_known = False
         began = self._figures.begin(labels)
-        answer: Reply | Watch | None = None
+        answer: Answer | None = None
         sent_bytes = 0
         try:
             try:
                 user = self._authenticate(request)
                 is_known = self._is_known(peer, user)
                 answer = await self._answer(request, asked, user)
-                if not isinstance(answer, Watch):
+                if isinstance(answer, Reply):
                     answer = await begun(answer, _STREAM_FROM_BYTES)
             except ApiError as error:
                 answer = error_reply(error)
@@ -144,14 +149,14 @@ class ApiHandler:
                 # The boundary between requests: whatever one of them broke must not end the others.
                 logger.exception("request failed method=%s path=%s", request.method, request.path)
                 answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
-            if not isinstance(answer, Watch):
+            if isinstance(answer, Reply):
                 response = await _send(request, answer)
                 sent_bytes = response.body_length
                 return response
             self._figures.streams(labels)
             return await _stream(request, answer)
         finally:
-            if isinstance(answer, Watch):
+            if answer is not None and not isinstance(answer, Reply):
                 self._figures.ended(labels, began)
             else:
                 code, length = (answer.status, answer.length) if answer is not None else (_HUNG_UP, 0)
@@ -177,8 +182,8 @@ class ApiHandler:
         verb = verb_of(request.method, target, query) if target is not None and resource is not None else ""
         return _Asked(segments, query, target, resource, verb)
 
-    async def _answer(self, request: web.BaseRequest, about: _Asked, user: User) -> Reply | Watch:
-        query, target, resource, verb = about.query, about.target, about.resource, about.verb
+    async def _answer(self, request: web.BaseRequest, about: _Asked, user: User) -> Answer:
+        target, resource, verb = about.target, about.resource, about.verb
         if target is None or resource is None:
             access.authorize(
                 user, "get" if request.method in ("GET", "HEAD") else request.method.lower(), request.path, ""
@@ -205,20 +210,35 @@ class ApiHandler:
         if not verb:
             raise method_not_allowed()
         accept = request.headers.get("Accept", "")
-        if not accepts_json(accept):
+        in_protobuf = wants_protobuf(accept)
+        if in_protobuf:
+            accept = asked_in_json(accept)
+        elif not accepts_json(accept):
             raise ApiError(
                 406,
                 "NotAcceptable",
-                "only the following media types are accepted: application/json",
+                f"only the following media types are accepted: {JSON}, {MEDIA_TYPE}",
             )
 
-        objects = self._objects
+        try:
+            answer = await self._handle(request, about, target, resource, user, accept)
+        except ApiError as error:
+            if not in_protobuf:
+                raise
+            answer = error_reply(error)
+        return await self._protobuf.answer(answer, resource) if in_protobuf else answer
+
+    async def _handle(
+        self, request: web.BaseRequest, about: _Asked, target: Target, resource: Resource, user: User, accept: str
+    ) -> Reply | Watch:
+        """A request for a resource that its user may make."""
+        objects, query, verb = self._objects, about.query, about.verb
         if verb in ("get", "list", "watch"):
             is_large = verb == "list" and objects.has_many(resource)
-            async with self._intake.look(request, query, user, is_large=is_large) as asked_for:
+            async with self._intake.look(request, query, user, accept, is_large=is_large) as asked_for:
                 return await objects.handle(verb, resource, target, asked_for)
         async with self._intake.write(
-            request, query, user, lambda size: objects.admit(verb, resource, target, user, size)
+            request, query, user, accept, lambda size: objects.admit(verb, resource, target, user, size)
         ) as asked_for:
             return await objects.handle(verb, resource, target, asked_for)
 
@@ -376,10 +396,10 @@ class _Chunks:
             raise ConnectionResetError("the watcher takes nothing") from None
 
 
-async def _stream(request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
+async def _stream(request: web.BaseRequest, watch: Watch | ProtobufWatch) -> web.StreamResponse:
     response = web.StreamResponse()
     response.headers["Server"] = SERVER
-    response.headers["Content-Type"] = "application/json"
+    response.headers["Content-Type"] = watch.content_type
     response.enable_chunked_encoding()
     await response.prepare(request)
     if request.transport is not None:

@@ -27,9 +27,14 @@ class Intake:
 
     @asynccontextmanager
     async def write(
-        self, request: web.BaseRequest, query: Mapping[str, str], user: User, admit: Callable[[int], bool]
+        self,
+        request: web.BaseRequest,
+        query: Mapping[str, str],
+        user: User,
+        accept: str,
+        admit: Callable[[int], bool],
     ) -> AsyncIterator[Request]:
-        """admit: whether a body of so many bytes makes much work; then the request waits for a turn once it has been read. May raise
+        """accept: what the client wants back. admit: whether a body of so many bytes makes much work; then the request waits for a turn once it has been read. May raise
         ApiError."""
         async with AsyncExitStack() as stack:
 
@@ -40,17 +45,17 @@ class Intake:
                     await stack.enter_async_context(self._writes.turn(user.name))
                 return sent
 
-            yield Request(query, request.headers, read, user)
+            yield Request(query, request.headers, read, user, accept)
 
     @asynccontextmanager
     async def look(
-        self, request: web.BaseRequest, query: Mapping[str, str], user: User, *, is_large: bool
+        self, request: web.BaseRequest, query: Mapping[str, str], user: User, accept: str, *, is_large: bool
     ) -> AsyncIterator[Request]:
         """For a request that reads objects and has no body."""
         async with AsyncExitStack() as stack:
             if is_large:
                 await stack.enter_async_context(self._lists.turn(user.name))
-            yield Request(query, request.headers, _no_body, user)
+            yield Request(query, request.headers, _no_body, user, accept)
 
 
 async def _no_body() -> bytes:

@@ -41,16 +41,13 @@ class Request:
     headers: Mapping[str, str]
     read: Callable[[], Awaitable[bytes]]
     user: User
+    accept: str = ""
+    """What the client wants back."""
 
     @property
     def content_type(self) -> str:
         """The media type of the body, without parameters."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-    @property
-    def accept(self) -> str:
-        """What the client wants back."""
-        return self.headers.get("Accept", "")
 
     @property
     def manager(self) -> str:

@@ -79,6 +79,8 @@ def selected_kind(event: Event, selection: Selection) -> EventKind | None:
 class Watch:
     """One stream. `run` writes frames until the time is up, the server stops or the history has moved on."""
 
+    content_type: Final = "application/json"
+
     def __init__(
         self,
         store: Store,

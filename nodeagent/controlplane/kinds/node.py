@@ -13,72 +13,110 @@ from nodeagent.controlplane.machinery.schema.shared import read_shapes
 from nodeagent.controlplane.status import FieldError, duplicate, forbidden, invalid, unsupported
 
 SHAPES = read_shapes(r"""
-Taint = io.k8s.api.core.v1 : The node this Taint is attached to has the "effect" on any pod that does not tolerate the Taint.
-  key        string! required : The taint key to be applied to a node.
-  value      string : The taint value corresponding to the taint key.
-  effect     string! required : The effect of the taint on pods that do not tolerate the taint.
-  timeAdded  *time : TimeAdded represents the time at which the taint was added.
+Node = io.k8s.api.core.v1 : Node is a worker node in Kubernetes. Each node will have a unique identifier in the cache (i.e. in etcd).
+  metadata  ObjectMeta #1 : Standard object's metadata.
+  spec      NodeSpec #2 : Spec defines the behavior of a node.
+  status    NodeStatus #3 : Most recently observed status of the node.
 
 NodeSpec = io.k8s.api.core.v1 : NodeSpec describes the attributes that a node is created with.
-  podCIDR        string : PodCIDR represents the pod IP range assigned to the node.
-  podCIDRs       [string] set merge= : podCIDRs represents the IP ranges assigned to the node for usage by Pods on that node.
-  providerID     string : ID of the node assigned by the cloud provider.
-  unschedulable  bool : Unschedulable controls node schedulability of new pods.
-  taints         [Taint] : If specified, the node's taints.
-  configSource   *any : Deprecated: source of the node's configuration.
-  externalID     string : Deprecated.
-
-NodeCondition = io.k8s.api.core.v1 : NodeCondition contains condition information for a node.
-  type                string! required : Type of node condition.
-  status              string! required : Status of the condition, one of True, False, Unknown.
-  lastHeartbeatTime   time : Last time we got an update on a given condition.
-  lastTransitionTime  time : Last time the condition transit from one status to another.
-  reason              string : (brief) reason for the condition's last transition.
-  message             string : Human readable message indicating details about last transition.
-
-NodeAddress = io.k8s.api.core.v1 : NodeAddress contains information for the node's address.
-  type     string! required : Node address type, one of Hostname, ExternalIP or InternalIP.
-  address  string! required : The node address.
-
-DaemonEndpoint = io.k8s.api.core.v1 : DaemonEndpoint contains information about a single Daemon endpoint.
-  Port  int32! required : Port number of the given endpoint.
-
-NodeDaemonEndpoints = io.k8s.api.core.v1 : NodeDaemonEndpoints lists ports opened by daemons running on the Node.
-  kubeletEndpoint  DaemonEndpoint : Endpoint on which Kubelet is listening.
-
-NodeSystemInfo = io.k8s.api.core.v1 : NodeSystemInfo is a set of ids/uuids to uniquely identify the node.
-  machineID                string! : MachineID reported by the node.
-  systemUUID               string! : SystemUUID reported by the node.
-  bootID                   string! : Boot ID reported by the node.
-  kernelVersion            string! : Kernel Version reported by the node from 'uname -r'.
-  osImage                  string! : OS Image reported by the node from /etc/os-release.
-  containerRuntimeVersion  string! : ContainerRuntime Version reported by the node.
-  kubeletVersion           string! : Kubelet Version reported by the node.
-  kubeProxyVersion         string! : Deprecated: KubeProxy Version reported by the node.
-  operatingSystem          string! : The Operating System reported by the node.
-  architecture             string! : The Architecture reported by the node.
-  swap                     *any : Swap Info reported by the node.
+  podCIDR        string #1 : PodCIDR represents the pod IP range assigned to the node.
+  podCIDRs       [string] set merge= #7 : podCIDRs represents the IP ranges assigned to the node for usage by Pods on that node.
+  providerID     string #3 : ID of the node assigned by the cloud provider.
+  unschedulable  bool #4 : Unschedulable controls node schedulability of new pods.
+  taints         [Taint] #5 : If specified, the node's taints.
+  configSource   *NodeConfigSource #6 : Deprecated: source of the node's configuration.
+  externalID     string #2 : Deprecated.
 
 NodeStatus = io.k8s.api.core.v1 : NodeStatus is information about the current status of a node.
-  capacity          {quantity} : Capacity represents the total resources of a node.
-  allocatable       {quantity} : Allocatable represents the resources of a node that are available for scheduling.
-  phase             string : Deprecated.
-  conditions        [NodeCondition] keys=type merge=type : Conditions is an array of current observed node conditions.
-  addresses         [NodeAddress] keys=type merge=type : List of addresses reachable to the node.
-  daemonEndpoints   NodeDaemonEndpoints : Endpoints of daemons running on the Node.
-  nodeInfo          NodeSystemInfo : Set of ids/uuids to uniquely identify the node.
-  images            [any] : List of container images on this node.
-  volumesInUse      [string] : List of attachable volumes in use (mounted) by the node.
-  volumesAttached   [any] : List of volumes that are attached to the node.
-  config            *any : Status of the config assigned to the node via the dynamic Kubelet config feature.
-  runtimeHandlers   [any] : The available runtime handlers.
-  features          *any : Features describes the set of features implemented by the CRI implementation.
-  declaredFeatures  [string] : DeclaredFeatures represents the features related to feature gates that are declared by the node.
+  capacity          {quantity} #1 : Capacity represents the total resources of a node.
+  allocatable       {quantity} #2 : Allocatable represents the resources of a node that are available for scheduling.
+  phase             string #3 : Deprecated.
+  conditions        [NodeCondition] keys=type merge=type #4 : Conditions is an array of current observed node conditions.
+  addresses         [NodeAddress] keys=type merge=type #5 : List of addresses reachable to the node.
+  daemonEndpoints   NodeDaemonEndpoints #6 : Endpoints of daemons running on the Node.
+  nodeInfo          NodeSystemInfo #7 : Set of ids/uuids to uniquely identify the node.
+  images            [ContainerImage] #8 : List of container images on this node.
+  volumesInUse      [string] #9 : List of attachable volumes in use (mounted) by the node.
+  volumesAttached   [AttachedVolume] #10 : List of volumes that are attached to the node.
+  config            *NodeConfigStatus #11 : Status of the config assigned to the node via the dynamic Kubelet config feature.
+  runtimeHandlers   [NodeRuntimeHandler] #12 : The available runtime handlers.
+  features          *NodeFeatures #13 : Features describes the set of features implemented by the CRI implementation.
+  declaredFeatures  [string] #14 : DeclaredFeatures represents the features related to feature gates that are declared by the node.
 
-Node = io.k8s.api.core.v1 : Node is a worker node in Kubernetes. Each node will have a unique identifier in the cache (i.e. in etcd).
-  metadata  ObjectMeta : Standard object's metadata.
-  spec      NodeSpec : Spec defines the behavior of a node.
-  status    NodeStatus : Most recently observed status of the node.
+Taint = io.k8s.api.core.v1 : The node this Taint is attached to has the "effect" on any pod that does not tolerate the Taint.
+  key        string! required #1 : The taint key to be applied to a node.
+  value      string #2 : The taint value corresponding to the taint key.
+  effect     string! required #3 : The effect of the taint on pods that do not tolerate the taint.
+  timeAdded  *time #4 : TimeAdded represents the time at which the taint was added.
+
+NodeConfigSource = io.k8s.api.core.v1
+  configMap  *ConfigMapNodeConfigSource #2
+
+NodeCondition = io.k8s.api.core.v1 : NodeCondition contains condition information for a node.
+  type                string! required #1 : Type of node condition.
+  status              string! required #2 : Status of the condition, one of True, False, Unknown.
+  lastHeartbeatTime   time! #3 : Last time we got an update on a given condition.
+  lastTransitionTime  time! #4 : Last time the condition transit from one status to another.
+  reason              string #5 : (brief) reason for the condition's last transition.
+  message             string #6 : Human readable message indicating details about last transition.
+
+NodeAddress = io.k8s.api.core.v1 : NodeAddress contains information for the node's address.
+  type     string! required #1 : Node address type, one of Hostname, ExternalIP or InternalIP.
+  address  string! required #2 : The node address.
+
+NodeDaemonEndpoints = io.k8s.api.core.v1 : NodeDaemonEndpoints lists ports opened by daemons running on the Node.
+  kubeletEndpoint  DaemonEndpoint #1 : Endpoint on which Kubelet is listening.
+
+NodeSystemInfo = io.k8s.api.core.v1 : NodeSystemInfo is a set of ids/uuids to uniquely identify the node.
+  machineID                string! required #1 : MachineID reported by the node.
+  systemUUID               string! required #2 : SystemUUID reported by the node.
+  bootID                   string! required #3 : Boot ID reported by the node.
+  kernelVersion            string! required #4 : Kernel Version reported by the node from 'uname -r'.
+  osImage                  string! required #5 : OS Image reported by the node from /etc/os-release.
+  containerRuntimeVersion  string! required #6 : ContainerRuntime Version reported by the node.
+  kubeletVersion           string! required #7 : Kubelet Version reported by the node.
+  kubeProxyVersion         string! required #8 : Deprecated: KubeProxy Version reported by the node.
+  operatingSystem          string! required #9 : The Operating System reported by the node.
+  architecture             string! required #10 : The Architecture reported by the node.
+  swap                     *NodeSwapStatus #11 : Swap Info reported by the node.
+
+ContainerImage = io.k8s.api.core.v1
+  names      [string]! #1
+  sizeBytes  int64 #2
+
+AttachedVolume = io.k8s.api.core.v1
+  name        string! required #1
+  devicePath  string! required #2
+
+NodeConfigStatus = io.k8s.api.core.v1
+  assigned       *NodeConfigSource #1
+  active         *NodeConfigSource #2
+  lastKnownGood  *NodeConfigSource #3
+  error          string #4
+
+NodeRuntimeHandler = io.k8s.api.core.v1
+  name      string! #1
+  features  *NodeRuntimeHandlerFeatures #2
+
+NodeFeatures = io.k8s.api.core.v1
+  supplementalGroupsPolicy  *bool #1
+
+ConfigMapNodeConfigSource = io.k8s.api.core.v1
+  namespace         string! required #1
+  name              string! required #2
+  uid               string #3
+  resourceVersion   string #4
+  kubeletConfigKey  string! required #5
+
+DaemonEndpoint = io.k8s.api.core.v1 : DaemonEndpoint contains information about a single Daemon endpoint.
+  Port  int32! required #1 : Port number of the given endpoint.
+
+NodeSwapStatus = io.k8s.api.core.v1
+  capacity  *int64 #1
+
+NodeRuntimeHandlerFeatures = io.k8s.api.core.v1
+  recursiveReadOnlyMounts  *bool #1
+  userNamespaces           *bool #2
 """)
 
 

@@ -112,6 +112,8 @@ def _zero(field: Field, path: Where, run: _Pass) -> Json:
     if isinstance(shape, Scalar):
         if shape is Scalar.STRING:
             return ""
+        if shape is Scalar.QUANTITY:
+            return "0"
         if shape in (Scalar.INT32, Scalar.INT64, Scalar.INT_OR_STRING):
             return 0
     return None

@@ -10,7 +10,8 @@
 
 A struct starts at the margin (`atomic` and `as=Name`, the published name, may follow its package), its fields are indented. `*` marks a pointer, `!` a
 field that is always written; a struct by value is always written without saying so. `required` marks what clients must give;
-`default=` gives what an absent key of a list item counts as, `#` the field's number in protobuf.
+`default=` gives what an absent key of a list item counts as, `#` the field's number in protobuf (`#2.1`: field 1 of the message
+in field 2, which JSON does not nest).
 """
 
 from collections.abc import Mapping
@@ -77,6 +78,7 @@ def _field(line: str, structs: Mapping[str, Struct], position: int) -> Field:
     pointer = spelling.startswith("*")
     always = spelling.endswith("!")
     shape = _shape(spelling.strip("*!"), flags, structs)
+    within, _, number = next((flag[1:] for flag in flags if flag.startswith("#")), "0").rpartition(".")
     by_value = not pointer and (isinstance(shape, Struct) or shape is Scalar.INT_OR_STRING)
     return Field(
         name=name,
@@ -87,7 +89,8 @@ def _field(line: str, structs: Mapping[str, Struct], position: int) -> Field:
         required="required" in flags,
         position=position,
         default=next((flag.removeprefix("default=") for flag in flags if flag.startswith("default=")), ""),
-        number=next((int(flag[1:]) for flag in flags if flag.startswith("#")), 0),
+        number=int(number),
+        within=int(within or 0),
     )
 
 

@@ -85,13 +85,13 @@ def _add(struct: Struct, schemas: Document, dialect: Dialect) -> None:
     if struct.definition in schemas:
         return
     properties: Document = {}
-    schema: Document = {"type": "object", "description": struct.doc, "properties": properties}
+    schema: Document = {"type": "object", **_described(struct.doc), "properties": properties}
     schemas[struct.definition] = schema
     needed = [field.name for field in struct.fields.values() if field.required]
     if needed:
         schema["required"] = needed
     for field in struct.fields.values():
-        properties[field.name] = {**_field_schema(field, schemas, dialect), "description": field.doc}
+        properties[field.name] = {**_field_schema(field, schemas, dialect), **_described(field.doc)}
 
 
 def _field_schema(field: Field, schemas: Document, dialect: Dialect) -> Document:
@@ -134,3 +134,7 @@ def _item(shape: Shape, schemas: Document, dialect: Dialect) -> Document:
     if not dialect.tells_defaults:
         return schema
     return {"default": {}, "allOf": [schema]} if isinstance(shape, Struct) else {**schema, "default": ""}
+
+
+def _described(doc: str) -> Document:
+    return {"description": doc} if doc else {}

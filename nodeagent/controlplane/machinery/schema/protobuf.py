@@ -1,8 +1,7 @@
 """Reads objects in Kubernetes' protobuf encoding: what typed Go clients (`kubectl create` among them) send. Pure.
 
-Only requests are read; responses are JSON, which all these clients accept. The shapes carry the numbers of the fields. Kinds
-without are refused as an unknown media type: of Pods and Nodes this server does not know all messages, and could only lose
-what it cannot read.
+The shapes carry the numbers of the fields. A field with another number is skipped, as kube-apiserver skips what is newer than
+itself.
 """
 
 import base64
@@ -14,7 +13,7 @@ from nodeagent.controlplane.documents import Document, Json, decode
 from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Scalar, Shape, Struct
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
-_MAGIC: Final = b"k8s\x00"
+MAGIC: Final = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DEEPEST: Final = 40
 _MORE_FOLLOW: Final = 0x80
@@ -31,15 +30,15 @@ class NotProtobuf(ValueError):
 
 def reads(struct: Struct) -> bool:
     """This kind can be read."""
-    return bool(struct.by_number)
+    return bool(struct.by_number or struct.embedded)
 
 
 def read_object(struct: Struct, body: bytes) -> Document:
     """An object with its kind and apiVersion, from `k8s\\0` and a runtime.Unknown. Raises NotProtobuf."""
-    if not body.startswith(_MAGIC) or not reads(struct):
+    if not body.startswith(MAGIC) or not reads(struct):
         raise NotProtobuf("not a Kubernetes protobuf object of a known kind")
     try:
-        envelope = dict(_messages(body[len(_MAGIC) :]))
+        envelope = dict(_messages(body[len(MAGIC) :]))
         header = dict(_messages(_as_bytes(envelope.get(1, b""))))
         document = _message(struct, _as_bytes(envelope.get(2, b"")), 0)
         kind, version = (_as_bytes(header.get(number, b"")).decode() for number in (2, 1))
@@ -51,9 +50,9 @@ def read_object(struct: Struct, body: bytes) -> Document:
 def read_delete_options(body: bytes) -> Document:
     """DeleteOptions, as far as this server honours them. Raises NotProtobuf."""
     try:
-        if not body.startswith(_MAGIC):
+        if not body.startswith(MAGIC):
             raise NotProtobuf("not a Kubernetes protobuf object")
-        unknown = dict(_messages(body[len(_MAGIC) :]))
+        unknown = dict(_messages(body[len(MAGIC) :]))
         fields = dict(_messages(_as_bytes(unknown.get(2, b""))))
         header = dict(_messages(_as_bytes(unknown.get(1, b""))))
         found: Document = {"kind": _as_bytes(header.get(2, b"")).decode()}
@@ -125,6 +124,8 @@ def _message(struct: Struct, data: bytes, depth: int) -> Document:
     found: Document = {}
     for number, value in _messages(data):
         field = struct.by_number.get(number)
+        if number in struct.embedded:
+            found.update(_message(struct.embedded[number], _as_bytes(value), depth + 1))
         if field is None:
             continue
         name, shape = field.name, field.shape
@@ -154,6 +155,8 @@ def _value(shape: Shape, value: int | bytes, depth: int) -> Json:  # noqa: PLR09
         case Scalar.INT_OR_STRING:
             fields = dict(_messages(_as_bytes(value)))
             return _as_bytes(fields.get(3, b"")).decode() if fields.get(1) else _signed(fields.get(2, 0))
+        case Scalar.QUANTITY:
+            return _as_bytes(dict(_messages(_as_bytes(value))).get(1, b"")).decode()
         case Scalar.ANY:
             return decode(_as_bytes(dict(_messages(_as_bytes(value))).get(1, b"null")))
     return _as_bytes(value).decode()

@@ -69,6 +69,8 @@ class Field:
     """Its place in the wire order."""
     number: int = 0
     """Its number in protobuf, as the generated.proto files of k8s.io/api have it; 0: not read in that encoding."""
+    within: int = 0
+    """The number of the message it is in, where protobuf nests what Go embeds and JSON has in one object; 0: none."""
 
 
 @dataclass(eq=False, slots=True)
@@ -86,13 +88,18 @@ class Struct:
     """The fields that are written even when absent."""
     by_number: dict[int, Field] = field(default_factory=dict)
     """The fields by their protobuf numbers; empty for a struct that is not read in that encoding."""
+    embedded: dict[int, "Struct"] = field(default_factory=dict)
+    """What protobuf nests and JSON does not: some of the fields, by the number of the message they are in."""
 
     def add(self, item: Field) -> None:
         """Appends a field."""
         self.fields[item.name] = item
         if item.always:
             self.always.append(item)
-        if item.number:
+        if item.within:
+            part = self.embedded.setdefault(item.within, Struct(f"{self.name}/{item.within}", self.package, ""))
+            part.by_number[item.number] = item
+        elif item.number:
             self.by_number[item.number] = item
 
     @property

@@ -1,6 +1,7 @@
-"""Shapes several kinds are made of: metadata and conditions (meta/v1), references (core/v1)."""
+"""Shapes several kinds are made of: metadata and conditions (meta/v1), references (core/v1); and those of answers."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from nodeagent.controlplane.machinery.schema.notation import read
 from nodeagent.controlplane.machinery.schema.shapes import Struct
@@ -49,6 +50,45 @@ Condition = io.k8s.apimachinery.pkg.apis.meta.v1 : Condition contains details fo
   reason              string! required #5 : reason contains a programmatic identifier indicating the reason for the last transition.
   message             string! required #6 : message is a human readable message indicating details about the transition.
 
+ListMeta = io.k8s.apimachinery.pkg.apis.meta.v1 : ListMeta describes metadata that lists have.
+  selfLink            string #1 : Deprecated: selfLink is a legacy read-only field that is no longer populated by the system.
+  resourceVersion     string #2 : The version of the list, for a watch to begin from.
+  continue            string #3 : The token of the next page, when there is one.
+  remainingItemCount  *int64 #4 : How many objects are left for further pages, where that is known.
+
+StatusCause = io.k8s.apimachinery.pkg.apis.meta.v1 : StatusCause says more of one thing that was wrong.
+  reason   string #1 : A word for the cause.
+  message  string #2 : The cause for people.
+  field    string #3 : The field that it is about.
+
+StatusDetails = io.k8s.apimachinery.pkg.apis.meta.v1 : StatusDetails says what a Status is about.
+  name               string #1 : The object's name.
+  group              string #2 : The group of its resource.
+  kind               string #3 : Its resource.
+  uid                string #6 : Its identity.
+  causes             [StatusCause] #4 : What was wrong.
+  retryAfterSeconds  int32 #5 : When to come again.
+
+Status = io.k8s.apimachinery.pkg.apis.meta.v1 : Status is the answer to a request that has no object as its result.
+  metadata  ListMeta #1 : Metadata of lists; empty.
+  status    string #2 : Success or Failure.
+  message   string #3 : The outcome for people.
+  reason    string #4 : A word for the outcome.
+  details   *StatusDetails #5 : What it is about.
+  code      int32 #6 : The HTTP status.
+
+PartialObjectMetadata = io.k8s.apimachinery.pkg.apis.meta.v1 : PartialObjectMetadata is any object without all but its metadata.
+  metadata  ObjectMeta #1 : Standard object's metadata.
+
+LabelSelector = io.k8s.apimachinery.pkg.apis.meta.v1 atomic
+  matchLabels       {string} #1
+  matchExpressions  [LabelSelectorRequirement] #2
+
+LabelSelectorRequirement = io.k8s.apimachinery.pkg.apis.meta.v1
+  key       string! required #1
+  operator  string! required #2
+  values    [string] #3
+
 ObjectReference = io.k8s.api.core.v1 atomic : ObjectReference contains enough information to let you inspect or modify the referred object.
   kind             string #1 : Kind of the referent.
   namespace        string #2 : Namespace of the referent.
@@ -62,6 +102,11 @@ ObjectReference = io.k8s.api.core.v1 atomic : ObjectReference contains enough in
 )
 
 
-def read_shapes(text: str) -> Mapping[str, Struct]:
-    """The structs `text` defines, by name; it may refer to the shared ones. Raises ValueError as `read` does."""
-    return read(text, _SHARED)
+LIST_META: Final = _SHARED["ListMeta"]
+ANSWERS: Final = {name: _SHARED[name] for name in ("Status", "PartialObjectMetadata")}
+"""What a request may be answered with beside objects of its resource, by kind."""
+
+
+def read_shapes(text: str, known: Mapping[str, Struct] = _SHARED) -> Mapping[str, Struct]:
+    """The structs `text` defines and those `known`, by name; it may refer to these. Raises ValueError as `read` does."""
+    return read(text, known)
