@@ -74,7 +74,7 @@ class PlannedWrites:
             for _ in range(_ATTEMPTS):
                 late = lifecycle.late_changes(plan)
                 try:
-                    return (await self._store.commit([*late, *changes]))[len(late) :]
+                    return (await self._store.commit([*changes, *late]))[: len(changes)]
                 except Precondition as race:
                     # Another server changed what all share; what is planned may still fit.
                     if not any(

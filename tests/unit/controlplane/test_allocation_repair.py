@@ -243,7 +243,7 @@ def test_beside_a_kube_apiserver_addresses_come_first_and_go_again_where_the_ser
         writes = PlannedWrites(store, lambda: True)
         store.commits.clear()
         await writes.write(life, plan, change)
-        assert store.commits == [["ipaddresses"], ["ranges", "services"]]
+        assert store.commits == [["ipaddresses"], ["services", "ranges"]]
         life.settle(plan)
         taken = set(store.collection("ipaddresses").records)
         life = ServiceLife(bench.allocator)
