@@ -152,6 +152,10 @@ class ApiServer:
             self._check_against(store)
             worker = stack.enter_context(Worker())
             objects = AddressObjects(self._chance.uid, self._clock.time)
+
+            def is_beside_others() -> bool:
+                return bool(kube_apiservers(store))
+
             allocator = Allocator(
                 store,
                 ServiceRanges(store, self._checked.ranges),
@@ -168,10 +172,11 @@ class ApiServer:
                 chance=self._chance,
                 clock=self._clock.time,
                 worker=worker,
-                is_beside_others=lambda: bool(kube_apiservers(store)),
+                is_beside_others=is_beside_others,
             )
             await bootstrap(store, registry, catalog, self._checked.ranges, self._clock.time)
-            repair = Repair(store, objects.describe, parse_port_range(self._settings.node_ports), self._clock.time)
+            ports = parse_port_range(self._settings.node_ports)
+            repair = Repair(store, objects.describe, ports, self._clock.time, is_beside_others=is_beside_others)
             await repair.begin()
             ending = asyncio.Event()
             key = self.credentials.account_key if self.credentials is not None else secrets.token_bytes()

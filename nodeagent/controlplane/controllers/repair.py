@@ -2,7 +2,7 @@
 
 Services and allocations are written together, so this finds something only after a restore, an edit by hand, or a bug; and beside
 a kube-apiserver, which records an allocation first and writes its service then. A missing record is written again. One that
-nobody holds is removed, once it is old enough not to be of a service that is about to be written. An address that somebody
+nobody holds is removed; beside a kube-apiserver only once it is too old for a service that is about to be written. An address that somebody
 deletes while its service has it is written again at once, as another service may ask for it.
 """
 
@@ -42,12 +42,20 @@ _AT_A_TIME: Final = 100
 class Repair:
     """Looks at everything at start and every three minutes, at one service when its address was deleted.
 
-    `describe` builds an IPAddress object; `ports` are those that may be given out.
+    `describe` builds an IPAddress object; `ports` are those that may be given out. `is_beside_others`: a kube-apiserver lives on the
+    same storage.
     """
 
     def __init__(
-        self, store: Store, describe: Callable[[str, str, str], bytes], ports: PortRange, clock: Callable[[], float]
+        self,
+        store: Store,
+        describe: Callable[[str, str, str], bytes],
+        ports: PortRange,
+        clock: Callable[[], float],
+        *,
+        is_beside_others: Callable[[], bool],
     ) -> None:
+        self._is_beside_others = is_beside_others
         self._store = store
         self._describe = describe
         self._ports = ports
@@ -126,7 +134,7 @@ class Repair:
             if found is None or holder_of(ADDRESSES, found.document()) != holder:
                 expected = found.revision if found is not None else 0
                 changes.append(Change(ADDRESSES, address, expected, self._address(address, holder)))
-        old = rfc3339(int(self._clock()) - _GRACE_SECONDS)
+        old = rfc3339(int(self._clock()) - (_GRACE_SECONDS if self._is_beside_others() else 0))
         for address, record in self._store.collection(ADDRESSES).records.items():
             # An address somebody reserved by hand for something else than a service stays.
             document = record.document()
@@ -158,7 +166,8 @@ class Repair:
     def _port_correction(self) -> Change | None:
         record = self._store.get(RANGE_ALLOCATIONS, NODE_PORT_RANGE)
         recorded = self._recorded()
-        waiting = {port for port in recorded or () if 0 < self._unheld.get(port, 1) < _PASSES}
+        passes = _PASSES if self._is_beside_others() else 0
+        waiting = {port for port in recorded or () if self._unheld.get(port, 1) < passes}
         wanted = PortBitmap.of(self._ports, self._held_ports() | waiting)
         if wanted == recorded:
             return None

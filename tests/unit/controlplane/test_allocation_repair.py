@@ -63,7 +63,8 @@ class Bench:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.now = NOW
-        self.repair = Repair(store, describe, PORTS, lambda: self.now)
+        self.beside = False
+        self.repair = Repair(store, describe, PORTS, lambda: self.now, is_beside_others=lambda: self.beside)
         ranges = ServiceRanges(store, parse_service_ranges("10.96.0.0/24"))
         self.allocator = Allocator(
             store, ranges, PORTS, Random(1), describe, has_predecessors=lambda: has_predecessors(store)
@@ -117,6 +118,7 @@ def test_beside_a_server_of_the_previous_version_both_records_count() -> None:
         with pytest.raises(Unavailable):
             await bench.take(30001)
         await bench.take(30002)
+        await bench.store.commit([written("new", 30002)])
         assert bench.records() == {"30000", "30001", "30002"}, "what the other server looks at"
         gone = bench.store.get(SERVERS, "192.0.2.1")
         assert gone is not None
@@ -128,10 +130,21 @@ def test_beside_a_server_of_the_previous_version_both_records_count() -> None:
     played(scenario, predecessor(), written("a", 30000), record(30000, "demo/a"))
 
 
+def test_what_no_service_holds_is_free_at_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        await bench.repair.begin()
+        assert bench.recorded() == [30000]
+        assert bench.store.get("ipaddresses", "10.96.0.7") is None
+
+    address = Change("ipaddresses", "10.96.0.7", 0, describe("10.96.0.7", "demo", "gone"))
+    played(scenario, bitmap(30000, 30003), written("a", 30000), address)
+
+
 def test_a_port_without_a_service_is_free_after_several_passes() -> None:
     """A kube-apiserver takes a port before it writes the Service."""
 
     async def scenario(bench: Bench) -> None:
+        bench.beside = True
         await bench.repair.begin()
         await bench.repair.once()
         assert bench.recorded() == [30000, 30003]
@@ -143,6 +156,7 @@ def test_a_port_without_a_service_is_free_after_several_passes() -> None:
 
 def test_a_port_whose_service_comes_in_time_stays_taken() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.beside = True
         await bench.repair.begin()
         await bench.repair.once()
         await bench.store.commit([written("late", 30003)])
@@ -155,6 +169,7 @@ def test_a_port_whose_service_comes_in_time_stays_taken() -> None:
 
 def test_an_address_without_a_service_goes_once_it_is_old() -> None:
     async def scenario(bench: Bench) -> None:
+        bench.beside = True
         await bench.repair.begin()
         assert bench.store.get("ipaddresses", "10.96.0.7") is not None
         bench.now += 61
