@@ -43,7 +43,8 @@ class UpstreamCounts(Struct, frozen=True, gc=False, array_like=True):
 
 
 class NameCounts(Struct, frozen=True, gc=False, array_like=True):
-    """pid: other counts begin with another process. unserved: queries of clients that are not served, refused.
+    """pid: other counts begin with another process. killed: how often the agent killed a process that answered nothing, since
+    the agent began. unserved: queries of clients that are not served, refused.
     dropped: packets that got no reply."""
 
     pid: int = 0
@@ -54,3 +55,4 @@ class NameCounts(Struct, frozen=True, gc=False, array_like=True):
     upstream: UpstreamCounts = UpstreamCounts()
     unserved: int = 0
     dropped: int = 0
+    killed: int = 0

@@ -31,6 +31,8 @@ SERVERS = ("web-0", "web-1")
 POD = "caller"
 PORTS = (service_port(53, Protocol.UDP, name="dns"), service_port(53, name="dns-tcp"))
 OWNERSHIP = pytest.mark.parametrize("ownership", ["plain", "owned"])
+CLIENTS_WAIT_SECONDS = 5.0
+"""glibc and musl ask again then, or give up."""
 UDP, TCP = socket.SOCK_DGRAM, socket.SOCK_STREAM
 
 
@@ -108,6 +110,32 @@ def test_no_lookup_is_lost_while_names_are_taken_over_killed_restarted_and_given
     agent.stop()
     assert [loss for asker in askers for loss in asker.lost] == []
     assert all(asker.answers.keys() <= {SHOP, ANSWER_OF_SERVERS} for asker in askers)
+
+
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["with servers in pods", "alone"])
+def test_a_process_that_is_stopped_keeps_nobody_waiting_until_clients_ask_again(
+    named: Cluster, elsewhere: bool
+) -> None:
+    service = named.expose("kube-dns", *DNS, pods=SERVERS if elsewhere else (), ports=PORTS, target_port=53)
+    with servers_in(named, *SERVERS):
+        agent = named.start_agent(*flags(*DNS))
+        process = dns_process(agent)
+        with lookups(named, [POD, NODE], DNS, NAME) as askers:
+            until_all_say(askers, SHOP)
+            for asker in askers:
+                asker.longest = 0.0
+                asker.lost.clear()
+            printed = len(agent.lines)
+            os.kill(process, signal.SIGSTOP)
+            agent.wait_for_line("it answered no query for 1 s, and was killed", after=printed)
+            dns_process(agent, after=printed)
+            until_all_say(askers, SHOP)
+        agent.stop()
+    named.withdraw(service)
+    assert not is_alive(process)
+    # A connection that the stopped process had accepted ends with it: at most the one that each of them had under way.
+    assert all(len(asker.lost) <= 1 for asker in askers), [asker.lost for asker in askers]
+    assert max(asker.longest for asker in askers) < CLIENTS_WAIT_SECONDS
 
 
 def test_lookups_are_lost_when_nobody_answers(named: Cluster) -> None:

@@ -9,7 +9,13 @@ from nodeagent.dns.zone.service_names import ServiceNames
 from nodeagent.model.name_counts import NameCounts
 
 LARGEST_FRAME = 64 << 20
+LARGEST_FROM_PROCESS = 1 << 20
+"""The process may have been taken over by what it reads."""
 _LENGTH_BYTES = 4
+PROCESS_USER = 2_053_053_053
+"""Who the process becomes where root starts it. No other process may have the same user, for it could stop this one: so none
+that images use (nobody, 65532), and none of the ranges from which users are given (systemd's UIDS-GIDS: 65536 to
+1879048191 and 2147352576 on; OpenShift: 1000000000 to 1999999999)."""
 SERVICES_IN_ONE = 50
 """Services in one message of a full state, so that taking it in holds back no query for long."""
 
@@ -30,7 +36,7 @@ class Settings(Struct, frozen=True, tag=True):
     listening: tuple[tuple[str, int], ...] = ()
     autopath: bool = False
     log_every: int = 0
-    user: int = 65534
+    user: int = PROCESS_USER
 
 
 class Hello(Struct, frozen=True, tag=True):
@@ -103,6 +109,21 @@ class Replaced(Struct, frozen=True, tag=True):
     """Said to an agent when another one has connected: the process is no longer its own."""
 
 
+class Ping(Struct, frozen=True, tag=True):
+    """A query of the agent's own, to see that the process answers."""
+
+    number: int
+    query: bytes
+
+
+class Pong(Struct, frozen=True, tag=True):
+    """The reply to it, empty for silence. reads: how often datagrams have been read from the listening sockets."""
+
+    number: int
+    reply: bytes
+    reads: int
+
+
 class Report(Struct, frozen=True, tag=True):
     """What the process counted since it began; sent about once a second when something changed."""
 
@@ -116,8 +137,8 @@ class Queries(Struct, frozen=True, tag=True):
     lines: tuple[str, ...]
 
 
-ToProcess = Settings | Begin | End | Put | Remove | Namespaces | Pods | Served | Retire
-FromProcess = Hello | Answering | Replaced | Report | Queries
+ToProcess = Settings | Begin | End | Put | Remove | Namespaces | Pods | Served | Retire | Ping
+FromProcess = Hello | Answering | Replaced | Report | Queries | Pong
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -134,8 +155,9 @@ def encode(message: ToProcess | FromProcess) -> bytes:
 class Decoder:
     """Messages from pieces of a stream."""
 
-    def __init__(self, kind: object) -> None:
-        """kind: the union of messages that may come."""
+    def __init__(self, kind: object, largest: int = LARGEST_FRAME) -> None:
+        """kind: the union of messages that may come. largest: bytes of one of them."""
+        self._largest = largest
         self._decoder = msgspec.msgpack.Decoder(kind)
         self._buffer = bytearray()
 
@@ -147,7 +169,7 @@ class Decoder:
         try:
             while len(buffer) - at >= _LENGTH_BYTES:
                 size = int.from_bytes(buffer[at : at + _LENGTH_BYTES], "big")
-                if size > LARGEST_FRAME:
+                if size > self._largest:
                     raise BadFrame(f"a frame of {size} bytes")
                 if len(buffer) - at - _LENGTH_BYTES < size:
                     break

@@ -9,12 +9,15 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from nodeagent.dns.access import served_ranges
 from nodeagent.dns.feed import places_file
 from nodeagent.dns.feed.feeder import Feeder, RunningPods
+from nodeagent.dns.feed.meeting import look, part_with, until_closed
 from nodeagent.dns.feed.messages import Report, Served, Settings
 from nodeagent.dns.feed.sockets import ListenAddress, is_here
-from nodeagent.dns.feed.supervisor import Supervisor, look, part_with, until_closed
+from nodeagent.dns.feed.supervisor import Supervisor
 from nodeagent.dns.upstream.server import Server, parse_server
 from nodeagent.model.frontend import NamesHere
 from nodeagent.model.name_counts import NameCounts
@@ -96,8 +99,7 @@ class NodeNames:
         self._complete = False
         self._supervisor = None
         self._places: tuple[ListenAddress, ...] = ()
-        self.counts = NameCounts()
-        """What the process counted, as it said last; it says so about once a second."""
+        self._counts = NameCounts()
         if settings is not None:
             self._places = tuple(ListenAddress(*place) for place in settings.listening)
             self._supervisor = Supervisor(
@@ -109,6 +111,11 @@ class NodeNames:
                 on_report=self._heard,
                 on_answering=self._answers,
             )
+
+    @property
+    def counts(self) -> NameCounts:
+        """What the process counted, as it said last; it says so about once a second."""
+        return replace(self._counts, killed=0 if self._supervisor is None else self._supervisor.killed)
 
     def passed(self, report: PassReport) -> None:
         """Tell what the pass programmed; what it could not program waits for a later one."""
@@ -209,7 +216,7 @@ class NodeNames:
             self._changed()
 
     def _heard(self, report: Report) -> None:
-        self.counts = report.counts
+        self._counts = report.counts
 
 
 async def end_process(path: Path | None = None) -> bool:

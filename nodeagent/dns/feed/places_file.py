@@ -22,7 +22,7 @@ BETWEEN_SECONDS = 0.001
 
 def hold(path: Path, places: Iterable[object]) -> int | None:
     """Write the places, one a line, and return the open file that holds the lock; None where there cannot be such a file.
-    It is never waited for: names do not depend on it."""
+    It is never waited for: names do not depend on it. Whoever has the open file can only read: the process has it."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         for _ in range(LOCK_TRIES):
@@ -31,7 +31,11 @@ def hold(path: Path, places: Iterable[object]) -> int | None:
                 text = "".join((LOCKED, *(f"{place}\n" for place in places))).encode()
                 os.pwrite(descriptor, text, 0)
                 os.ftruncate(descriptor, len(text))
-                return descriptor
+                holding = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                if _lock(holding, fcntl.LOCK_SH) and _is_at(holding, path):
+                    os.close(descriptor)
+                    return holding
+                os.close(holding)
             os.close(descriptor)
             time.sleep(BETWEEN_SECONDS)
     return None

@@ -7,23 +7,22 @@ import asyncio
 import logging
 import os
 import socket
-import stat
-from array import array
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
-from fcntl import ioctl
 from functools import partial
 from pathlib import Path
-from termios import TIOCOUTQ
 from typing import Protocol
 
 from nodeagent.dns.feed import places_file
+from nodeagent.dns.feed.heartbeat import PATIENCE_SECONDS, Heartbeat, Hung, kill
+from nodeagent.dns.feed.meeting import CONNECT_SECONDS, PIECE, POLL_SECONDS, Met, bind_at, meet
 from nodeagent.dns.feed.messages import (
+    LARGEST_FROM_PROCESS,
     Answering,
     BadFrame,
     Decoder,
     FromProcess,
-    Hello,
+    Pong,
     Queries,
     Replaced,
     Report,
@@ -39,12 +38,8 @@ from nodeagent.model.problem import Problem
 logger = logging.getLogger(__name__)
 query_logger = logging.getLogger("nodeagent.dns.queries")
 
-CONNECT_SECONDS = 10.0
-MOST_SOCKETS = 64
-POLL_SECONDS = 0.002
 SHORTEST_PAUSE_SECONDS = 0.05
 LONGEST_PAUSE_SECONDS = 5.0
-PIECE = 1 << 16
 REAP_TRIES = 50
 REAP_SECONDS = 0.02
 
@@ -62,7 +57,11 @@ class Feed(Protocol):
 
 
 class Gone(Exception):
-    """The process ended, or speaks another language."""
+    """The process ended, or speaks another language. reason: that of the Problem."""
+
+    def __init__(self, detail: str, *, reason: str = "ProcessGone") -> None:
+        super().__init__(detail)
+        self.reason = reason
 
 
 class TakenOver(Exception):
@@ -94,18 +93,21 @@ class Supervisor:
         self._on_problems = on_problems
         self._on_report = on_report
         self._on_answering = on_answering
-        self._adopted: tuple[socket.socket, Hello] | None = None
+        self._adopted: Met | None = None
         self._predecessor: socket.socket | None = None
         self._sockets: dict[tuple[ListenAddress, int], socket.socket] = {}
         self._held: tuple[int, ...] = ()
         self._child = 0
+        self._answering = False
+        self.killed = 0
+        """How often a process was killed because it answered nothing."""
         self.pid = 0
         """Of the process, 0 while there is none."""
 
     async def adopt(self) -> None:
         """Connect to the process that a former agent left, if there is one; `run` goes on with it."""
         self._adopted = await self._connect()
-        self._on_answering(self._adopted is not None and self._adopted[1].answering)
+        self._on_answering(self._adopted is not None and self._adopted.hello.answering)
 
     async def run(self) -> None:
         """An address that cannot be had is a Problem, and tried again."""
@@ -115,14 +117,14 @@ class Supervisor:
         try:
             while True:
                 try:
-                    connection, hello = await self._process()
+                    met = await self._process()
                     pause = SHORTEST_PAUSE_SECONDS
-                    await self._look_after(connection, hello)
+                    await self._look_after(met)
                 except Gone as gone:
                     self.pid = 0
                     self._on_answering(False)
                     logger.warning("the DNS process is gone: %s; starting another", gone)
-                    self._on_problems((Problem("dns", "ProcessGone", f"starting another: {gone}"),))
+                    self._on_problems((Problem("dns", gone.reason, f"starting another: {gone}"),))
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
                 except CannotListen as error:
@@ -142,23 +144,34 @@ class Supervisor:
             self._retire_predecessor()
             self._close()
 
-    async def _process(self) -> tuple[socket.socket, Hello]:
-        """A connection to a process of our settings: the one that is there, or a new one."""
-        adopted, self._adopted = self._adopted, None
-        found = adopted or await self._connect()
+    async def _process(self) -> Met:
+        """A process of our settings: the one that is there, or a new one."""
+        found, self._adopted = self._adopted, None
+        found = found or await self._connect()
         if found is not None:
-            connection, hello = found
+            hello = found.hello
             if hello.settings in (None, self._settings) and not hello.ending and self._has_places():
-                logger.info("adopted the DNS process pid=%d", hello.pid)
+                logger.info("adopted the DNS process pid=%d", found.pid)
                 self._on_answering(hello.answering)
                 return found
             self._retire_predecessor()
-            self._predecessor = connection
+            self._predecessor = found.connection
         await self._start()
-        successor = await self._connect()
-        if successor is None:
-            raise Gone("it does not answer")
-        return successor
+        return await self._meet_started()
+
+    async def _meet_started(self) -> Met:
+        """The process that was started, as soon as it listens. Raises Gone."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                while (met := await self._connect()) is None:
+                    status = exit_status(self._child)
+                    if status is not None:
+                        self._child = 0
+                        raise Gone(f"it ended with status {status}")
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError:
+            raise Gone("it does not answer") from None
+        return met
 
     def _retire_predecessor(self) -> None:
         """End the process of other settings, which answered until its successor did."""
@@ -167,23 +180,14 @@ class Supervisor:
             with connection, suppress(OSError):
                 connection.sendall(encode(Retire(replaced=True)))
 
-    async def _connect(self) -> tuple[socket.socket, Hello] | None:
-        """Connect to the process behind the path and take a share of its sockets; None when there is none."""
-        loop = asyncio.get_running_loop()
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.setblocking(False)
-            await loop.sock_connect(connection, str(self._path))
-            async with asyncio.timeout(CONNECT_SECONDS):
-                hello, sockets = await _receive_hello(connection)
-        except (OSError, BadFrame, TimeoutError) as error:
-            connection.close()
-            logger.debug("no DNS process at %s: %s", self._path, error)
-            return None
-        self._keep(sockets)
-        return connection, hello
+    async def _connect(self) -> Met | None:
+        """Meet the process behind the path and take a share of its sockets; None when there is none."""
+        met = await meet(self._path)
+        if met is not None:
+            self._keep(met.sockets)
+        return met
 
-    def _keep(self, sockets: list[socket.socket]) -> None:
+    def _keep(self, sockets: Iterable[socket.socket]) -> None:
         """Of the sockets of a process keep those we have not got."""
         for sock in sockets:
             key = (address_of(sock), sock.type)
@@ -203,33 +207,60 @@ class Supervisor:
                     self._sockets[place, sock.type] = sock
         descriptors = [sock.fileno() for sock in self._sockets.values()]
         # The process alone holds this one: who connects while there is no process must be refused.
-        with _listen(self._path) as listener:
+        with bind_at(self._path) as listener:
             start = partial(spawn, listener.fileno(), descriptors, self._settings.user, held=self._held)
             self._child = await asyncio.to_thread(start)
         logger.info("started a DNS process pid=%d", self._child)
 
-    async def _look_after(self, connection: socket.socket, hello: Hello) -> None:
-        """Feed the process until it is gone."""
-        self.pid = hello.pid
-        reader, writer = await asyncio.open_unix_connection(sock=connection)
+    async def _look_after(self, met: Met) -> None:
+        """Feed the process until it is gone, or has to be killed."""
+        self.pid = met.pid
+        self._answering = met.hello.answering
+        reader, writer = await asyncio.open_unix_connection(sock=met.connection)
+        heartbeat = Heartbeat(
+            met.pid,
+            self._settings.zones[0],
+            say=lambda ping: writer.write(encode(ping)),
+            unread=self._to_be_read,
+            on_late=self._is_late,
+        )
         try:
             writer.write(encode(self._settings))
             self._on_problems(())
-            listening = asyncio.create_task(self._listen_to(reader), name="words of the DNS process")
-            feeding = asyncio.create_task(self._tell(writer), name="feed of the DNS process")
+            tasks = (
+                asyncio.create_task(self._listen_to(reader, heartbeat), name="words of the DNS process"),
+                asyncio.create_task(self._tell(writer), name="feed of the DNS process"),
+                asyncio.create_task(heartbeat.run(), name="heartbeat of the DNS process"),
+            )
             try:
-                done, _ = await asyncio.wait((listening, feeding), return_when=asyncio.FIRST_COMPLETED)
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                listening.cancel()
-                feeding.cancel()
-                await asyncio.gather(listening, feeding, return_exceptions=True)
-            for task in (listening, feeding):  # what the process said last counts more than that it cannot be told
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            for task in tasks:  # what the process said last counts more than that it cannot be told
                 if task in done:
                     task.result()
+        except Hung as hung:
+            self._on_answering(False)
+            self.killed += 1
+            kill(met.pid)
+            await self._how_it_ended()
+            detail = f"it answered no query for {PATIENCE_SECONDS:g} s, and was killed"
+            raise Gone(detail, reason="ProcessHung") from hung
         except OSError as error:
             raise Gone(await self._how_it_ended()) from error
         finally:
             writer.close()
+
+    def _is_late(self, late: bool) -> None:
+        """Queries go elsewhere while the process does not answer in time."""
+        logger.warning("the DNS process %s", "answers nothing" if late else "answers again")
+        self._on_answering(self._answering and not late)
+
+    def _to_be_read(self) -> Iterable[socket.socket]:
+        """Where queries may not wait for long."""
+        return [sock for (_, kind), sock in self._sockets.items() if self._answering and kind == socket.SOCK_DGRAM]
 
     async def _tell(self, writer: asyncio.StreamWriter) -> None:
         async for message in self._feed.everything():
@@ -239,14 +270,17 @@ class Supervisor:
             writer.write(encode(message))
             await writer.drain()
 
-    async def _listen_to(self, reader: asyncio.StreamReader) -> None:
-        decoder = Decoder(FromProcess)
+    async def _listen_to(self, reader: asyncio.StreamReader, heartbeat: Heartbeat) -> None:
+        decoder = Decoder(FromProcess, LARGEST_FROM_PROCESS)
         while data := await reader.read(PIECE):
             try:
                 for message in decoder.feed(data):
                     if isinstance(message, Replaced):
                         raise TakenOver
+                    if isinstance(message, Pong):
+                        heartbeat.heard(message)
                     if isinstance(message, Answering):
+                        self._answering = True
                         self._on_answering(True)
                         self._retire_predecessor()
                     if isinstance(message, Report):
@@ -272,96 +306,8 @@ class Supervisor:
 
     def _close(self) -> None:
         if self._adopted is not None:
-            self._adopted[0].close()
+            self._adopted.connection.close()
         for sock in self._sockets.values():
             sock.close()
         for descriptor in self._held:
             os.close(descriptor)
-
-
-async def look(path: Path) -> Settings | None:
-    """The settings of the process behind a path; None when there is no process, or it has none."""
-    met = await _meet(path)
-    if met is None:
-        return None
-    met[0].close()
-    return met[1].settings
-
-
-async def part_with(path: Path) -> socket.socket | None:
-    """Tell the process behind a path to end; a connection that it closes when it has, None when there is none."""
-    met = await _meet(path)
-    if met is None:
-        return None
-    with suppress(OSError, TimeoutError):
-        met[0].sendall(encode(Retire()))
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await _until_read(met[0])
-    return met[0]
-
-
-async def _until_read(connection: socket.socket) -> None:
-    """Until the other side has read what was sent: when another agent connects, the process forgets the rest."""
-    unread = array("i", [1])
-    while True:
-        ioctl(connection, TIOCOUTQ, unread)
-        if not unread[0]:
-            return
-        await asyncio.sleep(POLL_SECONDS)
-
-
-async def until_closed(connection: socket.socket) -> None:
-    """Until the process has closed its end."""
-    with connection, suppress(OSError):
-        while await asyncio.get_running_loop().sock_recv(connection, PIECE):
-            pass
-
-
-async def _meet(path: Path) -> tuple[socket.socket, Hello] | None:
-    """A connection to the process behind a path, without its sockets."""
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.setblocking(False)
-    try:
-        await asyncio.get_running_loop().sock_connect(connection, str(path))
-        async with asyncio.timeout(CONNECT_SECONDS):
-            hello, sockets = await _receive_hello(connection)
-    except (OSError, BadFrame, TimeoutError):
-        connection.close()
-        return None
-    for sock in sockets:
-        sock.close()
-    return connection, hello
-
-
-def _listen(path: Path) -> socket.socket:
-    """A unix socket at the path that only we may connect to."""
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with suppress(FileNotFoundError):
-        if stat.S_ISSOCK(path.stat().st_mode):
-            path.unlink()
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(before)
-    listener.listen(4)
-    return listener
-
-
-async def _receive_hello(connection: socket.socket) -> tuple[Hello, list[socket.socket]]:
-    loop = asyncio.get_running_loop()
-    readable = asyncio.Event()
-    loop.add_reader(connection, readable.set)
-    try:
-        await readable.wait()
-    finally:
-        loop.remove_reader(connection)
-    data, descriptors, _, _ = socket.recv_fds(connection, PIECE, MOST_SOCKETS)
-    sockets = [socket.socket(fileno=number) for number in descriptors]
-    for message in Decoder(FromProcess).feed(data):
-        if isinstance(message, Hello) and sockets:
-            return message, sockets
-    for sock in sockets:
-        sock.close()
-    raise BadFrame("no word of greeting")

@@ -16,6 +16,7 @@ from nodeagent.dns.feed.messages import (
 )
 
 PIECE = 1 << 18
+BACKLOG = 4
 
 
 class Control:
@@ -45,7 +46,8 @@ class Control:
         """Set whenever an agent has connected, and has got the sockets."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Who connects learns from the kernel that it is this process that listens."""
+        self._listener.listen(BACKLOG)
         self._listener.setblocking(False)
         loop = asyncio.get_running_loop()
         try:

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from nodeagent.dns.feed.messages import Answering, Queries, Report, Retire, Served, Settings, ToProcess
+from nodeagent.dns.feed.messages import Answering, Ping, Pong, Queries, Report, Retire, Served, Settings, ToProcess
 from nodeagent.dns.server.clients import Clients, SearchPaths
 from nodeagent.dns.server.control import Control
 from nodeagent.dns.server.front import Front, Tasks, Upstream
@@ -126,6 +126,8 @@ class Process:
         elif isinstance(message, Settings):
             if self._fed is None:
                 self._begin(message)
+        elif isinstance(message, Ping):
+            self._control.say(Pong(message.number, self._reply(message.query), self._reads()))
         elif isinstance(message, Served):
             if self._front is not None:
                 self._front.clients.serve(message)
@@ -138,6 +140,14 @@ class Process:
             if not self._retired.is_set():  # who is promised answers now would have to look elsewhere in a moment
                 self._control.answering = True
                 self._control.say(Answering())
+
+    def _reply(self, query: bytes) -> bytes:
+        """As to any client, by the code that answers them."""
+        made = self._front.reply(query, tcp=False) if self._front is not None else None
+        return made if isinstance(made, bytes) else b""
+
+    def _reads(self) -> int:
+        return sum(listener.reads for listener in self._listeners if isinstance(listener, UdpListener))
 
     def _lost(self) -> None:
         if self._fed is not None:

@@ -25,6 +25,8 @@ class UdpListener:
         self._tasks = tasks
         self._datagrams = Datagrams(sock)
         self._stopped = False
+        self.reads = 0
+        """How often datagrams have been read."""
         self.tally = tally_of(sock, "udp")
 
     def start(self) -> None:
@@ -55,6 +57,7 @@ class UdpListener:
         count = box.receive()
         if not count:
             return 0
+        self.reads += 1
         front, answers = self._front, self._front.answers
         known = front.clients.known
         ready_at_once, make_ready = answers.ready.get, answers.make_ready

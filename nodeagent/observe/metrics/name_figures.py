@@ -41,6 +41,7 @@ class NameFigures:
             ("nodeagent_dns_upstream_hedged_total", "Questions of which a second server was asked", upstream.hedged),
             ("nodeagent_dns_unserved_total", "Queries of clients that are not served, refused", counts.unserved),
             ("nodeagent_dns_dropped_total", "Packets that got no reply", counts.dropped),
+            ("nodeagent_dns_killed_total", "Processes that answered nothing and were killed", counts.killed),
         ):
             yield _one(name, text, (), (), value)
         down: dict[tuple[str, ...], float] = {(server,): 1.0 for server in upstream.down}

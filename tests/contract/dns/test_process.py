@@ -16,10 +16,11 @@ import dns.rcode
 import pytest
 
 from nodeagent.dns.feed.feeder import Feeder
-from nodeagent.dns.feed.messages import Report, Settings
+from nodeagent.dns.feed.meeting import part_with
+from nodeagent.dns.feed.messages import PROCESS_USER, Report, Settings
 from nodeagent.dns.feed.node_names import listening_places
 from nodeagent.dns.feed.sockets import ListenAddress
-from nodeagent.dns.feed.supervisor import Supervisor, part_with
+from nodeagent.dns.feed.supervisor import Supervisor
 from nodeagent.dns.upstream.server import Server
 from nodeagent.model import objects as model
 from nodeagent.model.name_counts import NameCounts
@@ -61,6 +62,7 @@ class Node:
         self.counts = NameCounts()
         self._path = path
         self.problems: tuple[Problem, ...] = ()
+        self.all_problems: set[Problem] = set()
         self.answering: list[tuple[bool, int]] = []
         """What was said of answers, each time with the process that was looked after."""
         self._task: asyncio.Task[None] | None = None
@@ -90,6 +92,7 @@ class Node:
 
     def _hear(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
+        self.all_problems.update(problems)
 
     async def stop(self) -> None:
         """What is left when an agent ends."""
@@ -325,7 +328,7 @@ def test_the_process_has_no_rights(tmp_path: Path) -> None:
         status = await asyncio.to_thread(Path(f"/proc/{node.supervisor.pid}/status").read_text)
         words = {line.split(":")[0]: line.split(":")[1].split() for line in status.splitlines()}
         if os.geteuid() == 0:
-            assert words["Uid"] == words["Gid"] == ["65534"] * 4
+            assert words["Uid"] == words["Gid"] == [str(PROCESS_USER)] * 4
             assert words["Groups"] == []
         for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
             assert int(words[name][0], 16) == 0

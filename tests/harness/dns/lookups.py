@@ -95,12 +95,13 @@ def _answer(packet: bytes) -> bytes:
 
 class Asker:
     """Asks for one name again and again, each time from another port. answers: what came, counted; lost: queries
-    without an answer, and connections that broke."""
+    without an answer, and connections that broke; longest: seconds until the latest of the answers."""
 
     def __init__(self, cluster: Cluster, member: str, server: str, kind: socket.SocketKind, name: str) -> None:
         self.what = f"{member} to {server} by {kind.name}"
         self.answers: Counter[str] = Counter()
         self.lost: list[str] = []
+        self.longest = 0.0
         self._namespace = cluster.world.namespace(member)
         self._server, self._kind, self._name = server, kind, name
         self._ending = threading.Event()
@@ -113,6 +114,7 @@ class Asker:
             started = time.monotonic()
             try:
                 self.answers[ask(self._server, self._name, self._kind)] += 1
+                self.longest = max(self.longest, time.monotonic() - started)
             except OSError as error:
                 self.lost.append(f"{self.what}: {error!r} after {time.monotonic() - started:.3f} s")
 

@@ -1,0 +1,184 @@
+"""A DNS process that lives and answers nothing, and one that only could not answer."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nodeagent.dns.feed import heartbeat, spawn
+from nodeagent.dns.feed.messages import PROCESS_USER, Settings
+from nodeagent.dns.server.privileges import NOBODY
+from nodeagent.lab.net.namespaces import is_alive
+from tests.contract.dns.test_process import DEADLINE_SECONDS, Node, run, until
+from tests.harness.dns import hanging_server
+
+ADDRESS = "10.96.0.1"
+HELD_UP_SECONDS = 3.0
+
+
+def stop(node: Node) -> None:
+    os.kill(node.supervisor.pid, signal.SIGSTOP)
+
+
+def ask_for(name: str) -> Callable[[Node], None]:
+    """A query that makes `hanging_server` hang."""
+
+    def send(node: Node) -> None:
+        asyncio.get_running_loop().create_task(node.ask(name, timeout_s=0.1), name="query that is never answered")
+
+    return send
+
+
+@pytest.mark.parametrize(
+    "hang",
+    [
+        pytest.param(stop, id="stopped by a signal"),
+        pytest.param(ask_for("loop.example.com."), id="in an endless loop"),
+        pytest.param(ask_for("lock.example.com."), id="waiting for itself"),
+        pytest.param(ask_for("deaf.example.com."), id="its loop runs, and nobody reads the sockets"),
+    ],
+)
+def test_a_process_that_answers_nothing_is_replaced(
+    tmp_path: Path, hang: Callable[[Node], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spawn, "MODULE", hanging_server.__name__)
+    monkeypatch.setenv("PYTHONPATH", str(Path(hanging_server.__file__).parents[3]))
+
+    async def scene(node: Node) -> None:
+        await node.until_said(ADDRESS)
+        pid: int = node.supervisor.pid
+        hang(node)
+        await asyncio.sleep(0.05)
+        waiting = asyncio.create_task(node.ask(timeout_s=DEADLINE_SECONDS))
+        begun = time.monotonic()
+        await until(lambda: node.supervisor.pid not in (0, pid))
+        print(f"replaced after {time.monotonic() - begun:.2f} s")
+        assert await waiting == ADDRESS, "what waited in the socket is answered by the next process"
+        print(f"answered after {time.monotonic() - begun:.2f} s")
+        assert node.supervisor.killed == 1
+        assert "ProcessHung" in {one.reason for one in node.all_problems}
+        assert (False, pid) in node.answering, "queries went elsewhere in between"
+        assert not is_alive(pid)
+
+    run(scene, tmp_path)
+
+
+def test_queries_go_elsewhere_while_a_process_gets_no_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped here, and the kernel is made to say that it waits for a processor."""
+    monkeypatch.setattr(heartbeat, "seconds_waited", lambda _: time.monotonic())
+
+    async def scene(node: Node) -> None:
+        await node.until_said(ADDRESS)
+        pid = node.supervisor.pid
+        os.kill(pid, signal.SIGSTOP)
+        await until(lambda: node.answering[-1] == (False, pid))
+        os.kill(pid, signal.SIGCONT)
+        await until(lambda: node.answering[-1] == (True, pid))
+        assert await node.ask() == ADDRESS
+        assert (node.supervisor.pid, node.supervisor.killed) == (pid, 0)
+
+    run(scene, tmp_path)
+
+
+def test_a_process_is_left_alone_while_the_agent_is_held_up(tmp_path: Path) -> None:
+    """The agent's loop is blocked, as in a suspended or a busy machine. The control is above: there the agent can run."""
+
+    async def scene(node: Node) -> None:
+        await node.until_said(ADDRESS)
+        pid = node.supervisor.pid
+        for _ in range(2):
+            time.sleep(HELD_UP_SECONDS)  # noqa: ASYNC251  # this is what it is about
+            await asyncio.sleep(2 * heartbeat.INTERVAL_SECONDS)
+        assert await node.ask() == ADDRESS
+        assert (node.supervisor.pid, node.supervisor.killed) == (pid, 0)
+
+    run(scene, tmp_path)
+
+
+def test_a_process_is_left_alone_while_it_is_given_a_long_state(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said(ADDRESS)
+        pid = node.supervisor.pid
+        for number in range(20_000):
+            node.objects.put(f"s{number}", f"10.97.{number >> 8}.{number & 255}")
+        node.feeder.passed(None)
+        await node.until_said("10.97.78.31", "s19999.shop.svc.cluster.local.")
+        assert (node.supervisor.pid, node.supervisor.killed) == (pid, 0)
+
+    run(scene, tmp_path)
+
+
+def test_a_stopped_process_of_a_former_agent_is_replaced_by_the_next(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said(ADDRESS)
+        stopped = node.supervisor.pid
+        await node.stop()
+        os.kill(stopped, signal.SIGSTOP)
+        node.start()
+        await node.until_said(ADDRESS)
+        assert node.supervisor.pid not in (0, stopped)
+
+    run(scene, tmp_path)
+
+
+def test_another_version_replaces_a_stopped_process(tmp_path: Path) -> None:
+    async def scene(node: Node) -> None:
+        await node.until_said(ADDRESS)
+        stopped = node.supervisor.pid
+        await node.stop()
+        os.kill(stopped, signal.SIGSTOP)
+        node.settings = Settings(version="2", zones=("cluster.local", "other.test"))
+        node.start()
+        await node.until_said(ADDRESS, "web.shop.svc.other.test.")
+
+    run(scene, tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts it as another user")
+def test_no_process_of_another_user_may_stop_or_trace_it(tmp_path: Path) -> None:
+    """Not even `nobody`, and its files are root's to look at."""
+
+    async def scene(node: Node) -> None:
+        await node.until_said(ADDRESS)
+        pid = node.supervisor.pid
+        program = f"import os; os.setuid(65534); os.kill({pid}, 19)"
+        process = await asyncio.create_subprocess_exec("python3", "-c", program, stderr=asyncio.subprocess.PIPE)
+        assert b"PermissionError" in (await process.communicate())[1]
+        assert os.stat(f"/proc/{pid}/mem").st_uid == 0
+        status = await asyncio.to_thread(Path(f"/proc/{pid}/status").read_text)
+        assert f"\nUid:\t{PROCESS_USER}\t" in status
+
+    run(scene, tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts it as another user")
+@pytest.mark.parametrize(("users", "expected"), [("65536", NOBODY), ("2147483647", PROCESS_USER)])
+def test_who_it_becomes_in_a_user_namespace(users: str, expected: int) -> None:
+    """One of a container may have 65,536 users."""
+    program = f"""
+import ctypes, os
+from nodeagent.dns.server.privileges import drop_privileges
+assert ctypes.CDLL(None).unshare(0x10000000) == 0
+print("there", flush=True)
+input()
+drop_privileges({PROCESS_USER})
+print(os.getresuid() + os.getresgid())
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "there\n"
+        for kind in ("uid_map", "gid_map"):
+            Path(f"/proc/{process.pid}/{kind}").write_text(f"0 0 {users}\n")
+        process.stdin.write("\n")
+        process.stdin.close()
+        assert process.stdout.readline() == f"{(expected,) * 6}\n"
