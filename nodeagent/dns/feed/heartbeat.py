@@ -6,6 +6,7 @@ as one interval; the time for which the process waited for a processor makes it 
 """
 
 import asyncio
+import logging
 import os
 import select
 import signal
@@ -19,6 +20,8 @@ from typing import TypeVar
 from nodeagent.dns.feed.messages import Ping, Pong
 from nodeagent.dns.wire.codes import CLASS_IN, QR, RecordType
 from nodeagent.dns.wire.names import from_text
+
+logger = logging.getLogger(__name__)
 
 INTERVAL_SECONDS = 0.2
 PATIENCE_SECONDS = 1.0
@@ -149,8 +152,11 @@ async def in_time(work: Coroutine[None, None, T], pid: int) -> T:
 def kill(pid: int) -> None:
     """End a process that does not end by itself. pid: 0 when it is not known."""
     if pid not in (0, os.getpid()):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except PermissionError:
+                logger.warning("the DNS process pid=%d hangs and cannot be killed: that takes CAP_KILL", pid)
 
 
 def seconds_waited(pid: int) -> float:
