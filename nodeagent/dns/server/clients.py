@@ -10,7 +10,7 @@ from nodeagent.dns.wire.names import BadName
 from nodeagent.model.addresses import pack_address
 
 MOST_KNOWN = 65_536
-"""Clients remembered to be served; more are looked at anew each time."""
+"""Clients remembered to be served. When there are more, which forged addresses may be, all are looked at anew."""
 
 
 class Clients:
@@ -33,8 +33,9 @@ class Clients:
         """Whether the client at this address gets answers."""
         if not is_allowed(client, self._ranges, self._addresses):
             return False
-        if len(self.known) < MOST_KNOWN:
-            self.known.add(pack_address(client.partition("%")[0]))
+        if len(self.known) >= MOST_KNOWN:
+            self.known.clear()
+        self.known.add(pack_address(client.partition("%")[0]))
         return True
 
 

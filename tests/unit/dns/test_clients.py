@@ -12,6 +12,7 @@ import pytest
 
 from nodeagent.dns.access import served_ranges
 from nodeagent.dns.feed.messages import Begin, End, Namespaces, Pods, Put, Served, Settings
+from nodeagent.dns.server import clients
 from nodeagent.dns.server.clients import Clients, SearchPaths
 from nodeagent.dns.server.front import MOST_FORWARDED, Front, NoUpstream, Tasks, Waiting
 from nodeagent.dns.server.state import Fed
@@ -229,6 +230,17 @@ def test_one_client_that_waits_for_upstream_leaves_room_for_others() -> None:
         assert isinstance(front.reply(packets[0], tcp=False, client="10.244.1.7"), Waiting)
 
     asyncio.run(scene())
+
+
+def test_forged_addresses_keep_no_client_from_being_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is remembered is answered without a look at the ranges."""
+    monkeypatch.setattr(clients, "MOST_KNOWN", 100)
+    known = Clients()
+    for number in range(250):
+        assert known.are_served(f"10.9.{number >> 8}.{number & 255}")
+    assert known.are_served(POD)
+    assert pack_address(POD) in known.known
+    assert len(known.known) <= 100
 
 
 class Never(NoUpstream):
