@@ -11,6 +11,7 @@ import os
 import resource
 import socket
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 
@@ -20,8 +21,8 @@ from aiohttp.web_protocol import RequestHandler
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.problem import Problem
 from nodeagent.observe.responses import Request, Response, Stream
-from nodeagent.serving.admission import Admission, ConnectionLimits
-from nodeagent.serving.connection import SERVER, BoundedConnection
+from nodeagent.serving.admission import Admission, ConnectionLimits, site_of
+from nodeagent.serving.connection import SERVER, BoundedConnection, taken_in_time
 from nodeagent.serving.memory import FreedMemory
 
 Answer = Callable[[Request], Response | Stream | Awaitable[Response]]
@@ -31,6 +32,8 @@ REQUEST_SECONDS = 10.0
 KEEPALIVE_SECONDS = 30.0
 ANSWER_SECONDS = 30.0
 """Within which a client takes a piece of an answer."""
+MOST_UNDER_WAY = 8
+"""Answers of one address that take a while to make or to take, such as a scrape; 503 for more."""
 _PIECE_BYTES = 64 * 1024
 _READ_BYTES = 4096
 """Of bodies, which nobody reads here."""
@@ -43,6 +46,7 @@ _SHUTDOWN_SECONDS = 1.0  # for aiohttp's tasks to notice that their connection i
 LOG_SECONDS = 1.0
 """Between two lines about what a stranger did."""
 _FAILED = Response(500, {}, b"")
+_BUSY = Response(503, {"Content-Type": "text/plain; charset=utf-8"}, b"too many requests at a time\n")
 _WILDCARDS = {"0.0.0.0": Family.IPV4, "::": Family.IPV6}  # noqa: S104 - what to compare with
 
 logger = logging.getLogger(__name__)
@@ -95,6 +99,7 @@ class HttpListeners:
         )
         self._request_seconds = request_seconds
         self._logged = float("-inf")
+        self._under_way: Counter[str] = Counter()
         self._freed = FreedMemory()
         self._server = web.Server(self._handle)
         self._listeners: set[asyncio.Server] = set()
@@ -139,6 +144,9 @@ class HttpListeners:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if isinstance(request.protocol, _Connection):
             request.protocol.has_asked()
+        client = site_of(request.remote or "")
+        if self._under_way[client] >= MOST_UNDER_WAY:
+            return await _send_whole(_BUSY, request)
         address, port = _local_address(request.protocol)
         try:
             asked = Request(
@@ -152,13 +160,27 @@ class HttpListeners:
                 request.headers.get("Authorization", ""),
             )
             given = self._answer(asked)
-            if isinstance(given, Stream):
-                return await self._send(given, request)
-            response = given if isinstance(given, Response) else await given
         except Exception as error:  # noqa: BLE001  # the last guard: the connection ends, the agent does not
-            self._report(f"cannot answer at port {port}", error, level=logging.ERROR)
-            response = _FAILED
-        return await _send_whole(response, request)
+            given = self._failed(port, error)
+        if isinstance(given, Stream):
+            return await self._send(given, request)
+        if isinstance(given, Response) and len(given.body) <= _PIECE_BYTES:
+            return await _send_whole(given, request)
+        self._under_way[client] += 1
+        try:
+            return await _send_whole(await self._made(given, port), request)
+        finally:
+            self._under_way -= Counter([client])  # which keeps no address that has nothing under way
+
+    async def _made(self, given: Response | Awaitable[Response], port: int) -> Response:
+        try:
+            return given if isinstance(given, Response) else await given
+        except Exception as error:  # noqa: BLE001  # as above
+            return self._failed(port, error)
+
+    def _failed(self, port: int, error: Exception) -> Response:
+        self._report(f"cannot answer at port {port}", error, level=logging.ERROR)
+        return _FAILED
 
     @staticmethod
     async def _send(stream: Stream, request: web.BaseRequest) -> web.StreamResponse:
@@ -168,7 +190,7 @@ class HttpListeners:
         async with aclosing(stream.pieces) as pieces:
             with suppress(ConnectionError):
                 async for piece in pieces:
-                    await _in_time(sending.write(piece), request)
+                    await taken_in_time(sending.write(piece), request, ANSWER_SECONDS)
         return sending
 
 
@@ -186,20 +208,16 @@ async def _send_whole(response: Response, request: web.BaseRequest) -> web.Strea
     await sending.prepare(request)
     with suppress(ConnectionError):
         for start in range(0, len(body), _PIECE_BYTES):
-            await _in_time(sending.write(body[start : start + _PIECE_BYTES]), request)
-        await _in_time(sending.write_eof(), request)
+            await taken_in_time(sending.write(body[start : start + _PIECE_BYTES]), request, ANSWER_SECONDS)
+        await taken_in_time(sending.write_eof(), request, ANSWER_SECONDS)
     return sending
 
 
-async def _in_time(written: Awaitable[None], request: web.BaseRequest) -> None:
-    """Raises ConnectionError where the client does not take what is written; the connection is gone then."""
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            await written
-    except TimeoutError:
-        if request.transport is not None:
-            request.transport.abort()
-        raise ConnectionResetError("the client takes nothing") from None
+def _report_failure(report: Callable[..., None], status: int, error: BaseException | None) -> None:
+    if status >= _FAILED.status:
+        report("an answer failed", error, level=logging.ERROR)
+    else:
+        report("a request that is not HTTP", error)
 
 
 class _Connection(BoundedConnection):
@@ -220,7 +238,7 @@ class _Connection(BoundedConnection):
             head_seconds=request_seconds,
             keepalive_seconds=KEEPALIVE_SECONDS,
             read_bytes=_READ_BYTES,
-            failed=lambda _, error: report("a request that is not HTTP", error),
+            failed=lambda status, error: _report_failure(report, status, error),
             ended=freed.connection_ended,
         )
 

@@ -8,7 +8,7 @@ nobody reads are kept.
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from http import HTTPStatus
 from typing import Final
 
@@ -145,3 +145,14 @@ class BoundedConnection(RequestHandler):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+async def taken_in_time(written: Awaitable[None], request: web.BaseRequest, seconds: float) -> None:
+    """Raises ConnectionError where the client does not take what is written; the connection is gone then."""
+    try:
+        async with asyncio.timeout(seconds):
+            await written
+    except TimeoutError:
+        if request.transport is not None:
+            request.transport.abort()
+        raise ConnectionResetError("the client takes nothing") from None

@@ -290,6 +290,36 @@ def test_requests_do_not_queue_behind_one_whose_answer_nobody_takes() -> None:
     asyncio.run(scenario())
 
 
+def test_one_client_has_eight_answers_under_way_and_others_have_theirs() -> None:
+    async def scenario() -> None:
+        made = asyncio.Event()
+
+        async def slow() -> Response:
+            await made.wait()
+            return GREETING
+
+        listeners = HttpListeners(lambda _: slow())
+        port = await opened(listeners)
+        asked = [await connected(port, tls=False) for _ in range(12)]
+        for _, writer in asked:
+            writer.write(BEGINNING % port + b"Connection: close\r\n\r\n")
+        reading = [asyncio.ensure_future(reader.read()) for reader, _ in asked]
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while sum(one.done() for one in reading) < 4:
+                await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED, timeout=0.05)
+            assert {one.result().split()[1] for one in reading if one.done()} == {b"503"}
+            other = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.2.1", 0))
+            other[1].write(BEGINNING % port + b"Connection: close\r\n\r\n")
+            made.set()
+            statuses = [answer.split()[1] for answer in await asyncio.gather(*reading, other[0].read())]
+        assert (statuses.count(b"200"), statuses.count(b"503")) == (9, 4)
+        for _, writer in [*asked, other]:
+            writer.close()
+        await listeners.close()
+
+    asyncio.run(scenario())
+
+
 def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nodeagent.observe.http.ANSWER_SECONDS", 0.2)
 

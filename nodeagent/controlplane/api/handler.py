@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final, Protocol, TypeAlias
@@ -41,7 +42,7 @@ from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 from nodeagent.controlplane.machinery.schema.protobuf import MEDIA_TYPE
 from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed, too_many_requests
 from nodeagent.serving.admission import Admission
-from nodeagent.serving.connection import SERVER
+from nodeagent.serving.connection import SERVER, taken_in_time
 from nodeagent.serving.origins import AllowedHosts
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ Answer: TypeAlias = Reply | Watch | ProtobufWatch
 _PIECE_BYTES: Final = 128 * 1024
 _PIECE_SECONDS: Final = 30.0
 """Within which a client takes a piece."""
-_STREAM_FROM_BYTES: Final = 512 * 1024
+_STREAM_FROM_BYTES: Final = _PIECE_BYTES
 _UNKNOWN: Final = HTTPStatus.UNAUTHORIZED
 _HUNG_UP: Final = 499
 """What is counted of a request whose client went before there was an answer."""
@@ -194,7 +195,8 @@ class ApiHandler:
                     raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
                 return text_reply("404 page not found\n", 404)
             if about.segments == ("metrics",) and request.method in ("GET", "HEAD"):
-                return Reply(body=await self._scrape(), content_type=_EXPOSITION)
+                async with self._intake.look(request, about.query, user, "", is_large=True):
+                    return Reply(body=await self._scrape(), content_type=_EXPOSITION)
             return self._plain_path(request, about.segments, user)
         access.authorize(
             user,
@@ -333,24 +335,27 @@ async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
     if not request.content.is_eof():
         # A body nobody read would be taken for the next request.
         response.force_close()
-    if isinstance(response, web.Response):
-        return response
     await response.prepare(request)
     if request.transport is not None:
         # Over TLS asyncio would keep 512 KiB (asyncio/sslproto.py).
         request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
-    try:
-        for chunk in reply.pieces():
-            await asyncio.sleep(0)  # what is made while it is sent takes a moment, in which others may wait
-            for start in range(0, len(chunk), _PIECE_BYTES):
-                # Who asks for much and does not read it keeps no more than a piece of it.
-                async with asyncio.timeout(_PIECE_SECONDS):
-                    await response.write(chunk[start : start + _PIECE_BYTES])
-        await response.write_eof()
-    except TimeoutError:
-        if request.transport is not None:
-            request.transport.abort()
+    with suppress(ConnectionError):
+        if not isinstance(response, web.Response):
+            for chunk in reply.pieces():
+                await asyncio.sleep(0)  # what is made while it is sent takes a moment, in which others may wait
+                await _write(response, chunk, request)
+        await taken_in_time(response.write_eof(), request, _PIECE_SECONDS)
     return response
+
+
+async def _write(response: web.StreamResponse, chunk: bytes | memoryview, request: web.BaseRequest) -> None:
+    """By way of aiohttp, which waits for room, in pieces: the connection keeps no more than one that is not taken.
+
+    Raises ConnectionError for a client that does not take it in time, and ends the connection.
+    """
+    for start in range(0, len(chunk), _PIECE_BYTES):
+        piece = chunk if len(chunk) <= _PIECE_BYTES else chunk[start : start + _PIECE_BYTES]
+        await taken_in_time(response.write(piece), request, _PIECE_SECONDS)
 
 
 def _in_parts(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
@@ -381,19 +386,8 @@ class _Chunks:
         return True
 
     async def write(self, frames: bytes | memoryview) -> None:
-        """By way of aiohttp, which waits for room, in pieces: the connection keeps no more than one that is not taken.
-
-        Raises ConnectionError for a watcher that does not take it in time, and ends the connection.
-        """
-        try:
-            for start in range(0, len(frames), _PIECE_BYTES):
-                piece = frames if len(frames) <= _PIECE_BYTES else frames[start : start + _PIECE_BYTES]
-                async with asyncio.timeout(_PIECE_SECONDS):
-                    await self._response.write(piece)
-        except TimeoutError:
-            if self._request.transport is not None:
-                self._request.transport.abort()
-            raise ConnectionResetError("the watcher takes nothing") from None
+        """Waits while the connection is behind. Raises ConnectionError."""
+        await _write(self._response, frames, self._request)
 
 
 async def _stream(request: web.BaseRequest, watch: Watch | ProtobufWatch) -> web.StreamResponse:

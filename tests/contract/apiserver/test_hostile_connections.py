@@ -8,6 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from nodeagent.logs.setup import TextFormatter
 from nodeagent.serving.admission import Admission, ConnectionLimits
 
 DEADLINE_SECONDS = 60.0
+TCP_ESTABLISHED = "01"
 FEW = ConnectionLimits(total=60, per_address=50, strangers=20, strangers_per_address=15, stranger_s=0.2)
 
 
@@ -193,4 +195,30 @@ def test_a_watch_that_takes_nothing_is_ended_and_one_that_reads_is_not(
     api.call("POST", path, {"metadata": {"name": "last"}})
     assert json.loads(response.readline())["object"]["metadata"]["name"] == "last"
     reading.close()
+    still.close()
+
+
+def is_held(port: int, client_port: int) -> bool:
+    """Whether the server's end of a connection is open: the client hears of its end only once it has read."""
+    ends = f"0100007F:{port:04X} 0100007F:{client_port:04X} {TCP_ESTABLISHED} "
+    return ends in Path("/proc/net/tcp").read_text()
+
+
+def test_an_object_that_is_not_taken_is_given_up(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is sent as a whole: the connection would keep all of it for as long as it likes."""
+    monkeypatch.setattr("nodeagent.controlplane.api.handler._PIECE_SECONDS", 0.3)
+    api = start()
+    path = "/api/v1/namespaces/default/configmaps"
+    assert api.call("POST", path, {"metadata": {"name": "big"}, "data": {"x": "y" * 400_000}}).status == 201
+    still = api.connect()
+    still.sock = socket.socket()
+    still.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    still.sock.connect(("127.0.0.1", api.server.port))
+    still.sock = api._context.wrap_socket(still.sock, server_hostname="127.0.0.1")
+    still.request("GET", f"{path}/big", None, {"Authorization": f"Bearer {api.token}"})
+    ends = time.monotonic() + DEADLINE_SECONDS
+    while is_held(api.server.port, still.sock.getsockname()[1]):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+    assert api.get(f"{path}/big")["metadata"]["name"] == "big"
     still.close()
