@@ -77,6 +77,8 @@ def test_all_kinds_can_be_sent_so() -> None:
     assert all(reads(row.struct) for row in all_kinds().rows)
 
 
+YEAR_1 = bytes([0x82, 0x92, 0xB8, 0xC3, 0x98, 0xFE, 0xFF, 0xFF, 0xFF, 0x01])
+"""-62135596798, two seconds into the year 1, as a number of protobuf."""
 META = field(1, field(1, b"n"))
 
 
@@ -105,6 +107,11 @@ META = field(1, field(1, b"n"))
             {"eventTime": "1970-01-01T00:00:09.000000Z", "note": "hello"},
             id="a modern event with its time",
         ),
+        pytest.param(
+            "Lease", field(2, b"\x22\x0b\x08" + YEAR_1),
+            {"spec": {"renewTime": "0001-01-01T00:00:02.000000Z"}},
+            id="a time in a year of one digit",
+        ),
     ],
 )  # fmt: skip
 def test_reading(kind: str, raw: bytes, expected: Any) -> None:
@@ -127,6 +134,12 @@ def test_delete_options() -> None:
 def test_a_kind_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(NotProtobuf):
         read_object(Struct("Unnumbered", "example", ""), envelope("v1", "Unnumbered", META))
+
+
+def test_a_time_with_more_than_a_second_of_nanoseconds_is_malformed() -> None:
+    too_many = b"\x10" + bytes([0x80, 0x94, 0xEB, 0xDC, 0x03])  # 10**9
+    with pytest.raises(NotProtobuf):
+        read_object(STRUCTS["Lease"], envelope("v1", "Lease", META + field(2, field(4, field(1, 5) + too_many))))
 
 
 def test_fields_that_are_not_known_are_skipped() -> None:

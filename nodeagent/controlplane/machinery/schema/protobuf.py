@@ -22,6 +22,8 @@ _GRACE_PERIOD, _PRECONDITIONS, _PROPAGATION, _DRY_RUN = 1, 2, 4, 5
 """Fields of meta/v1 DeleteOptions."""
 _YEAR_1: Final = -62_135_596_800
 _YEAR_10000: Final = 253_402_300_800
+_NANOSECONDS: Final = 1_000_000_000
+"""In a second."""
 
 
 class NotProtobuf(ValueError):
@@ -167,7 +169,8 @@ def _time(data: bytes, *, micro: bool) -> str | None:
     if not fields:
         return None
     seconds, nanos = _signed(fields.get(1, 0)), _signed(fields.get(2, 0))
-    if not _YEAR_1 <= seconds < _YEAR_10000:
+    if not (_YEAR_1 <= seconds < _YEAR_10000 and 0 <= nanos < _NANOSECONDS):
         raise NotProtobuf("time out of range")
-    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanos // 1000)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ")
+    moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanos // 1000, tzinfo=None)
+    # strftime does not fill up a year of fewer than four digits.
+    return f"{moment.isoformat(timespec='microseconds' if micro else 'seconds')}Z"
