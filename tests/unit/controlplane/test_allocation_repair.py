@@ -15,10 +15,11 @@ from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.controllers.repair import Repair
 from nodeagent.controlplane.kinds.service.life import ServiceLife
 from nodeagent.controlplane.living import SERVERS, Advertised, has_predecessors
+from nodeagent.controlplane.machinery import planned
 from nodeagent.controlplane.machinery.planned import PlannedWrites
 from nodeagent.controlplane.moments import rfc3339
 from nodeagent.controlplane.storage.log import Log
-from nodeagent.controlplane.storage.records import Change, Precondition, draft
+from nodeagent.controlplane.storage.records import Change, Precondition, StorageFull, StorageUnreachable, draft
 from nodeagent.controlplane.storage.store import Store
 
 PORTS = PortRange(30000, 30003)
@@ -270,3 +271,51 @@ def test_beside_a_kube_apiserver_addresses_come_first_and_go_again_where_the_ser
         assert set(store.collection("ipaddresses").records) == taken
 
     raced(scenario)
+
+
+def test_a_write_waits_for_the_one_before_it_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned, "_TURN_SECONDS", 0.01)
+
+    async def scenario(bench: Bench, store: Races) -> None:
+        life, plan, change = plan_of(bench, "a")
+        async with bench.allocator.port_turn:
+            with pytest.raises(StorageUnreachable):
+                await PlannedWrites(store, lambda: False).write(life, plan, change)
+        await PlannedWrites(store, lambda: False).write(life, plan, change)
+        assert bench.recorded() == [30001]
+
+    raced(scenario)
+
+
+class Full(Races):
+    """As an etcd without space: a transaction that puts anything is refused."""
+
+    full = False
+
+    async def commit(self, changes: Any) -> Any:
+        if self.full and any(change.body is not None for change in changes):
+            raise StorageFull("full")
+        return await super().commit(changes)
+
+
+def test_an_etcd_without_space_lets_a_service_go_and_its_port_is_found_free_later() -> None:
+    async def play() -> None:
+        async with Full() as store:
+            await store.commit([bitmap()])
+            bench = Bench(store)
+            life, plan, change = plan_of(bench, "a")
+            written = await PlannedWrites(store, lambda: False).write(life, plan, change)
+            life.settle(plan)
+            store.full = True
+            live = written.document()
+            plan = life.plan(None, live)
+            gone = Change("services", written.path, written.revision, None, written.body)
+            await PlannedWrites(store, lambda: False).remove(life, plan, gone)
+            assert store.get("services", "demo/a") is None
+            assert not store.collection("ipaddresses").records
+            assert bench.recorded() == [30001]
+            store.full = False
+            await bench.repair.once()
+            assert bench.recorded() == []
+
+    asyncio.run(play())
