@@ -1,8 +1,9 @@
 """The `kubernetes` Service, its Endpoints and its EndpointSlice: how pods find the API servers.
 
 The Service has the first address of the primary range and comes back with it when deleted. Every server on a store writes
-that it lives, which goes by itself unless said again (`living`); the Endpoints hold those that are left, kube-apiservers on the same etcd among them. All servers write the same, whatever their own address is, so that none undoes what
-another wrote. With it a server says what has to be the same everywhere, and the others log what is not.
+that it lives, which goes by itself unless said again (`living`); the Endpoints hold those that are left, kube-apiservers on the
+same etcd among them. All servers write the same, whatever their own address is, so that none undoes what another wrote. With it a
+server says what has to be the same everywhere, and the others log what is not.
 """
 
 import asyncio

@@ -16,7 +16,7 @@ _MARK: Final = b'"resourceVersion":"'
 _OWN: Final = b" "
 _METADATA: Final = b'"metadata":{'
 _INTERNAL: Final = "nodeagent.dev"
-"""Above the keys of what is only of this program: servers that live, credentials."""
+"""The first part of keys that only this program uses: for servers that live, and credentials."""
 
 
 class Unreadable(ValueError):
