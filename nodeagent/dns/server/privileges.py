@@ -1,4 +1,4 @@
-"""Rights given away for ever: user, groups and capabilities."""
+"""Rights given away for ever: user, groups, capabilities, and what Landlock can forbid."""
 
 import ctypes
 import errno
@@ -16,10 +16,24 @@ PR_CAP_AMBIENT_CLEAR_ALL = 4
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION_3 = 0x20080522
 AGAIN = "NODEAGENT_DNS_AGAIN"
+LANDLOCK_CREATE_RULESET = 444
+LANDLOCK_RESTRICT_SELF = 446
+LANDLOCK_CREATE_RULESET_VERSION = 1
+LANDLOCK_WRITES = 0b1_1111_1111_0011
+"""Bits of landlock_ruleset_attr.handled_access_fs: to execute, write, remove and make files; reading is left."""
+LANDLOCK_TRUNCATE = 1 << 14
+LANDLOCK_SCOPES = 0b11
+"""Bits of .scoped: abstract unix sockets and signals."""
+_TRUNCATE_SINCE, _SCOPES_SINCE = 3, 6
+"""Versions of Landlock: Linux 6.2 and 6.12."""
 
 
 class _Header(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 
 
 class _Data(ctypes.Structure):
@@ -59,3 +73,17 @@ def drop_privileges(user: int) -> None:
             raise OSError(refused, "cannot give up capabilities")
     if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "cannot set no_new_privs")
+    _confine(libc)
+
+
+def _confine(libc: ctypes.CDLL) -> None:
+    """Write no files, run no programs and signal nobody from now on, as far as this kernel can forbid it (landlock(7))."""
+    version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)
+    if version <= 0:
+        return
+    files = LANDLOCK_WRITES | (LANDLOCK_TRUNCATE if version >= _TRUNCATE_SINCE else 0)
+    rules = _Ruleset(files, 0, LANDLOCK_SCOPES if version >= _SCOPES_SINCE else 0)
+    ruleset = libc.syscall(LANDLOCK_CREATE_RULESET, ctypes.byref(rules), ctypes.sizeof(rules), 0)
+    if ruleset >= 0:
+        libc.syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0)
+        os.close(ruleset)

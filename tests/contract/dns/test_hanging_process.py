@@ -3,8 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.dns.feed import heartbeat, spawn
-from nodeagent.dns.feed.messages import PROCESS_USER, Settings
-from nodeagent.dns.server.privileges import NOBODY
+from nodeagent.dns.feed.messages import Settings
 from nodeagent.lab.net.namespaces import is_alive
 from tests.contract.dns.test_process import DEADLINE_SECONDS, Node, run, until
 from tests.harness.dns import hanging_server
@@ -140,45 +137,3 @@ def test_another_version_replaces_a_stopped_process(tmp_path: Path) -> None:
         await node.until_said(ADDRESS, "web.shop.svc.other.test.")
 
     run(scene, tmp_path)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts it as another user")
-def test_no_process_of_another_user_may_stop_or_trace_it(tmp_path: Path) -> None:
-    """Not even `nobody`, and its files are root's to look at."""
-
-    async def scene(node: Node) -> None:
-        await node.until_said(ADDRESS)
-        pid = node.supervisor.pid
-        program = f"import os; os.setuid(65534); os.kill({pid}, 19)"
-        process = await asyncio.create_subprocess_exec("python3", "-c", program, stderr=asyncio.subprocess.PIPE)
-        assert b"PermissionError" in (await process.communicate())[1]
-        assert os.stat(f"/proc/{pid}/mem").st_uid == 0
-        status = await asyncio.to_thread(Path(f"/proc/{pid}/status").read_text)
-        assert f"\nUid:\t{PROCESS_USER}\t" in status
-
-    run(scene, tmp_path)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts it as another user")
-@pytest.mark.parametrize(("users", "expected"), [("65536", NOBODY), ("2147483647", PROCESS_USER)])
-def test_who_it_becomes_in_a_user_namespace(users: str, expected: int) -> None:
-    """One of a container may have 65,536 users."""
-    program = f"""
-import ctypes, os
-from nodeagent.dns.server.privileges import drop_privileges
-assert ctypes.CDLL(None).unshare(0x10000000) == 0
-print("there", flush=True)
-input()
-drop_privileges({PROCESS_USER})
-print(os.getresuid() + os.getresgid())
-"""
-    command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "there\n"
-        for kind in ("uid_map", "gid_map"):
-            Path(f"/proc/{process.pid}/{kind}").write_text(f"0 0 {users}\n")
-        process.stdin.write("\n")
-        process.stdin.close()
-        assert process.stdout.readline() == f"{(expected,) * 6}\n"
