@@ -232,6 +232,7 @@ def _connection_limits() -> ConnectionLimits:
         most,
         total=total,
         per_address=min(most.per_address, total),
+        per_user=min(most.per_user, max(total // 4, 1)),
         strangers=min(most.strangers, max(total // 2, 1)),
         strangers_per_address=min(most.strangers_per_address, max(total // 4, 1)),
     )

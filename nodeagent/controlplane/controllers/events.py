@@ -1,15 +1,15 @@
-"""Deletes Events an hour after they were last written, as Kubernetes does (--event-ttl): no client ever deletes them."""
+"""Deletes Events an hour after they were last written, as Kubernetes does (--event-ttl): no client ever deletes them.
+
+In etcd they have a lease beside, as kube-apiserver gives them, for when no server of ours runs any more.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final
 
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.kinds.event import EVENTS
+from nodeagent.controlplane.kinds.event import EVENTS, KEPT_SECONDS
 from nodeagent.controlplane.storage.records import Change
 from nodeagent.controlplane.storage.store import Store
-
-_KEPT_SECONDS: Final = 3600.0
 
 
 class EventExpiry:
@@ -25,7 +25,7 @@ class EventExpiry:
         if record is None:
             return None
         now = self._clock()
-        left = _last_written(record.document()["metadata"], now) + _KEPT_SECONDS - now
+        left = _last_written(record.document()["metadata"], now) + KEPT_SECONDS - now
         if left > 0:
             return left
         await self._store.commit([Change(EVENTS, path, record.revision, None, record.body)])

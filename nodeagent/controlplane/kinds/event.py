@@ -13,6 +13,8 @@ from nodeagent.controlplane.status import FieldError, invalid, required
 
 EVENTS: Final = "events"
 """Where Events of both groups are stored."""
+KEPT_SECONDS: Final = 3600.0
+"""As kube-apiserver keeps them (--event-ttl)."""
 _LONGEST_WORD: Final = 128
 _LONGEST_NOTE: Final = 1024
 """Bytes, though the errors say characters."""
@@ -206,6 +208,7 @@ ROWS = (
         kind="Event",
         struct=SHAPES["CoreEvent"],
         short_names=("ev",),
+        kept_seconds=KEPT_SECONDS,
         printer=PRINTER,
         validate=validate_event,
         fields=(*(f"involvedObject.{name}" for name in _ABOUT), "reason", "reportingComponent", "source", "type"),
@@ -219,6 +222,7 @@ ROWS = (
         kind="Event",
         struct=SHAPES["Event"],
         short_names=("ev",),
+        kept_seconds=KEPT_SECONDS,
         printer=PRINTER,
         validate=validate_modern_event,
         validate_update=validate_modern_update,

@@ -120,8 +120,10 @@ class Commits:
         if options.dry_run:
             return self._pretend(resource, path, body, record)
         expected = record.revision if record is not None else 0
+        # Elsewhere it may be others who run on what is stored; here, a controller deletes what nobody needs any more.
+        seconds = resource.kept_seconds if self._store.remote else None
         with _answered():
-            written = await commit(Change(resource.stored_in, path, expected, body, frees=frees))
+            written = await commit(Change(resource.stored_in, path, expected, body, frees=frees, seconds=seconds))
         return Written(written, created=record is None)
 
     def _pretend(self, resource: Resource, path: str, body: bytes, record: Record | None) -> Written:

@@ -89,6 +89,8 @@ class Resource:
     verbs: tuple[str, ...] = VERBS
     collection: str = ""
     """Where objects are stored; two resources may be faces of one collection."""
+    kept_seconds: float | None = None
+    """How long an object stays after it was last written; None: until somebody deletes it."""
     place: str = ""
     """Where kube-apiserver keeps them in etcd, where that is not the plural."""
     name_check: Check = dns_subdomain

@@ -7,6 +7,7 @@ import json
 import ssl
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -341,3 +342,22 @@ def test_a_full_etcd_is_told_freed_and_used_again(tmp_path: Path) -> None:
             until(is_said, "it is said nowhere")
         finally:
             api.stop()
+
+
+def test_events_end_with_a_lease_of_an_hour_and_other_objects_have_none(servers: list[Api], etcd: EtcdCluster) -> None:
+    def lease_of(path: str) -> int:
+        key = b64encode(f"/registry/{path}".encode()).decode()
+        (found,) = etcd.members[0].call("/v3/kv/range", {"key": key})["kvs"]
+        return int(found.get("lease", 0))
+
+    about = {"kind": "Service", "name": "kubernetes", "namespace": "default"}
+    event = {"metadata": {"name": "kept"}, "involvedObject": about, "reason": "Seen", "message": "m"}
+    path = "/api/v1/namespaces/default/events"
+    assert servers[0].call("POST", path, event).status == 201
+    first = lease_of("events/default/kept")
+    left = etcd.members[0].call("/v3/lease/timetolive", {"ID": str(first)})
+    assert (int(left["grantedTTL"]), int(left["TTL"]) > 3000) == (3600, True)
+    assert servers[1].call("PATCH", f"{path}/kept", {"count": 2}, MERGE).status == 200
+    assert lease_of("events/default/kept") not in {0, first}, "its hour has begun anew"
+    assert servers[0].call("POST", CONFIGMAPS, configmap("stays")).status == 201
+    assert lease_of("configmaps/default/stays") == 0

@@ -54,6 +54,9 @@ Refuse = Callable[..., list[str]]
         pytest.param("reporting.healthzBindAddress", "127.0.0.1", "127.0.0.1:10256", id="healthz' own port"),
         pytest.param("reporting.metricsBindAddress", '"::1"', "[::1]:10249", id="the metrics' own port"),
         pytest.param("reporting.healthzBindAddress", '""', "", id="off"),
+        pytest.param(
+            "reporting.metricsHostNames", "[Node-A.Example.com.]", ["node-a.example.com"], id="names of a host"
+        ),
         pytest.param("logging.level", "debug", "debug", id="level"),
         pytest.param("process.oomScoreAdj", "-1000", -1000, id="lowest score"),
     ],
