@@ -25,6 +25,8 @@ WAITING: Final = 4
 """Requests that may wait behind the one that is answered. No client that we know of sends any before it has its answer."""
 SERVER: Final = "nodeagent"
 """For the header Server: without one, aiohttp tells its version and Python's."""
+LINGER_SECONDS: Final = 10.0
+"""How long the rest of a body may come, unread, after the answer."""
 _SLICE_BYTES: Final = 4096
 """What is parsed at a time: of a head that begins in the same slice as something else ends, so much may go uncounted."""
 _TOO_LARGE: Final = (
@@ -64,6 +66,7 @@ class BoundedConnection(RequestHandler):
             keepalive_timeout=keepalive_seconds,
             max_headers=HEADERS,
             read_bufsize=read_bytes,
+            lingering_time=LINGER_SECONDS,
         )
         self._admission = admission
         self._key = key
@@ -87,8 +90,9 @@ class BoundedConnection(RequestHandler):
             self._parse(data[start : start + _SLICE_BYTES])
 
     def _parse(self, data: bytes) -> None:
-        arrived = self._request_count
-        is_head = self._latest_body is None or self._latest_body.is_eof()
+        arrived, body = self._request_count, self._latest_body
+        is_head = body is None or body.is_eof()
+        had_bytes = body.total_bytes if body is not None else 0
         super().data_received(data)
         if self._request_count > arrived:
             self._latest_body = self._messages[-1][1]
@@ -96,12 +100,15 @@ class BoundedConnection(RequestHandler):
             self._set_head_bytes(0)
             if len(self._messages) > WAITING + 1:
                 self.force_close()
-        elif is_head and data:
-            self._set_head_bytes(self._head_bytes + len(data))
-            if self._head_bytes > HEAD_BYTES:
-                self._refuse()
-            elif self._deadline is None:
+        elif is_head:
+            self._add_to_head(len(data))
+            if self._deadline is None and data:
                 self._deadline = self._loop.call_later(self._head_seconds, self.force_close)
+        elif body is not None and body.total_bytes > had_bytes:
+            self._set_head_bytes(0)
+        elif not self._reading_paused:
+            # Trailers, which end a body in chunks, are headers. While reading is paused nothing is parsed.
+            self._add_to_head(len(data))
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Called by the loop; the place of the connection is free."""
@@ -129,6 +136,11 @@ class BoundedConnection(RequestHandler):
         """Called by aiohttp for what is not a request, and for what it does not expect."""
         error = kw.get("exc_info")
         self._failed(HTTPStatus.INTERNAL_SERVER_ERROR, error if isinstance(error, BaseException) else None)
+
+    def _add_to_head(self, size_bytes: int) -> None:
+        self._set_head_bytes(self._head_bytes + size_bytes)
+        if self._head_bytes > HEAD_BYTES:
+            self._refuse()
 
     def _set_head_bytes(self, size_bytes: int) -> None:
         if size_bytes != self._head_bytes:

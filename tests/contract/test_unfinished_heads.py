@@ -40,6 +40,7 @@ GREETING = Response(200, {"Content-Type": "text/plain"}, b"hello")
 def _no_other_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that waits for its next request is not what ends here."""
     monkeypatch.setattr("nodeagent.observe.http.KEEPALIVE_SECONDS", 10 * PATIENCE_SECONDS)
+    monkeypatch.setattr(bounds, "LINGER_SECONDS", 10 * PATIENCE_SECONDS)
 
 
 class Silent:
@@ -171,6 +172,30 @@ def test_a_head_of_many_headers_is_refused_at_32_kilobytes(name: str, tmp_path: 
                         answer = b"reset"
             assert answer == b"reset" or answer.startswith(b"HTTP/1.1 431 ")
             assert b"aiohttp" not in answer
+            writer.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", LISTENERS)
+def test_trailers_without_end_are_refused_as_headers_are(name: str, tmp_path: Path) -> None:
+    """They come after a body in chunks; the answer has been given by then, and the connection waits for the end of the body."""
+
+    async def scenario() -> None:
+        async with LISTENERS[name](tmp_path) as port:
+            reader, writer = await connected(port, tls=name == "API server")
+            request = b"POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost:%d\r\nTransfer-Encoding: chunked\r\n\r\n"
+            writer.write(request % port + b"1\r\nx\r\n0\r\n")
+            sent = 0
+            with suppress(ConnectionError, ssl.SSLError):
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while not writer.transport.is_closing() and not reader.at_eof():
+                        assert sent < 2 * MOST_BYTES
+                        sent += len(FILLER)
+                        writer.write(FILLER)
+                        await writer.drain()
+                        if sent > MOST_BYTES + len(FILLER):
+                            await reader.read()
             writer.close()
 
     asyncio.run(scenario())
