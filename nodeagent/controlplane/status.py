@@ -165,6 +165,11 @@ def denied(resource: str, name: str, why: str, group: str = "", causes: Sequence
     return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", details=details)
 
 
+def forbidden_page(why: str) -> ApiError:
+    """403: a browser asks for a page that may not."""
+    return ApiError(403, "Forbidden", f"forbidden: {why}", details={})
+
+
 def bad_request(message: str) -> ApiError:
     """400: the request makes no sense."""
     return ApiError(400, "BadRequest", message)

@@ -26,9 +26,7 @@ class AllowedHosts:
         """In one line, why a request with these headers is not to be answered; empty: it is. An absent header is empty."""
         if host and not self._is_ours(host.lower()):  # every browser sends Host
             return _BY_ADDRESS
-        if origin and origin.lower() not in {scheme + host.lower() for scheme in _SCHEMES}:
-            return _OWN_PAGES
-        return ""
+        return _OWN_PAGES if is_of_another_page(host, origin) else ""
 
     def _is_ours(self, host: str) -> bool:
         before, colon, port = host.rpartition(":")
@@ -37,6 +35,11 @@ class AllowedHosts:
             return False
         name = before if has_port else host
         return name in self._names or _is_address(name)
+
+
+def is_of_another_page(host: str, origin: str) -> bool:
+    """Whether a browser sent a request with these headers for a page of another origin."""
+    return bool(origin) and origin.lower() not in {scheme + host.lower() for scheme in _SCHEMES}
 
 
 def _is_address(name: str) -> bool:

@@ -40,10 +40,16 @@ from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 from nodeagent.controlplane.machinery.schema.protobuf import MEDIA_TYPE
-from nodeagent.controlplane.status import ApiError, internal_error, method_not_allowed, too_many_requests
+from nodeagent.controlplane.status import (
+    ApiError,
+    forbidden_page,
+    internal_error,
+    method_not_allowed,
+    too_many_requests,
+)
 from nodeagent.serving.admission import Admission
 from nodeagent.serving.connection import SERVER, taken_in_time
-from nodeagent.serving.origins import AllowedHosts
+from nodeagent.serving.origins import AllowedHosts, is_of_another_page
 
 logger = logging.getLogger(__name__)
 Answer: TypeAlias = Reply | Watch | ProtobufWatch
@@ -249,17 +255,18 @@ class ApiHandler:
         transport = request.transport
         if transport is not None:
             certificate = access.certificate_user(transport.get_extra_info("peercert"))
+        header, host, origin = (request.headers.get(name, "") for name in ("Authorization", "Host", "Origin"))
         if self._default_user.role is Role.ADMIN:
-            self._check_page(request)
-            if "Authorization" not in request.headers:
+            # Everybody is administrator here, and so is every browser.
+            why = self._hosts.why_refused(host, origin)
+            if why:
+                raise forbidden_page(why)
+            if not header:
                 return certificate or self._default_user
-        return access.authenticate(request.headers.get("Authorization", ""), self._tokens, certificate)
-
-    def _check_page(self, request: web.BaseRequest) -> None:
-        """Raises ApiError 403 where a page of another origin asks: everybody is administrator here, and so is every browser."""
-        why = self._hosts.why_refused(request.headers.get("Host", ""), request.headers.get("Origin", ""))
-        if why:
-            raise ApiError(403, "Forbidden", f"forbidden: {why}", details={})
+        elif certificate is not None and not header and is_of_another_page(host, origin):
+            # A browser shows a certificate that it holds to whatever page asks.
+            raise forbidden_page("a certificate is not for pages of other origins")
+        return access.authenticate(header, self._tokens, certificate)
 
     def _plain_path(self, request: web.BaseRequest, segments: tuple[str, ...], user: User) -> Reply:
         if request.method not in ("GET", "HEAD"):

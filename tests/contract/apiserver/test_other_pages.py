@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -52,3 +53,27 @@ def test_clients_on_this_machine_are_answered(ask: Callable[..., int]) -> None:
         assert ask("GET", "/api/v1/secrets", Host=host) == 200
     assert ask("GET", NAMESPACES, Host="localhost:{port}", Origin="http://localhost:{port}") == 200
     assert ask("POST", NAMESPACES, json.dumps({"metadata": {"name": "mine"}}).encode()) == 201
+
+
+def test_a_certificate_of_the_browser_is_not_for_pages_of_others(start: Callable[..., Any]) -> None:
+    """A browser that holds one shows it to whatever page asks, as it does with cookies."""
+    server = start().server
+    pki = server.credentials.authority.parent
+    context = ssl.create_default_context(cafile=str(server.credentials.authority))
+    context.load_cert_chain(pki / "admin.crt", pki / "admin.key")
+
+    def post(name: str, **headers: str) -> int:
+        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60)
+        connection.request("POST", NAMESPACES, json.dumps({"metadata": {"name": name}}), headers)
+        status = connection.getresponse().status
+        connection.close()
+        return status
+
+    assert post("evil", Origin="https://evil.example") == 403
+    assert post("evil", Origin="null") == 403
+    assert post("mine", Origin=f"https://127.0.0.1:{server.port}") == 201
+    assert post("tools") == 201
+    token = {"Authorization": f"Bearer {server.credentials.admin_token}"}
+    assert post("shown", Origin="https://console.example", **token) == 201, (
+        "no page can send a token that it does not know"
+    )
