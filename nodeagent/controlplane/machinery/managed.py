@@ -108,13 +108,21 @@ def track_update(struct: Struct, live: Document, new: Document, manager: Manager
 
 
 def apply(
-    struct: Struct, live: Document | None, configuration: Document, manager: Manager, now: str, *, force: bool
+    struct: Struct,
+    live: Document | None,
+    configuration: Document,
+    manager: Manager,
+    now: str,
+    *,
+    force: bool,
+    reset: str = "",
 ) -> Document:
-    """The object after a server-side apply of `configuration` (canonical, as the client sent it).
+    """The object after a server-side apply of `configuration` (canonical, as the client sent it). `reset` is a part of it that
+    this request cannot change, so that nobody comes to own it.
 
     Raises ApplyConflict when another manager owns a field the configuration would change and `force` is not given.
     """
-    claimed = set_fields(struct, configuration)
+    claimed = frozenset(path for path in set_fields(struct, configuration) if path[0] != f"f:{reset}")
     base = live or {}
     owners = read_entries(base)
     result: Document = overlay(struct, base, configuration)

@@ -15,7 +15,7 @@ from nodeagent.controlplane.machinery.acceptance import WriteOptions, accept, ch
 from nodeagent.controlplane.machinery.commits import Commits, Written
 from nodeagent.controlplane.machinery.lifecycle import Lifecycle
 from nodeagent.controlplane.machinery.object_rules import new_finalizers
-from nodeagent.controlplane.machinery.resources import NAMESPACES, Catalog, Resource
+from nodeagent.controlplane.machinery.resources import NAMESPACES, STATUS, Catalog, Resource
 from nodeagent.controlplane.machinery.schema.decoding import empty, normalise
 from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.machinery.write_rules import (
@@ -202,10 +202,13 @@ class Registry:
             raise bad_request("metadata.managedFields must be nil")
         struct = resource.stored_struct or resource.struct
         manager = managed.Manager("Apply", options.manager, resource.group_version, part)
+        reset = ("spec" if part == STATUS else STATUS) if resource.has_status else ""
 
         def applied(live: Document | None) -> Document:
             try:
-                return managed.apply(struct, live, configuration, manager, self._now(), force=options.force)
+                return managed.apply(
+                    struct, live, configuration, manager, self._now(), force=options.force, reset=reset
+                )
             except managed.ApplyConflict as found:
                 raise apply_conflict(found) from None
 

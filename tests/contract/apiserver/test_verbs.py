@@ -287,3 +287,39 @@ def test_version_2_of_the_schema_comes_as_asked_for(api: Any, accept: str, conte
     if content_type == "application/json":
         port = answer.json["definitions"]["io.k8s.api.core.v1.ServicePort"]
         assert (port["required"], port["properties"]["port"]["type"]) == (["port"], "integer")
+
+
+APPLY = {"Content-Type": "application/apply-patch+yaml"}
+
+
+def test_who_applies_a_status_with_the_object_neither_sets_nor_owns_it(api: Any, demo: str) -> None:
+    """Whoever does it through the subresource meets no conflict then (Kubernetes' own test of server-side apply)."""
+    path = f"/api/v1/namespaces/{demo}/services/web"
+    named = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    spec = {**named, "spec": {"ports": [{"port": 80}]}}
+    condition = {
+        "type": "Mine",
+        "status": "True",
+        "reason": "R",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {**named, "status": {"conditions": [condition]}}
+    assert api.call("PATCH", f"{path}?fieldManager=one", spec, APPLY).status == 201
+    applied = api.call("PATCH", f"{path}?fieldManager=two", status, APPLY)
+    assert (applied.status, applied.json["status"].get("conditions")) == (200, None)
+    assert "two" not in {entry["manager"] for entry in applied.json["metadata"]["managedFields"]}
+    applied = api.call(
+        "PATCH", f"{path}/status?fieldManager=three", {**status, "spec": {"ports": [{"port": 81}]}}, APPLY
+    )
+    assert (applied.status, applied.json["status"]["conditions"]) == (200, [condition])
+    assert applied.json["spec"]["ports"][0]["port"] == 80
+    owned = {entry["manager"]: entry["fieldsV1"] for entry in applied.json["metadata"]["managedFields"]}
+    assert set(owned["three"]) == {"f:status"}
+
+
+def test_no_operation_of_the_schema_has_an_empty_list_of_parameters(api: Any) -> None:
+    """Go leaves it out when it writes the document again, and finds the two different."""
+    for path in ("api/v1", "apis/coordination.k8s.io/v1"):
+        operations = [found for item in api.get(f"/openapi/v3/{path}")["paths"].values() for found in item.values()]
+        assert all(found.get("parameters", True) for found in operations)

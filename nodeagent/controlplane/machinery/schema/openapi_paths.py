@@ -115,10 +115,11 @@ def add_paths_v3(root: str, row: Described, paths: Document) -> None:
     """The operations of a resource, in `paths`, as OpenAPI 3.0 says them."""
     content = {_JSON: {"schema": V3.reference(row.struct)}}
     for found in operations(root, row):
+        asked = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in found.query]
         said: Document = {
             "x-kubernetes-action": found.action,
             "x-kubernetes-group-version-kind": gvk_of(row),
-            "parameters": [{"name": name, "in": "query", "schema": {"type": "string"}} for name in found.query],
+            **({"parameters": asked} if asked else {}),
             "responses": {"200": {"description": "OK", "content": content}},
         }
         if found.sends:
