@@ -124,7 +124,7 @@ def _kernel(view: NodeView, files: dict[str, bytes]) -> list[KernelView] | None:
     """Adds what the kernel has; a note instead where it cannot be read."""
     try:
         kernel = read_kernel(view.families, view.program if view.agent is not None else None)
-        interface = read_interface(view.interface) if view.interface is not None else None
+        interface = None if view.interface is None else read_interface(view.interface, view.context.node_addresses)
     except (DataplaneError, OSError) as error:
         files["kernel.error.txt"] = str(error).encode()
         return None

@@ -124,7 +124,7 @@ def _compare(access: Access) -> Difference:
     view = look_at_node(access)
     try:
         kernel = read_kernel(view.families, view.program if view.agent is not None else None)
-        interface = read_interface(view.interface) if view.interface is not None else None
+        interface = None if view.interface is None else read_interface(view.interface, view.context.node_addresses)
     except NotPermitted as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     except (DataplaneError, OSError) as error:

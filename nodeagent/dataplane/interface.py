@@ -4,8 +4,8 @@ ARP. With the default ``arp_ignore=0`` a node answers ARP requests for any addre
 interface, so also for ClusterIPs. That is left alone: nobody asks for them, because a service CIDR is on no link, and
 where somebody made it so, an answer from any node leads to a node that balances the service. External and
 load-balancer addresses, for which one speaker must answer alone (what kube-proxy's ``strictARP`` is for), are never
-put on the interface. ``arp_announce`` needs no change either: connections of the node to a ClusterIP, whose source
-is that ClusterIP, leave the node masqueraded. Both switches apply to the whole node and are used by others.
+put on the interface. ``arp_announce`` needs no change either: no packet that leaves the node has a ClusterIP as its source.
+Both switches apply to the whole node and are used by others.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK
-from nodeagent.dataplane.interface_drift import Programmed, Told, as_programmed
+from nodeagent.dataplane.interface_drift import Drift, Programmed, Told, as_programmed
 from nodeagent.dataplane.interface_plan import (
     ADDRESS_LIMITS,
     InterfacePlan,
@@ -24,22 +24,25 @@ from nodeagent.dataplane.interface_plan import (
     apply_plan,
     plan,
     plan_change,
-    with_routes_over_lo,
 )
 from nodeagent.dataplane.interface_reading import (
     find_link,
     ipv6_missing,
+    is_routed,
     lo_is_up,
     read_present,
     read_routes_over_lo,
+    read_sources,
     why_not_ours,
 )
+from nodeagent.dataplane.interface_sources import Sources, with_sources
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.problem import Problem, Retryable
 from nodeagent.model.reports import InterfaceReport
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.framing import Request
+from nodeagent.netlink.rtnetlink import LocalRoute
 from nodeagent.netlink.socket import Failure, NetlinkSocket
 
 logger = logging.getLogger(__name__)
@@ -66,6 +69,7 @@ class ServiceInterface:
         self._lock = asyncio.Lock()
         self._kind: str | None = None
         self._programmed: Programmed | None = None
+        self._node_addresses: tuple[str, ...] = ()
         self._reported = False
 
     @property
@@ -78,15 +82,18 @@ class ServiceInterface:
         """``dummy``, or ``bridge`` where the kernel has no dummy; None before the first `sync` and after `remove`."""
         return self._kind
 
-    async def sync(self, vips: frozenset[str]) -> InterfaceReport:
+    async def sync(self, vips: frozenset[str], node_addresses: tuple[str, ...] = ()) -> InterfaceReport:
         """Makes exactly `vips` (canonical text, both families) local to the node, from what the kernel has now. IPv6 ranges among
         them (with a prefix length) are routed over the interface instead.
+
+        node_addresses: by which the node is known, the best first. Of each family the first that the node has, else the one with
+        which it reaches others, is the source of the node's own connections to `vips`.
 
         Creates the interface, or adopts what an earlier agent made. Writes nothing when nothing differs.
         Raises ForeignInterfaceError.
         """
         async with self._lock:
-            return await in_thread(lambda: self._sync(vips))
+            return await in_thread(lambda: self._sync(vips, node_addresses))
 
     async def apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceReport:
         """Adds and removes some, trusting what earlier calls programmed; reads back first when one of them failed.
@@ -105,17 +112,25 @@ class ServiceInterface:
         async with self._lock:
             return await in_thread(lambda: self._retain(vips))
 
-    async def differs(self, told: Told) -> bool:
-        """Whether somebody changed the interface since the last call that programmed it; said once until the next.
+    async def differs(self, told: Told) -> Drift | None:
+        """How the interface is not what the last call programmed; said once until the next.
 
         told: what the kernel told since. Only when that is a contradiction is the kernel asked.
         """
+        return await self._drift(lambda programmed: self._contradiction(programmed, told))
+
+    async def ipv6_differs(self) -> Drift | None:
+        """The same of IPv6, with a look at one route: all go together when IPv6 is switched off."""
+        return await self._drift(self._ipv6_was_switched)
+
+    async def _drift(self, look: Callable[[Programmed], Drift | None]) -> Drift | None:
         async with self._lock:
             programmed = self._programmed
-            if programmed is None or self._reported or not told.contradicts(programmed):
-                return False
-            self._reported = await in_thread(lambda: not self._is_intact(programmed))
-            return self._reported
+            if programmed is None or self._reported:
+                return None
+            drift = await in_thread(lambda: look(programmed))
+            self._reported = drift is not None
+            return drift
 
     async def read(self) -> frozenset[str]:
         """The addresses that are local because of the interface, read from the kernel; empty when it is missing."""
@@ -135,28 +150,33 @@ class ServiceInterface:
         async with self._lock:
             await in_thread(self._remove)
 
-    def _sync(self, vips: frozenset[str]) -> InterfaceReport:
+    def _sync(self, vips: frozenset[str], node_addresses: tuple[str, ...]) -> InterfaceReport:
         self._programmed = None
+        self._node_addresses = node_addresses
         self._reported = False
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
             link, problems = self._ensure_link(netlink)
             wanted = self._without_ipv6_if_disabled(vips, problems)
+            sources = read_sources(netlink, link.ifindex, node_addresses)
             present = read_present(netlink, link.ifindex)
-            return self._program(netlink, link, present, plan(wanted, present, limits=self._limits), problems)
+            change = plan(wanted, present, limits=self._limits)
+            return self._program(netlink, link, present, change, problems, sources, without_ipv6=wanted != vips)
 
     def _apply(self, add: frozenset[str], remove: frozenset[str]) -> InterfaceReport:
         believed, self._programmed = self._programmed, None
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
             link, problems = self._ensure_link(netlink)
-            add = self._without_ipv6_if_disabled(add, problems)
+            wanted = self._without_ipv6_if_disabled(add, problems)
+            without_ipv6 = wanted != add or (believed is not None and believed.without_ipv6)
             if believed is not None and believed.ifindex == link.ifindex:
-                present = believed.present
-                change = plan_change(present, add, remove, limits=self._limits)
+                present, sources = believed.present, believed.sources
+                change = plan_change(present, wanted, remove, limits=self._limits)
             else:
                 present = read_present(netlink, link.ifindex)
+                sources = read_sources(netlink, link.ifindex, self._node_addresses)
                 base = present.vips if believed is None else believed.present.vips
-                change = plan((base - remove) | add, present, limits=self._limits)
-            return self._program(netlink, link, present, change, problems)
+                change = plan((base - remove) | wanted, present, limits=self._limits)
+            return self._program(netlink, link, present, change, problems, sources, without_ipv6=without_ipv6)
 
     def _retain(self, vips: frozenset[str]) -> InterfaceReport:
         self._programmed = None
@@ -167,14 +187,35 @@ class ServiceInterface:
             _require_ours(netlink, link)
             present = read_present(netlink, link.ifindex)
             staying = vips & present.vips | present.ranges
-            return self._program(netlink, link, present, plan(staying, present, limits=self._limits), [])
+            return self._program(netlink, link, present, plan(staying, present, limits=self._limits), [], None)
 
-    def _is_intact(self, programmed: Programmed) -> bool:
+    def _contradiction(self, programmed: Programmed, told: Told) -> Drift | None:
+        contradicted = told.contradicts(programmed)
+        if not contradicted and not told.sources_in_doubt:
+            return None
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
-            link = find_link(netlink, self._name)
-            if link is None or link.ifindex != programmed.ifindex or not as_programmed(link, self._name):
-                return False
-            return read_present(netlink, link.ifindex) == programmed.present
+            if read_sources(netlink, programmed.ifindex, self._node_addresses) != programmed.sources:
+                return Drift.SOURCE
+            return self._deviation(netlink, programmed) if contradicted else None
+
+    def _deviation(self, netlink: NetlinkSocket, programmed: Programmed) -> Drift | None:
+        link = find_link(netlink, self._name)
+        if link is None or link.ifindex != programmed.ifindex or not as_programmed(link, self._name):
+            return Drift.CHANGED
+        present = read_present(netlink, link.ifindex)
+        if present == programmed.present:
+            return Drift.SOURCE if lo_is_up(netlink) and not programmed.lo else None
+        only_sources = present._replace(sourced=programmed.present.sourced) == programmed.present
+        return Drift.SOURCE if only_sources else Drift.CHANGED
+
+    def _ipv6_was_switched(self, programmed: Programmed) -> Drift | None:
+        if programmed.without_ipv6:
+            return Drift.IPV6 if ipv6_missing(self._name) is None else None
+        route = next((one for one in programmed.present.routes if ":" in one), None)
+        if route is None:
+            return None
+        with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+            return None if is_routed(netlink, route, programmed.ifindex) else Drift.IPV6
 
     def _program(
         self,
@@ -183,11 +224,15 @@ class ServiceInterface:
         present: Present,
         change: InterfacePlan,
         problems: list[Problem],
+        sources: Sources | None,
+        *,
+        without_ipv6: bool = False,
     ) -> InterfaceReport:
-        change = with_routes_over_lo(change, present, lo=lo_is_up(netlink))
+        lo = lo_is_up(netlink)
+        change = with_sources(change, present, sources, lo=lo)
         failed = _perform(netlink, link.ifindex, change)
-        if not failed:
-            self._programmed = Programmed(link.ifindex, apply_plan(present, change))
+        if not failed and sources is not None:
+            self._programmed = Programmed(link.ifindex, apply_plan(present, change), sources, lo, without_ipv6)
         problems += self._describe(failed)
         wrong = {address for address, _ in failed}
         gained, lost = change.gained - wrong, change.lost - wrong
@@ -231,7 +276,8 @@ class ServiceInterface:
             if link is not None:
                 _require_ours(netlink, link)
             over_lo = read_present(netlink, link.ifindex).over_lo if link else read_routes_over_lo(netlink)
-            _must(netlink.perform(map(rtnetlink.delete_route_over_lo, over_lo)), ignore=_ALREADY_GONE)
+            requests = (rtnetlink.delete_route_over_lo(vip) for vips in over_lo.values() for vip in vips)
+            _must(netlink.perform(requests), ignore=_ALREADY_GONE)
             if link is not None:
                 _must(netlink.perform([rtnetlink.delete_link(link.ifindex)]), ignore={errno.ENODEV})
 
@@ -291,15 +337,22 @@ def _perform(netlink: NetlinkSocket, ifindex: int, change: InterfacePlan) -> lis
             if failure.errno not in ignore:
                 failed.append((vips[failure.position], failure.detail))
 
+    def give_up(routes: Sequence[LocalRoute]) -> None:
+        for failure in netlink.perform(rtnetlink.delete_route_over_lo(*route) for route in routes):
+            if failure.errno not in _ALREADY_GONE:
+                failed.append((routes[failure.position].destination, failure.detail))
+
+    sources = dict(change.sourced)
+    staying = sorted(sources.keys() - set(change.add_routes))
+    give_up(change.doubled_over_lo)
+    step(lambda vip, _: rtnetlink.add_route_over_lo(vip, change.source), change.add_over_lo, _ALREADY_THERE)
     step(rtnetlink.add_address, change.add_addresses, _ALREADY_THERE)
-    step(rtnetlink.add_local_route, change.add_routes, _ALREADY_THERE)
+    step(lambda vip, at: rtnetlink.add_local_route(vip, at, sources.get(vip, "")), change.add_routes, _ALREADY_THERE)
     step(rtnetlink.delete_local_route, change.redundant_routes, _ALREADY_GONE)
-    wrong = {address for address, _ in failed}
-    over_lo = [vip for vip in change.add_over_lo if vip not in wrong]
-    step(lambda vip, _: rtnetlink.add_route_over_lo(vip), over_lo, _ALREADY_THERE)
-    step(lambda vip, _: rtnetlink.delete_route_over_lo(vip), change.remove_over_lo, _ALREADY_GONE)
+    step(lambda vip, at: rtnetlink.replace_ipv6_route(vip, at, sources[vip]), staying, frozenset())
     step(rtnetlink.delete_local_route, change.remove_routes, _ALREADY_GONE)
     step(rtnetlink.delete_address, change.remove_addresses, _ALREADY_GONE)
+    give_up(change.remove_over_lo)
     for stray in change.remove_strays:
         request = rtnetlink.delete_address(stray.address, ifindex, stray.prefix_length)
         failed += [(stray.address, failure.detail) for failure in netlink.perform([request])]

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from nodeagent.dataplane.interface_claim import MARK
-from nodeagent.dataplane.interface_plan import Present, apply_plan, in_order, plan, with_routes_over_lo
+from nodeagent.dataplane.interface_plan import BySource, Present, apply_plan, in_order, plan
+from nodeagent.dataplane.interface_sources import Sources, with_sources
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.netlink.rtnetlink import Link
 
@@ -15,7 +16,7 @@ RIGHT = "right"
 
 class InterfaceFound(NamedTuple):
     """link: None when there is none of the name. objection: why it is not ours; None: it is. ipv6: it may carry IPv6.
-    lo: the kernel takes routes over ``lo``.
+    lo: the kernel takes routes over ``lo``. sources: which the routes shall have; None: not known.
     """
 
     link: Link | None
@@ -23,10 +24,12 @@ class InterfaceFound(NamedTuple):
     present: Present
     ipv6: bool
     lo: bool = True
+    sources: Sources | None = None
 
 
 class AddressDeviation(Struct, frozen=True):
-    """One address. wanted, found: `address`, `route` and `route over lo`, joined by `and`; None: not wanted, or not there.
+    """One address. wanted, found: `address`, `route` and `route over lo`, joined by `and`, each route with its preferred source
+    (`route from 192.0.2.11`), where it has one; None: not wanted, or not there.
 
     service: whose ClusterIP it is; empty where it is no Service's.
     """
@@ -63,10 +66,10 @@ def address_deviations(wanted: Mapping[str, str], found: InterfaceFound) -> list
     present = found.present
     local = frozenset(one for one in wanted if found.ipv6 or family_of(one) is Family.IPV4)
     change = plan(local, present)
-    after = apply_plan(present, with_routes_over_lo(change, present, lo=found.lo))
+    after = apply_plan(present, with_sources(change, present, found.sources, lo=found.lo))
     differing = [
         AddressDeviation(address, _form(address, after), _form(address, present), wanted.get(address, ""))
-        for address in in_order(after.vips | present.vips | present.over_lo)
+        for address in in_order(after.vips.union(present.vips, *present.over_lo.values()))
         if _form(address, after) != _form(address, present)
     ]
     strays = [AddressDeviation(f"{one.address}/{one.prefix_length}", None, "address") for one in sorted(present.strays)]
@@ -76,7 +79,11 @@ def address_deviations(wanted: Mapping[str, str], found: InterfaceFound) -> list
 def _form(address: str, present: Present) -> str | None:
     forms = [
         *(["address"] if address in present.addresses else []),
-        *(["route"] if address in present.routes else []),
-        *(["route over lo"] if address in present.over_lo else []),
+        *([f"route{_from(address, present.sourced)}"] if address in present.routes else []),
+        *(f"route over lo{_from(address, {source: to})}" for source, to in present.over_lo.items() if address in to),
     ]
-    return " and ".join(forms) or None
+    return " and ".join(sorted(forms)) or None
+
+
+def _from(address: str, sources: BySource) -> str:
+    return next((f" from {source}" for source, routes in sources.items() if source and address in routes), "")

@@ -4,19 +4,39 @@ The agent's own changes are told as well. They are no contradiction: what counts
 interface itself ended up, not how often they were mentioned.
 """
 
-from typing import NamedTuple
+from copy import copy
+from enum import Enum
+from typing import NamedTuple, Self
 
 from nodeagent.dataplane.interface_claim import MARK
 from nodeagent.dataplane.interface_plan import Present
+from nodeagent.dataplane.interface_sources import Sources
 from nodeagent.model.addresses import family_of
-from nodeagent.netlink.rtnetlink import InterfaceAddress, Link
+from nodeagent.netlink.rtnetlink import LOOPBACK_INDEX, InterfaceAddress, Link, LocalRoute
+
+_LINK_LOCAL = "fe80:"
+
+
+class Drift(Enum):
+    """Why the interface must be programmed again, as what follows its name."""
+
+    CHANGED = "was changed by another process"
+    SOURCE = "has routes with another source than the node's address now"
+    IPV6 = "lost its IPv6 routes, or may have some again"
 
 
 class Programmed(NamedTuple):
-    """What an interface carries as far as we know, and the index by which a replaced one is noticed."""
+    """What an interface carries as far as we know, and the index by which a replaced one is noticed.
+
+    sources: which its routes were given. lo: whether the kernel took routes over ``lo``. without_ipv6: addresses were left out because
+    the interface may carry none.
+    """
 
     ifindex: int
     present: Present
+    sources: Sources
+    lo: bool = True
+    without_ipv6: bool = False
 
 
 class Told:
@@ -31,9 +51,18 @@ class Told:
         """Forget what was told; which index the interface has stays known."""
         self._links: dict[int, Link | None] = {}
         self._addresses: dict[tuple[str, int], bool] = {}
-        self._routes: dict[str, bool] = {}
-        self._over_lo: dict[str, bool] = {}
+        self._routes: dict[str, str | None] = {}
+        self._over_lo: dict[LocalRoute, bool] = {}
+        self._elsewhere: set[str] = set()
+        self._lo_is_up: bool | None = None
         self._incomplete = False
+        self.sources_in_doubt = False
+
+    def take(self) -> Self:
+        """All of this as it is now; from here on it is forgotten, and what is told meanwhile is not."""
+        taken = copy(self)
+        self.clear()
+        return taken
 
     def lose(self, ifindex: int | None) -> None:
         """Something was told that could not be kept; the interface has this index now."""
@@ -47,6 +76,9 @@ class Told:
 
     def link(self, link: Link, *, gone: bool) -> bool:
         """Take in what was told of an interface; whether it concerns ours."""
+        if link.ifindex == LOOPBACK_INDEX:
+            self._lo_is_up = link.up and not gone
+            return True
         if link.name == self._name and not gone:
             self._ifindex = link.ifindex
         if link.name != self._name and link.ifindex != self._ifindex:
@@ -55,24 +87,36 @@ class Told:
         return True
 
     def address(self, found: InterfaceAddress, *, gone: bool) -> bool:
-        """Take in what was told of an address; whether it concerns our interface."""
-        if found.ifindex != self._ifindex:
+        """Take in what was told of an address; whether it concerns our interface, or may be the source of the node's connections."""
+        if found.ifindex == self._ifindex:
+            self._addresses[found.address, found.prefix_length] = not gone
+            return True
+        if found.ifindex == LOOPBACK_INDEX and gone:
+            self._incomplete = (
+                True  # with its last IPv4 address ``lo`` loses all routes, of which the kernel says nothing
+            )
+        if found.address.startswith(_LINK_LOCAL):
             return False
-        self._addresses[found.address, found.prefix_length] = not gone
+        self._elsewhere.add(found.address)
+        self.sources_in_doubt = True
         return True
 
-    def route(self, address: str, *, gone: bool) -> None:
-        """Take in what was told of one of our local routes."""
-        self._routes[address] = not gone
+    def default_route(self) -> None:
+        """Take in that a default route came, went or changed."""
+        self.sources_in_doubt = True
 
-    def route_over_lo(self, address: str, *, gone: bool) -> None:
+    def route(self, route: LocalRoute, *, gone: bool) -> None:
+        """Take in what was told of one of our routes over the interface."""
+        self._routes[route.destination] = None if gone else route.source
+
+    def route_over_lo(self, route: LocalRoute, *, gone: bool) -> None:
         """Take in what was told of a route over ``lo``, ours or another agent's."""
-        self._over_lo[address] = not gone
+        self._over_lo[route] = not gone
 
     def contradicts(self, programmed: Programmed) -> bool:
         """Whether the interface may differ from what was programmed; always when something was lost."""
         present = programmed.present
-        return (
+        return bool(
             self._incomplete
             or any(not as_programmed(link, self._name) for link in self._links.values())
             or programmed.ifindex != self._ifindex
@@ -80,9 +124,17 @@ class Told:
                 there != (prefix_length == _full_length(address) and address in present.addresses)
                 for (address, prefix_length), there in self._addresses.items()
             )
-            or any(there != (address in present.routes) for address, there in self._routes.items())
-            or any(there != (address in present.over_lo) for address, there in self._over_lo.items())
+            or any(not _as_told(route, source, present) for route, source in self._routes.items())
+            or any(there != (to in present.over_lo.get(source, ())) for (to, source), there in self._over_lo.items())
+            or not self._elsewhere.isdisjoint(programmed.sources.values())
+            or (self._lo_is_up and not programmed.lo)
         )
+
+
+def _as_told(route: str, source: str | None, present: Present) -> bool:
+    if route not in present.routes:
+        return source is None
+    return source == next((one for one, routes in present.sourced.items() if route in routes), "")
 
 
 def as_programmed(link: Link | None, name: str) -> bool:

@@ -11,9 +11,14 @@ connection.
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of, pack_address
+from nodeagent.netlink.rtnetlink import LocalRoute
+
+BySource = Mapping[str, frozenset[str]]
+"""Destinations of routes by the preferred source that the routes have; those without one under the empty text."""
 
 ADDRESS_LIMITS: Mapping[Family, int] = {Family.IPV4: 256, Family.IPV6: 0}
 """ClusterIPs of a family that become addresses; the rest become local routes."""
@@ -30,13 +35,15 @@ class Present(NamedTuple):
     """What the interface carries: canonical addresses with a full-length prefix, routes (to addresses, local; and to ranges), and the
     rest.
 
-    over_lo: IPv4 addresses to which a local route over ``lo`` comes before that of the interface.
+    over_lo: IPv4 addresses to which a local route over ``lo`` comes before that of the interface, by its source.
+    sourced: those of the IPv6 routes that have a preferred source, by that.
     """
 
     addresses: frozenset[str] = frozenset()
     routes: frozenset[str] = frozenset()
     strays: frozenset[Stray] = frozenset()
-    over_lo: frozenset[str] = frozenset()
+    over_lo: BySource = MappingProxyType({})
+    sourced: BySource = MappingProxyType({})
 
     @property
     def vips(self) -> frozenset[str]:
@@ -50,19 +57,25 @@ class Present(NamedTuple):
 
 
 class InterfacePlan(NamedTuple):
-    """What to change. Done in the order of the fields, every address is local before another ceases to be.
+    """What to change. Done in the order of the fields, every address is local before another ceases to be, and none is local without
+    the route that says which source to take.
 
-    redundant_routes: routes to what is, or now becomes, an address. Each part is in numeric order, IPv4 first.
+    redundant_routes: routes to what is, or now becomes, an address. sourced: IPv6 routes that get this source: those of
+    `add_routes` are made with it, others are replaced. doubled_over_lo: routes over ``lo`` that could not be told from the new
+    ones. source: that of the routes of `add_over_lo`. Each part is in numeric order, IPv4 first.
     """
 
+    doubled_over_lo: tuple[LocalRoute, ...] = ()
+    add_over_lo: tuple[str, ...] = ()
     add_addresses: tuple[str, ...] = ()
     add_routes: tuple[str, ...] = ()
     redundant_routes: tuple[str, ...] = ()
-    add_over_lo: tuple[str, ...] = ()
-    remove_over_lo: tuple[str, ...] = ()
+    sourced: tuple[LocalRoute, ...] = ()
     remove_routes: tuple[str, ...] = ()
     remove_addresses: tuple[str, ...] = ()
+    remove_over_lo: tuple[LocalRoute, ...] = ()
     remove_strays: tuple[Stray, ...] = ()
+    source: str = ""
 
     @property
     def gained(self) -> frozenset[str]:
@@ -77,7 +90,7 @@ class InterfacePlan(NamedTuple):
     @property
     def empty(self) -> bool:
         """Whether there is nothing to change."""
-        return not any(self)
+        return not any(self._replace(source=""))
 
 
 def plan(desired: frozenset[str], present: Present, *, limits: Mapping[Family, int] = ADDRESS_LIMITS) -> InterfacePlan:
@@ -133,30 +146,38 @@ def plan_change(
 
 def apply_plan(present: Present, plan: InterfacePlan) -> Present:
     """What the interface carries after every step of `plan` succeeded."""
+    gone = {*plan.redundant_routes, *plan.remove_routes}
+    changing = gone.union(route.destination for route in plan.sourced)
+    before = [LocalRoute(one, source) for source, routes in present.sourced.items() for one in routes & changing]
     return Present(
         (present.addresses | set(plan.add_addresses)) - set(plan.remove_addresses),
-        (present.routes | set(plan.add_routes)) - {*plan.redundant_routes, *plan.remove_routes},
+        (present.routes | set(plan.add_routes)) - gone,
         present.strays - set(plan.remove_strays),
-        (present.over_lo | set(plan.add_over_lo)) - set(plan.remove_over_lo),
+        _regrouped(
+            present.over_lo, (*plan.doubled_over_lo, *plan.remove_over_lo), {plan.source: frozenset(plan.add_over_lo)}
+        ),
+        _regrouped(present.sourced, before, by_source(route for route in plan.sourced if route.source)),
     )
 
 
-def with_routes_over_lo(change: InterfacePlan, present: Present, *, lo: bool = True) -> InterfacePlan:
-    """The same change, after which exactly the IPv4 ClusterIPs that are local have a route over ``lo`` besides; where the
-    kernel takes none (`lo` is False) those that have one keep it.
+def by_source(routes: Iterable[LocalRoute]) -> BySource:
+    """The destinations of each source."""
+    found: dict[str, set[str]] = {}
+    for destination, source in routes:
+        if (destinations := found.get(source)) is None:
+            destinations = found[source] = set()
+        destinations.add(destination)
+    return {source: frozenset(destinations) for source, destinations in found.items()}
 
-    Through one over another interface a socket of the node does not learn that packets have to be shorter: the kernel does
-    not keep such destinations (net/ipv4/route.c, __mkroute_output), so it finds none to make invalid
-    (update_or_create_fnhe). With ``lo`` it does.
-    """
-    gained, lost = frozenset((*change.add_addresses, *change.add_routes)), change.lost
-    before = present.vips
-    lacking = ((before - present.over_lo) | (gained - present.over_lo)) - lost
-    left = (present.over_lo - before - gained) | (present.over_lo & lost)
-    return change._replace(
-        add_over_lo=tuple(in_order(address for address in lacking if _is_ipv4(address))) if lo else (),
-        remove_over_lo=tuple(in_order(left)),
-    )
+
+def _regrouped(before: BySource, removed: Iterable[LocalRoute], added: BySource) -> BySource:
+    groups = dict(before)
+    for source, destinations in by_source(removed).items():
+        groups[source] = groups.get(source, frozenset()) - destinations
+    for source, destinations in added.items():
+        if destinations:
+            groups[source] = groups.get(source, frozenset()) | destinations
+    return {source: destinations for source, destinations in groups.items() if destinations}
 
 
 def in_order(addresses: Iterable[str]) -> list[str]:

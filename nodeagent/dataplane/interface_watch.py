@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from nodeagent.dataplane.interface_drift import Told
+from nodeagent.dataplane.interface_drift import Drift, Told
 from nodeagent.model.backoff import Backoff
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.framing import messages
@@ -29,8 +29,12 @@ _GROUPS = Group.LINKS | Group.IPV4_ADDRESSES | Group.IPV4_ROUTES | Group.IPV6_AD
 _QUIET_SECONDS = 0.02
 _LONGEST_QUIET_SECONDS = 0.2
 _PAUSE = Backoff(first_seconds=0.1, longest_seconds=10.0)
+_SHORT_PAUSE = Backoff(first_seconds=0.1, longest_seconds=0.5)
+"""Where nobody undid anything: what the node has is followed at once, and twice a second while it does not come to rest."""
 _CALM_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
+_IPV6_LOOK_SECONDS = 0.5
+"""Between looks whether IPv6 is on: the kernel does not tell that it is, nor always which routes went with it (fib6_clean_all_skip_notify)."""
 
 
 class Watched(Protocol):
@@ -39,19 +43,24 @@ class Watched(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def differs(self, told: Told) -> bool:
-        """Whether it is not what was programmed, given what was told; looks itself when that is not clear."""
+    async def differs(self, told: Told) -> Drift | None:
+        """How it is not what was programmed, given what was told; looks itself when that is not clear."""
+        ...
+
+    async def ipv6_differs(self) -> Drift | None:
+        """The same of IPv6, without being told anything."""
         ...
 
 
 class RepairPace:
     """How long to wait before the next repair: not at all, unless the one before was undone soon after.
 
-    The n-th in a row comes 0.1 s · 2ⁿ⁻¹ after the one before, 10 s at most. A row ends when nothing was changed for
-    5 s more than twice the pause.
+    The n-th in a row comes 0.1 s · 2ⁿ⁻¹ after the one before, 10 s (or what `pauses` says) at most. A row ends when nothing was
+    changed for 5 s more than twice the pause.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pauses: Backoff = _PAUSE) -> None:
+        self._pauses = pauses
         self._last: float | None = None
         self.in_a_row = 0
 
@@ -67,7 +76,7 @@ class RepairPace:
 
     @property
     def _distance(self) -> float:
-        return _PAUSE.seconds(self.in_a_row) if self.in_a_row else 0.0
+        return self._pauses.seconds(self.in_a_row) if self.in_a_row else 0.0
 
 
 class InterfaceWatch:
@@ -76,7 +85,7 @@ class InterfaceWatch:
     def __init__(self, interface: Watched, changed: Callable[[], None]) -> None:
         self._interface = interface
         self._changed = changed
-        self._pace = RepairPace()
+        self._paces = {drift: RepairPace(_PAUSE if drift is Drift.CHANGED else _SHORT_PAUSE) for drift in Drift}
         self._told = Told(interface.name, None)
         self._news = asyncio.Event()
 
@@ -86,30 +95,38 @@ class InterfaceWatch:
         with following(_GROUPS, self._take, self._lost):
             self._told = Told(self._interface.name, _index_of(self._interface.name))
             while True:
-                await self._quiet()
                 try:
-                    if not await self._interface.differs(self._told):
-                        self._told.clear()
+                    if (drift := await self._drift()) is None:
                         continue
-                    await asyncio.sleep(self._pace.pause(loop.time()))
+                    pace = self._paces[drift]
+                    await asyncio.sleep(pace.pause(loop.time()))
                     self._told.clear()
                 except OSError as error:
                     logger.warning("cannot look at interface %s, trying again: %s", self._interface.name, error)
                     await asyncio.sleep(_RETRY_SECONDS)
                     self._lost()
                     continue
-                self._pace.repaired(loop.time())
-                self._tell()
+                pace.repaired(loop.time())
+                self._tell(drift)
                 self._changed()
 
-    def _tell(self) -> None:
-        again = self._pace.in_a_row
+    async def _drift(self) -> Drift | None:
+        """Waits for news, or until it is time to look without any, and looks."""
+        try:
+            async with asyncio.timeout(_IPV6_LOOK_SECONDS):
+                await self._news.wait()
+        except TimeoutError:
+            return await self._interface.ipv6_differs()
+        await self._quiet()
+        return await self._interface.differs(self._told.take())
+
+    def _tell(self, drift: Drift) -> None:
+        again = self._paces[drift].in_a_row
         row = f", {again + 1} times in a row" if again else ""
-        logger.warning("interface %s was changed by another process%s: repairing", self._interface.name, row)
+        logger.warning("interface %s %s%s: repairing", self._interface.name, drift.value, row)
 
     async def _quiet(self) -> None:
-        """Until something was told, and then until nothing more was for a moment."""
-        await self._news.wait()
+        """Until nothing more was told for a moment."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + _LONGEST_QUIET_SECONDS
         while self._news.is_set() and loop.time() < latest:
@@ -129,20 +146,26 @@ class InterfaceWatch:
     def _concerns_ours(self, kind: int, body: memoryview) -> bool:
         told = self._told
         if kind in {RTM_NEWROUTE, RTM_DELROUTE}:
-            if told.ifindex is None or not rtnetlink.may_be_local_route(body):
-                return False
-            gone = kind == RTM_DELROUTE
-            if (route := rtnetlink.read_local_route(body, told.ifindex)) is not None:
-                told.route(route, gone=gone)
-            elif (route := rtnetlink.read_route_over_lo(body)) is not None:
-                told.route_over_lo(route, gone=gone)
-            return route is not None
+            return self._takes_route(body, gone=kind == RTM_DELROUTE)
         if kind in {RTM_NEWADDR, RTM_DELADDR}:
             address = rtnetlink.read_address(body)
             return address is not None and told.address(address, gone=kind == RTM_DELADDR)
         if kind in {RTM_NEWLINK, RTM_DELLINK}:
             return told.link(rtnetlink.read_link(body), gone=kind == RTM_DELLINK)
         return False
+
+    def _takes_route(self, body: memoryview, *, gone: bool) -> bool:
+        told = self._told
+        if rtnetlink.is_default_route(body):
+            told.default_route()
+            return True
+        if told.ifindex is None or not rtnetlink.may_be_local_route(body):
+            return False
+        if (route := rtnetlink.read_local_route(body, told.ifindex)) is not None:
+            told.route(route, gone=gone)
+        elif (route := rtnetlink.read_route_over_lo(body)) is not None:
+            told.route_over_lo(route, gone=gone)
+        return route is not None
 
 
 def _index_of(name: str) -> int | None:

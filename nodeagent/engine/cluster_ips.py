@@ -24,6 +24,7 @@ class ClusterIps:
         self._own_addresses = tuple(own_addresses)
         self._counts = Counter(own_addresses)
         self._ranges: tuple[CarriedRange, ...] = ()
+        self._node_addresses: tuple[str, ...] = ()
         self._outdated: frozenset[str] = frozenset()
         self._unguarded: frozenset[str] = frozenset()
         self._is_known = False
@@ -38,6 +39,12 @@ class ClusterIps:
     def doubt(self) -> None:
         """Compare with the kernel the next time, instead of with what is believed."""
         self._is_known = False
+
+    def node_is_at(self, node_addresses: tuple[str, ...]) -> None:
+        """The node is known by these from now on, the best first: one of them is the source of its connections to ClusterIPs."""
+        if node_addresses != self._node_addresses:
+            self._node_addresses = node_addresses
+            self._is_known = False
 
     def range_over(self, service_cidrs: tuple[str, ...]) -> None:
         """These are the service ranges from now on. What carried ClusterIPs until now stays until what carries them then is there."""
@@ -101,7 +108,8 @@ class ClusterIps:
         if self._is_known:
             await self._settle(self._interface.apply(admitted, frozenset()))
         else:
-            await self._settle(self._interface.sync(frozenset(self._counts.keys() - self._unguarded)))
+            vips = frozenset(self._counts.keys() - self._unguarded)
+            await self._settle(self._interface.sync(vips, self._node_addresses))
         self.failures = 0 if self._is_known else self.failures + 1
         if not self.failures:
             self._outdated = frozenset()

@@ -37,8 +37,9 @@ class Interface(Protocol):
         """Whatever the kernel has there that is not among `vips` ceases to be local; nothing becomes local."""
         ...
 
-    def sync(self, vips: frozenset[str]) -> Awaitable[InterfaceReport]:
-        """Exactly `vips` are local, from what the kernel has now."""
+    def sync(self, vips: frozenset[str], node_addresses: tuple[str, ...]) -> Awaitable[InterfaceReport]:
+        """Exactly `vips` are local, from what the kernel has now. The node's connections to them have one of its addresses as their
+        source, by which it is known (the best first) if it has one of these."""
         ...
 
     def apply(self, add: frozenset[str], remove: frozenset[str]) -> Awaitable[InterfaceReport]:

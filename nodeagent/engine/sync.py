@@ -242,6 +242,7 @@ class Engine:
         self._heartbeat.beat()
         self._udp.note(changed)
         self._note_problems(changed)
+        self._cluster_ips.node_is_at(context.node_addresses)
         self._cluster_ips.range_over(node.service_cidrs)
         gone, new = self._cluster_ips.take_in(changed)
         if changes.interface:

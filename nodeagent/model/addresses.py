@@ -94,7 +94,7 @@ def pack_address(address: str) -> bytes:
     return socket.inet_pton(family_of(address).socket_family, address)
 
 
-def unpack_address(packed: bytes) -> str:
+def unpack_address(packed: bytes | memoryview) -> str:
     """Canonical text of 4 or 16 packed bytes."""
     return socket.inet_ntop(socket.AF_INET if len(packed) == _IPV4_BYTES else socket.AF_INET6, packed)
 

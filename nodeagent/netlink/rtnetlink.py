@@ -7,12 +7,13 @@ library is in docs/decisions/0020-rtnetlink.md.
 import socket
 import struct
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from nodeagent.model.addresses import Family, family_of, pack_address, unpack_address
 from nodeagent.netlink.framing import Request, attribute, attributes, nested, reader, string, text_of
 from nodeagent.netlink.uapi import rtnetlink as uapi
-from nodeagent.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL
+from nodeagent.netlink.uapi.netlink import NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
 
 _IPV4_BYTES = Family.IPV4.address_length
 _IPV4_BITS = 8 * _IPV4_BYTES
@@ -62,6 +63,16 @@ class InterfaceAddress(NamedTuple):
     address: str
     prefix_length: int
     as_ours: bool
+
+
+class LocalRoute(NamedTuple):
+    """One of our routes: to an address, which is local by it, or to an IPv6 range (text with a prefix length).
+
+    source: the address that a connection of the node to there gets if its program chose none; empty: the kernel's choice.
+    """
+
+    destination: str
+    source: str = ""
 
 
 def get_link(name: str) -> Request:
@@ -158,14 +169,23 @@ def get_range_routes(index: int) -> Request:
     return _get_local_routes(Family.IPV6, uapi.RTPROT_STATIC, index, uapi.RTN_UNICAST)
 
 
-def add_local_route(address: str, index: int) -> Request:
-    """`ip route append local ADDRESS dev … table local proto static`: local without being on the interface. A range (text with a
-    prefix length) gets a route of type `unicast`.
+def add_local_route(address: str, index: int, source: str = "") -> Request:
+    """`ip route append local ADDRESS dev … table local proto static src SOURCE`: local without being on the interface. A range (text
+    with a prefix length) gets a route of type `unicast`. The kernel takes no source that is not an address of the node.
 
     Appended, so that it comes into being although another interface has the address too (kube-ipvs0, say); twice on
     the same interface is EEXIST.
     """
-    return Request(uapi.RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, _route(address, index))
+    return Request(uapi.RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, _route(address, index, source=source))
+
+
+def replace_ipv6_route(address: str, index: int, source: str) -> Request:
+    """The same for a route that is there, in its place: gives it another source, or none.
+
+    Of several routes to the same the kernel takes the first with this metric, that of routes which programs add
+    (net/ipv6/ip6_fib.c, fib6_add_rt2node).
+    """
+    return Request(uapi.RTM_NEWROUTE, NLM_F_REPLACE, _route(address, index, source=source))
 
 
 def delete_local_route(address: str, index: int) -> Request:
@@ -184,17 +204,17 @@ def _get_local_routes(family: Family, protocol: int, index: int | None, kind: in
     return Request(uapi.RTM_GETROUTE, 0, body + (b"" if index is None else attribute(uapi.RTA_OIF, _U32.pack(index))))
 
 
-def add_route_over_lo(address: str) -> Request:
-    """`ip route prepend local ADDRESS dev lo table local proto 110`: before all other routes to the address, which stay.
+def add_route_over_lo(address: str, source: str = "") -> Request:
+    """`ip route prepend local ADDRESS dev lo table local proto 110 src SOURCE`: before all other routes to the address.
 
     The kernel prepends what is neither exclusive nor appended (net/ipv4/fib_trie.c, fib_table_insert); twice is EEXIST.
     """
-    return Request(uapi.RTM_NEWROUTE, NLM_F_CREATE, _route(address, LOOPBACK_INDEX, _PROTOCOL_OVER_LO))
+    return Request(uapi.RTM_NEWROUTE, NLM_F_CREATE, _route(address, LOOPBACK_INDEX, _PROTOCOL_OVER_LO, source))
 
 
-def delete_route_over_lo(address: str) -> Request:
-    """Undoes `add_route_over_lo`."""
-    return Request(uapi.RTM_DELROUTE, 0, _route(address, LOOPBACK_INDEX, _PROTOCOL_OVER_LO))
+def delete_route_over_lo(address: str, source: str = "") -> Request:
+    """Undoes `add_route_over_lo`. Without a source it deletes the first of these routes, whatever its source is."""
+    return Request(uapi.RTM_DELROUTE, 0, _route(address, LOOPBACK_INDEX, _PROTOCOL_OVER_LO, source))
 
 
 @reader
@@ -254,6 +274,19 @@ def reaches_others(body: memoryview) -> bool:
 
 
 @reader
+def may_be_source(body: memoryview) -> bool:
+    """Whether the address of an RTM_NEWADDR message may be the source of packets to elsewhere, and is usable already."""
+    _, _, flags, scope, _ = _ADDRESS.unpack_from(body)
+    return scope < uapi.RT_SCOPE_LINK and not flags & (uapi.IFA_F_TENTATIVE | uapi.IFA_F_DADFAILED)
+
+
+@reader
+def is_default_route(body: memoryview) -> bool:
+    """Whether a route is one to everywhere that no better one leads to; said of nearly no route of a node that learns many."""
+    return bool(body[1] == 0 and body[7] == uapi.RTN_UNICAST and not _ROUTE.unpack_from(body)[8] & uapi.RTM_F_CLONED)
+
+
+@reader
 def may_be_local_route(body: memoryview) -> bool:
     """Whether `read_local_route` is worth its time: said of nearly no route of a node that learns many."""
     return bool(body[5] in _OUR_PROTOCOLS and (body[7] == uapi.RTN_LOCAL or body[4] == uapi.RT_TABLE_LOCAL))
@@ -266,31 +299,36 @@ def leads_here(body: memoryview) -> bool:
 
 
 @reader
-def read_local_route(body: memoryview, index: int | None) -> str | None:
-    """The address of one of our routes over interface `index` (None: over any), or the IPv6 range; None for any other route."""
+def read_local_route(body: memoryview, index: int | None) -> LocalRoute | None:
+    """One of our routes over interface `index` (None: over any); None for any other route."""
     return _local_route(body, index, uapi.RTPROT_STATIC)
 
 
 @reader
-def read_route_over_lo(body: memoryview) -> str | None:
-    """The address of one of our routes over ``lo``; None for any other route."""
+def read_route_over_lo(body: memoryview) -> LocalRoute | None:
+    """One of our routes over ``lo``; None for any other route."""
     return _local_route(body, LOOPBACK_INDEX, _PROTOCOL_OVER_LO)
 
 
-def _local_route(body: memoryview, index: int | None, ours: int) -> str | None:
+def _local_route(body: memoryview, index: int | None, ours: int) -> LocalRoute | None:
     family, length, _, _, _, protocol, _, kind, flags = _ROUTE.unpack_from(body)
     if kind not in {uapi.RTN_LOCAL, uapi.RTN_UNICAST} or protocol != ours or flags & uapi.RTM_F_CLONED:
         return None
-    found = {attribute_kind: bytes(value) for attribute_kind, value in attributes(body[_ROUTE.size :])}
+    found = dict(attributes(body[_ROUTE.size :]))
     packed = found.get(uapi.RTA_DST, b"")
-    if index is not None and found.get(uapi.RTA_OIF) != _U32.pack(index):
+    if index is not None and bytes(found.get(uapi.RTA_OIF, b"")) != _U32.pack(index):
         return None
-    if found.get(uapi.RTA_TABLE) != _U32.pack(uapi.RT_TABLE_LOCAL) or family not in {socket.AF_INET, socket.AF_INET6}:
+    table = found.get(uapi.RTA_TABLE, b"")
+    if bytes(table) != _U32.pack(uapi.RT_TABLE_LOCAL) or family not in {socket.AF_INET, socket.AF_INET6}:
         return None
+    source = _source_text(bytes(found[uapi.RTA_PREFSRC])) if uapi.RTA_PREFSRC in found else ""
     if kind == uapi.RTN_UNICAST:
         to_range = family == socket.AF_INET6 and len(packed) == Family.IPV6.address_length
-        return f"{unpack_address(packed)}/{length}" if to_range else None
-    return unpack_address(packed) if packed and len(packed) * 8 == length else None
+        return LocalRoute(f"{unpack_address(packed)}/{length}", source) if to_range else None
+    return LocalRoute(unpack_address(packed), source) if packed and len(packed) * 8 == length else None
+
+
+_source_text = lru_cache(maxsize=16)(unpack_address)  # thousands of routes have the same
 
 
 @reader
@@ -345,11 +383,18 @@ def _address(address: str, index: int) -> bytes:
     return head + attribute(uapi.IFA_LOCAL, packed) + attribute(uapi.IFA_ADDRESS, packed) + lifetimes + flags
 
 
-def _route(destination: str, index: int, protocol: int = uapi.RTPROT_STATIC) -> bytes:
+def _route(destination: str, index: int, protocol: int = uapi.RTPROT_STATIC, source: str = "") -> bytes:
     address, _, length = destination.partition("/")
     packed = pack_address(address)
     scope = uapi.RT_SCOPE_HOST if len(packed) == _IPV4_BYTES else uapi.RT_SCOPE_UNIVERSE
     family = family_of(address).socket_family
     bits, kind = (int(length), uapi.RTN_UNICAST) if length else (len(packed) * 8, uapi.RTN_LOCAL)
     head = _ROUTE.pack(family, bits, 0, 0, uapi.RT_TABLE_LOCAL, protocol, scope, kind, 0)
-    return head + attribute(uapi.RTA_DST, packed) + attribute(uapi.RTA_OIF, _U32.pack(index))
+    return head + attribute(uapi.RTA_DST, packed) + _way(index, source)
+
+
+@lru_cache(maxsize=16)
+def _way(index: int, source: str) -> bytes:
+    """What thousands of routes have in common."""
+    chosen = attribute(uapi.RTA_PREFSRC, pack_address(source)) if source else b""
+    return attribute(uapi.RTA_OIF, _U32.pack(index)) + chosen

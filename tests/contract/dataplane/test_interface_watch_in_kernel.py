@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 import pytest
 
 from nodeagent.dataplane.interface import ServiceInterface
+from nodeagent.dataplane.interface_drift import Drift, Told
 from nodeagent.dataplane.interface_watch import InterfaceWatch, RepairPace
 from nodeagent.model.addresses import Family
 
@@ -16,7 +17,23 @@ pytestmark = pytest.mark.kernel
 
 T = TypeVar("T")
 VIPS = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3", "fd00:96::1", "fd00:96::2", "fd00:96::3"})
+BOTH = dict.fromkeys(Family, 2)
 """Two of each family are addresses in these tests, the third is a local route."""
+KNOWN_BY = ("192.0.2.11", "2001:db8::b")
+AS_USUAL = {Family.IPV4: 2, Family.IPV6: 0}
+A_NODE = """
+    ip link set lo up; ip link add out type veth peer name wire; ip link set wire up; ip link set out up
+    ip addr add 192.0.2.11/24 dev out; ip -6 addr add 2001:db8::b/64 dev out nodad
+    ip addr add 198.51.100.1/24 dev out; ip -6 addr add 2001:db8:1::1/64 dev out nodad
+    ip route add default via 192.0.2.1; ip -6 route add default via 2001:db8::1
+    until ip -6 route get 2001:db8:9::9 >/dev/null 2>&1; do sleep 0.01; done
+"""
+SIX_OFF_AND_ON = "for now in 1 0; do echo $now >/proc/sys/net/ipv6/conf/{}/disable_ipv6; sleep {}; done"
+BACK_AGAIN = """
+    ip -6 addr replace 2001:db8::b/64 dev out nodad; ip -6 addr replace 2001:db8:1::1/64 dev out nodad
+    ip -6 route replace default via 2001:db8::1
+"""
+"""What IPv6 lost with the switch, which the kernel does not bring back."""
 
 
 class Namespace(Protocol):
@@ -30,8 +47,8 @@ class Namespace(Protocol):
 class Keeper:
     """Stands for the engine: brings the interface back when the watch says so, and notes when."""
 
-    def __init__(self) -> None:
-        self.interface = ServiceInterface(address_limits=dict.fromkeys(Family, 2))
+    def __init__(self, limits: dict[Family, int]) -> None:
+        self.interface = ServiceInterface(address_limits=limits)
         self.called = 0
         self.reports: list[tuple[int, int]] = []
         self._wanted = asyncio.Event()
@@ -45,7 +62,7 @@ class Keeper:
             await self._wanted.wait()
             self._wanted.clear()
             try:
-                report = await self.interface.sync(VIPS)
+                report = await self.interface.sync(VIPS, KNOWN_BY)
                 complete = report.complete
                 self.reports.append((report.added, report.removed))
             except OSError:
@@ -65,12 +82,12 @@ async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
             await asyncio.sleep(0.005)
 
 
-def keep(namespace: Namespace, story: Callable[[Keeper], Awaitable[T]]) -> T:
+def keep(namespace: Namespace, story: Callable[[Keeper], Awaitable[T]], limits: dict[Family, int] = BOTH) -> T:
     """What the story returns, with an interface that is programmed and watched."""
 
     async def main() -> T:
-        keeper = Keeper()
-        await keeper.interface.sync(VIPS)
+        keeper = Keeper(limits)
+        await keeper.interface.sync(VIPS, KNOWN_BY)
         watching = asyncio.create_task(InterfaceWatch(keeper.interface, keeper.changed).run())
         keeping = asyncio.create_task(keeper.run())
         await asyncio.sleep(0.05)
@@ -123,6 +140,74 @@ def test_what_others_do_is_repaired_within_half_a_second(namespace: Namespace, d
 
     assert keep(namespace, story) < 0.5
     assert "192.0.2.1" not in namespace.shell("ip addr show dev nodeagent0")
+
+
+ALL_ROUTES = "ip -4 -o route show table local; ip -6 -o route show table local"
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["told", "not told"])
+@pytest.mark.parametrize(
+    "deed",
+    [
+        pytest.param(SIX_OFF_AND_ON.format("all", 0) + BACK_AGAIN, id="IPv6 off and on at once"),
+        pytest.param(SIX_OFF_AND_ON.format("all", 1) + BACK_AGAIN, id="IPv6 off and on"),
+        pytest.param(SIX_OFF_AND_ON.format("nodeagent0", 0), id="IPv6 of the interface off and on at once"),
+        pytest.param(SIX_OFF_AND_ON.format("nodeagent0", 1), id="IPv6 of the interface off and on"),
+        pytest.param(SIX_OFF_AND_ON.format("lo", 1), id="IPv6 of lo off and on"),
+        pytest.param("ip link set lo down; ip link set lo up", id="lo down and up"),
+        pytest.param(
+            "ip addr flush dev lo; ip addr add 127.0.0.1/8 dev lo; ip addr add ::1/128 dev lo", id="lo flushed"
+        ),
+        pytest.param("ip link set nodeagent0 down; ip link set nodeagent0 up", id="the interface down and up"),
+        pytest.param(
+            "ip link set out down; ip link set out up" + BACK_AGAIN + "ip route replace default via 192.0.2.1",
+            id="the node's link down and up",
+        ),
+        pytest.param(
+            "ip addr del 192.0.2.11/24 dev out; ip addr add 192.0.2.11/24 dev out; ip route replace default via 192.0.2.1;"
+            "ip -6 addr del 2001:db8::b/64 dev out;" + BACK_AGAIN,
+            id="the node's address removed and added",
+        ),
+        pytest.param("ip route del default; sleep 0.5; ip route add default via 192.0.2.1", id="the default route"),
+    ],
+)
+def test_all_routes_are_back_soon(namespace: Namespace, deed: str, *, silent: bool) -> None:
+    """silent: the kernel does not tell of the IPv6 routes that go with a device."""
+    namespace.shell(A_NODE + f"echo {int(silent)} >/proc/sys/net/ipv6/route/skip_notify_on_dev_down")
+
+    def ours() -> list[str]:
+        shown = subprocess.run(["sh", "-c", ALL_ROUTES], check=True, timeout=60, capture_output=True, text=True)
+        return sorted(line for line in shown.stdout.splitlines() if "10.96.0." in line or "fd00:96::" in line)
+
+    async def story(keeper: Keeper) -> None:
+        before = ours()
+        assert len([line for line in before if "src 192.0.2.11" in line]) == 3
+        assert len([line for line in before if "src 2001:db8::b" in line]) == 3
+        await shell(deed)
+        await until(lambda: ours() == before)
+
+    keep(namespace, story, AS_USUAL)
+
+
+def test_a_change_while_the_interface_is_looked_at_is_not_forgotten(namespace: Namespace) -> None:
+    namespace.shell(A_NODE)
+
+    async def story(keeper: Keeper) -> None:
+        differs = keeper.interface.differs
+
+        async def slowly(told: Told) -> Drift | None:
+            found = await differs(told)
+            if turn := next(turns, None):
+                await shell(turn)
+                await asyncio.sleep(0.2)
+            return found
+
+        turns = iter(["ip route del local 10.96.0.2 dev lo table local"])
+        keeper.interface.differs = slowly  # type: ignore[method-assign]
+        await shell("ip addr add 203.0.113.1/32 dev out")
+        await until(lambda: len(keeper.reports) > 0)
+
+    keep(namespace, story, AS_USUAL)
 
 
 def test_what_the_agent_does_itself_is_nobodys_change(namespace: Namespace) -> None:

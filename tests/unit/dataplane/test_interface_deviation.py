@@ -9,11 +9,13 @@ from nodeagent.dataplane.interface_deviation import (
     address_deviations,
     interface_state,
 )
-from nodeagent.dataplane.interface_plan import ADDRESS_LIMITS, Present, Stray, apply_plan, plan, with_routes_over_lo
+from nodeagent.dataplane.interface_plan import ADDRESS_LIMITS, Present, Stray, apply_plan, plan
+from nodeagent.dataplane.interface_sources import with_sources
 from nodeagent.model.addresses import Family
 from nodeagent.netlink.rtnetlink import Link
 
 OURS = Link(7, "nodeagent0", "dummy", True, False, False, "nodeagent", 0)
+SOURCES = {Family.IPV4: "192.0.2.11", Family.IPV6: "2001:db8::b"}
 WANTED = {"10.96.0.2": "default/a", "10.96.0.10": "default/b", "fd00::2": "default/a"}
 
 
@@ -23,16 +25,18 @@ def found(
     strays: tuple[Stray, ...] = (),
     over_lo: tuple[str, ...] = ("10.96.0.2", "10.96.0.10"),
 ) -> InterfaceFound:
-    present = Present(frozenset(addresses), frozenset(routes), frozenset(strays), frozenset(over_lo))
-    return InterfaceFound(OURS, None, present, ipv6=True)
+    by_source = {SOURCES[Family.IPV4]: frozenset(over_lo)} if over_lo else {}
+    sourced = {SOURCES[Family.IPV6]: six} if (six := frozenset(route for route in routes if ":" in route)) else {}
+    present = Present(frozenset(addresses), frozenset(routes), frozenset(strays), by_source, sourced)
+    return InterfaceFound(OURS, None, present, ipv6=True, sources=SOURCES)
 
 
 def test_what_was_programmed_does_not_differ() -> None:
     limit = ADDRESS_LIMITS[Family.IPV4]
     for number in (0, 1, limit, limit + 9):
         wanted = {f"10.96.{one >> 8}.{one & 255}": "default/a" for one in range(1, number + 1)} | {"fd00::2": ""}
-        present = apply_plan(Present(), with_routes_over_lo(plan(frozenset(wanted), Present()), Present()))
-        assert address_deviations(wanted, InterfaceFound(OURS, None, present, ipv6=True)) == []
+        present = apply_plan(Present(), with_sources(plan(frozenset(wanted), Present()), Present(), SOURCES))
+        assert address_deviations(wanted, InterfaceFound(OURS, None, present, ipv6=True, sources=SOURCES)) == []
 
 
 def test_both_forms_are_right_and_what_lacks_or_is_foreign_is_told() -> None:
@@ -41,9 +45,11 @@ def test_both_forms_are_right_and_what_lacks_or_is_foreign_is_told() -> None:
     stray = Stray("192.0.2.1", 24)
     assert address_deviations(WANTED, found("10.96.0.10", "10.96.0.1", routes=("fd00::3",), strays=(stray,))) == [
         AddressDeviation("10.96.0.1", None, "address"),
-        AddressDeviation("10.96.0.2", "address and route over lo", "route over lo", "default/a"),
-        AddressDeviation("fd00::2", "route", None, "default/a"),
-        AddressDeviation("fd00::3", None, "route"),
+        AddressDeviation(
+            "10.96.0.2", "address and route over lo from 192.0.2.11", "route over lo from 192.0.2.11", "default/a"
+        ),
+        AddressDeviation("fd00::2", "route from 2001:db8::b", None, "default/a"),
+        AddressDeviation("fd00::3", None, "route from 2001:db8::b"),
         AddressDeviation("192.0.2.1/24", None, "address"),
     ]
 
@@ -51,12 +57,28 @@ def test_both_forms_are_right_and_what_lacks_or_is_foreign_is_told() -> None:
 def test_a_route_over_lo_is_told_where_it_lacks_and_where_nothing_else_is() -> None:
     right = found("10.96.0.2", "10.96.0.10", routes=("fd00::2",), over_lo=("10.96.0.2", "10.96.0.77"))
     assert address_deviations(WANTED, right) == [
-        AddressDeviation("10.96.0.10", "address and route over lo", "address", "default/b"),
-        AddressDeviation("10.96.0.77", None, "route over lo"),
+        AddressDeviation("10.96.0.10", "address and route over lo from 192.0.2.11", "address", "default/b"),
+        AddressDeviation("10.96.0.77", None, "route over lo from 192.0.2.11"),
     ]
     without = found("10.96.0.2", routes=("10.96.0.10", "fd00::2"), over_lo=())
     assert address_deviations(WANTED, without._replace(lo=False)) == []
     assert len(address_deviations(WANTED, without)) == 2
+
+
+def test_another_source_than_the_nodes_is_told() -> None:
+    moved = found("10.96.0.2", "10.96.0.10", routes=("fd00::2",))._replace(
+        sources={Family.IPV4: "192.0.2.12", Family.IPV6: ""}
+    )
+    assert address_deviations(WANTED, moved)[1:] == [
+        AddressDeviation(
+            "10.96.0.10",
+            "address and route over lo from 192.0.2.12",
+            "address and route over lo from 192.0.2.11",
+            "default/b",
+        ),
+        AddressDeviation("fd00::2", "route", "route from 2001:db8::b", "default/a"),
+    ]
+    assert address_deviations(WANTED, moved._replace(sources=None)) == []
 
 
 def test_ipv6_is_not_missed_where_the_interface_may_not_carry_it() -> None:

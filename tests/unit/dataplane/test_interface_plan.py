@@ -9,23 +9,39 @@ from nodeagent.dataplane.interface_plan import (
     Present,
     Stray,
     apply_plan,
+    by_source,
     plan,
     plan_change,
-    with_routes_over_lo,
 )
+from nodeagent.dataplane.interface_sources import preferred_source, with_sources
 from nodeagent.model.addresses import Family
+from nodeagent.netlink.rtnetlink import LocalRoute
 
 VIPS = st.sampled_from(
     [*(f"10.96.0.{n}" for n in range(1, 12)), *(f"fd00::{n}" for n in range(1, 6)), "fd00::/64", "fd01::/112"]
 )
 SOME_VIPS = st.frozensets(VIPS)
 LIMITS = st.integers(min_value=0, max_value=5)
-PRESENT = st.builds(
-    Present,
-    addresses=SOME_VIPS,
-    routes=SOME_VIPS,
-    over_lo=st.frozensets(st.sampled_from([f"10.96.0.{n}" for n in range(12)])),
-)
+SOURCE = st.sampled_from(["", "192.0.2.11", "192.0.2.12"])
+SOURCE6 = st.sampled_from(["", "2001:db8::b", "2001:db8::c"])
+SOURCES = st.fixed_dictionaries({Family.IPV4: SOURCE, Family.IPV6: SOURCE6})
+
+
+@st.composite
+def presents(draw: st.DrawFn) -> Present:
+    """Of one IPv6 route there is one, of routes over lo one with each source."""
+    routes = draw(SOME_VIPS)
+    given6 = {route: draw(SOURCE6) for route in sorted(routes) if ":" in route}
+    return Present(
+        draw(SOME_VIPS),
+        routes,
+        over_lo=draw(st.dictionaries(SOURCE, st.frozensets(OVER_LO, min_size=1))),
+        sourced=by_source(LocalRoute(route, source) for route, source in given6.items() if source),
+    )
+
+
+OVER_LO = st.sampled_from([f"10.96.0.{n}" for n in range(12)])
+PRESENT = presents()
 
 
 def of(*vips: str) -> frozenset[str]:
@@ -39,7 +55,9 @@ def of(*vips: str) -> frozenset[str]:
         pytest.param(
             of("fd00::/64", "fd00::", "fd00::a"),
             Present(routes=of("fd00::a", "fd00::1:1", "fd00::1:2")),
-            InterfacePlan(("fd00::",), ("fd00::/64",), remove_routes=("fd00::1:1", "fd00::1:2")),
+            InterfacePlan(
+                add_addresses=("fd00::",), add_routes=("fd00::/64",), remove_routes=("fd00::1:1", "fd00::1:2")
+            ),
             id="a range in place of addresses in it",
         ),
         pytest.param(
@@ -137,16 +155,88 @@ def test_ipv4_routes_are_never_left_without_an_ipv4_address_that_was_there(
     assert not (lost_an_address and has_routes) or any("." in address for address in after.addresses)
 
 
-@given(SOME_VIPS, PRESENT, LIMITS)
-def test_exactly_the_ipv4_ones_have_a_route_over_lo_besides(
-    desired: frozenset[str], present: Present, limit: int
+@given(SOME_VIPS, PRESENT, LIMITS, SOURCES)
+def test_exactly_the_ipv4_ones_have_a_route_over_lo_besides_and_all_have_the_source(
+    desired: frozenset[str], present: Present, limit: int, sources: dict[Family, str]
 ) -> None:
-    change = with_routes_over_lo(plan(desired, present, limits=dict.fromkeys(Family, limit)), present)
+    limits = dict.fromkeys(Family, limit)
+    change = with_sources(plan(desired, present, limits=limits), present, sources)
 
     after = apply_plan(present, change)
     assert after.vips == desired
-    assert after.over_lo == {vip for vip in desired if "." in vip}
-    assert with_routes_over_lo(plan(desired, after, limits=dict.fromkeys(Family, limit)), after).empty
+    four = {vip for vip in desired if "." in vip}
+    assert after.over_lo == ({sources[Family.IPV4]: four} if four else {})
+    six = {route for route in after.routes if ":" in route and sources[Family.IPV6]}
+    assert after.sourced == ({sources[Family.IPV6]: six} if six else {})
+    assert with_sources(plan(desired, after, limits=limits), after, sources).empty
+
+
+@given(SOME_VIPS, PRESENT, LIMITS)
+def test_where_the_source_is_not_known_what_stays_keeps_its_own(
+    desired: frozenset[str], present: Present, limit: int
+) -> None:
+    desired &= present.vips
+    change = with_sources(plan(desired, present, limits=dict.fromkeys(Family, limit)), present, None)
+
+    after = apply_plan(present, change)
+    assert after.over_lo == {source: to & desired for source, to in present.over_lo.items() if to & desired}
+    assert not change.sourced
+
+
+@pytest.mark.parametrize("lo", [True, False], ids=["lo is up", "lo is down"])
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param(
+            "192.0.2.11",
+            "192.0.2.12",
+            InterfacePlan(
+                add_over_lo=("10.96.0.1",),
+                source="192.0.2.12",
+                remove_over_lo=(LocalRoute("10.96.0.1", "192.0.2.11"),),
+            ),
+            id="another address: first the new route, then the old one goes",
+        ),
+        pytest.param(
+            "",
+            "192.0.2.11",
+            InterfacePlan(
+                doubled_over_lo=(LocalRoute("10.96.0.1", ""),),
+                add_over_lo=("10.96.0.1",),
+                source="192.0.2.11",
+            ),
+            id="the first one: the route without, as earlier versions made it, goes first",
+        ),
+        pytest.param(
+            "192.0.2.11",
+            "",
+            InterfacePlan(
+                add_over_lo=("10.96.0.1",),
+                remove_over_lo=(LocalRoute("10.96.0.1", "192.0.2.11"),),
+            ),
+            id="none any more",
+        ),
+    ],
+)
+def test_another_source_of_a_route_over_lo(before: str, after: str, expected: InterfacePlan, *, lo: bool) -> None:
+    present = Present(addresses=of("10.96.0.1"), over_lo={before: of("10.96.0.1")})
+    change = with_sources(InterfacePlan(), present, {Family.IPV4: after}, lo=lo)
+    assert change == (expected if lo else expected._replace(add_over_lo=(), doubled_over_lo=()))
+
+
+@pytest.mark.parametrize(
+    ("known", "usable", "towards_others", "expected"),
+    [
+        pytest.param(("192.0.2.11",), {"192.0.2.11", "192.0.2.12"}, "192.0.2.12", "192.0.2.11", id="as it is known"),
+        pytest.param(("192.0.2.1", "192.0.2.11"), {"192.0.2.11"}, "", "192.0.2.11", id="the first it has"),
+        pytest.param(("198.51.100.1",), {"192.0.2.12"}, "192.0.2.12", "192.0.2.12", id="known by one it has not"),
+        pytest.param((), {"192.0.2.12"}, "192.0.2.12", "192.0.2.12", id="known by none"),
+        pytest.param((), {"192.0.2.12"}, "", "", id="no way to others"),
+        pytest.param((), {"192.0.2.12"}, "10.96.0.1", "", id="a source that is not the node's"),
+    ],
+)
+def test_the_source_of_the_node(known: tuple[str, ...], usable: set[str], towards_others: str, expected: str) -> None:
+    assert preferred_source(known, usable, towards_others) == expected
 
 
 @given(SOME_VIPS, SOME_VIPS, SOME_VIPS, LIMITS)

@@ -117,11 +117,13 @@ class RecordingInterface:
     vips: set[str] = field(default_factory=set)
     fail_with: list[Exception] = field(default_factory=list)
     complete: bool = True
+    node_addresses: tuple[str, ...] = ()
 
-    async def sync(self, vips: frozenset[str]) -> InterfaceReport:
+    async def sync(self, vips: frozenset[str], node_addresses: tuple[str, ...] = ()) -> InterfaceReport:
         if self.fail_with:
             raise self.fail_with.pop(0)
         self.log.append("interface sync")
+        self.node_addresses = node_addresses
         self.vips = set(vips)
         return self._report()
 

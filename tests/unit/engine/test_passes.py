@@ -8,7 +8,7 @@ import pytest
 from nodeagent.engine.sync import Timing
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import ObjectMeta, ServiceCIDR, ServiceCIDRSpec
+from nodeagent.model.objects import Node, NodeAddress, NodeStatus, ObjectMeta, ServiceCIDR, ServiceCIDRSpec
 
 from .conftest import QUICK, Bench, RunEngine
 
@@ -173,6 +173,30 @@ def test_a_changed_interface_is_brought_back_at_once(with_engine: RunEngine) -> 
         assert bench.table.calls[-1] == {}
 
     with_engine(scenario)
+
+
+def test_the_interface_is_told_when_the_node_is_known_by_another_address(with_engine: RunEngine) -> None:
+    def known_by(address: str) -> Node:
+        return Node(ObjectMeta("node-a"), status=NodeStatus((NodeAddress("InternalIP", address),)))
+
+    async def scenario(bench: Bench) -> None:
+        bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
+        bench.changes.synced()
+        await bench.until(lambda: len(bench.recorder.reports) == 1)
+        assert list(bench.interface.node_addresses) == ["192.0.2.1"]
+        for address in ("2001:db8::b", "2001:db8::c"):
+            passes = len(bench.recorder.reports)
+            bench.cluster.node = known_by(address)
+            bench.changes.node_changed()
+            await bench.until(lambda passes=passes: len(bench.recorder.reports) > passes)  # type: ignore[misc]
+            assert list(bench.interface.node_addresses) == ["192.0.2.1", address]
+        bench.log.clear()
+        bench.changes.node_changed()
+        passes = len(bench.recorder.reports)
+        await bench.until(lambda: len(bench.recorder.reports) > passes)
+        assert "interface sync" not in bench.log
+
+    with_engine(scenario, families=(Family.IPV4, Family.IPV6))
 
 
 def test_a_cluster_ip_that_passes_to_another_service_stays(with_engine: RunEngine) -> None:
