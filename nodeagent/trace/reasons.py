@@ -9,8 +9,9 @@ from nodeagent.dataplane.nft.classes import (
     GUARDED_CHAIN,
     REFUSE_CHAIN,
 )
+from nodeagent.dataplane.nft.source import NOT_FROM_PODS
 from nodeagent.model.addresses import Family, endpoint_text
-from nodeagent.netlink.nf_tables.expressions import FibType, Lookup, Masquerade, Meta, MetaKey, Rule
+from nodeagent.netlink.nf_tables.expressions import FibType, Lookup, Masquerade, Payload, Rule
 from nodeagent.trace.answers import Answer, Back
 from nodeagent.trace.journey import End, Journey
 from nodeagent.trace.legacy_rules import TOOLS
@@ -266,23 +267,24 @@ def why_rewritten(journey: Journey, own: OwnTable | None) -> str:
         if own is not None and one.applied and one.table == own.name:
             rule = own.rule(one.chain, one.rule)
             if any(isinstance(part, Masquerade) for part in rule):
-                return f"yes: {_source_rule(rule)}"
+                return f"yes: {_source_rule(one.chain, rule)}"
         elif one.applied and one.effect == REWRITTEN:
             return f"yes: by others, {one.table} chain {one.chain}: {one.text}"
     return "yes"
 
 
-def _source_rule(rule: Rule) -> str:
+def _source_rule(chain: str, rule: Rule) -> str:
     """What a rule that rewrites the source asks for."""
     sets = {part.set for part in rule if isinstance(part, Lookup)}
     named = next((name for name in _SOURCE_SETS if name in sets), None)
     if named is not None:
         return f"{_SOURCE_SETS[named]} (@{named})"
     if any(isinstance(part, FibType) for part in rule):
-        to_cluster_ip = any(isinstance(part, Meta) and part.key is MetaKey.IIF for part in rule)
-        whose = "to a ClusterIP" if to_cluster_ip else "an address with policy Local"
-        return f"{whose}, and the source is an address of this node"
-    return "to a ClusterIP, and the client is no pod" if len(rule) > 1 else "masqueradeAll"
+        return "an address with policy Local, and the source is an address of this node"
+    if chain == NOT_FROM_PODS:
+        return "to a ClusterIP, and the client is no pod"
+    from_cluster_ip = any(isinstance(part, Payload) for part in rule)
+    return "a ClusterIP is the source, as the node has no address to prefer" if from_cluster_ip else "masqueradeAll"
 
 
 def arrives(found: tuple[Journey, ...]) -> bool:

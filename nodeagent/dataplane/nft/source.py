@@ -5,8 +5,8 @@ frontends apart: ClusterIPs, then addresses whose source is always rewritten, th
 node ports, which share numbers with anything. A node port counts only together with an endpoint it leads to: another
 program may have translated a connection to the same port of some other address.
 
-Before all that come two rules that spare most connections the look at all ClusterIPs, which are thousands: a pod's, where
-nothing but ClusterIPs can be the destination, and the node's by IPv4, whose source says what the destination was.
+Where pods can be told, what is not a pod's parts from the rest first. For what is left nothing but ClusterIPs can be the
+destination in some blocks of addresses, which spares most connections the look at all ClusterIPs, which are thousands.
 """
 
 from nodeagent.dataplane.nft import schema
@@ -26,32 +26,30 @@ from nodeagent.netlink.nf_tables.expressions import (
     native_u32,
 )
 
+NOT_FROM_PODS = "not-from-pods"
 _FROM_CLUSTER_IP = "from-cluster-ip"
+_FROM_OTHER_ADDRESS = "from-other-address"
 _FROM_LOCAL_POLICY = "from-local-policy"
 _REWRITE = Masquerade()
 _HAS_INPUT: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0), invert=True))
 """iif != 0: it was routed from one interface to another."""
 _HAS_NO_INPUT: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0)))
 """iif 0: this node sends it, or br_netfilter took it from between two ports of a bridge (br_nf_post_routing)."""
-_SENT_HERE: Rule = (*_HAS_NO_INPUT, *FROM_NODE)
-"""iif 0 fib saddr type local. The first part spares most packets the look at the routes."""
 
 
 def source_rules(family: Family, options: ProgramOptions) -> tuple[Rule, ...]:
     """The rules of the postrouting base chain."""
     regs = Loader(family)
+    untranslated: Rule = (*NOT_TRANSLATED, Verdict(Code.RETURN))
+    others: Rule = (Verdict(Code.GOTO, _FROM_OTHER_ADDRESS),)
+    if options.masquerade_all:
+        return (untranslated, _all_to_cluster_ips(regs), others)
     return (
-        (*NOT_TRANSLATED, Verdict(Code.RETURN)),
-        *_of_pods(regs, options),
-        *_of_the_node(regs),
+        untranslated,
+        *((*rule, Verdict(Code.GOTO, NOT_FROM_PODS)) for rule in _not_from_pods(regs, options)),
+        *_kept(regs),
         (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), Verdict(Code.GOTO, _FROM_CLUSTER_IP)),
-        (*regs.original_frontend(), Lookup(schema.MASQUERADE_FRONTENDS, 0), _REWRITE),
-        (
-            *scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE),
-            Verdict(Code.GOTO, _FROM_LOCAL_POLICY),
-        ),
-        (*regs.node_port_endpoint(), Lookup(schema.MASQUERADE_NODEPORTS, 0), _REWRITE),
-        (*regs.node_port_endpoint(), Lookup(schema.LOCAL_POLICY_NODEPORTS, 0), Verdict(Code.GOTO, _FROM_LOCAL_POLICY)),
+        others,
     )
 
 
@@ -60,58 +58,76 @@ def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
     regs = Loader(family)
     meets_itself: Rule = (regs.source(0), regs.destination(regs.words), Lookup(schema.HAIRPIN, 0))
     itself: Rule = (*meets_itself, _REWRITE)
+    apart = options.masquerade_all or not _not_from_pods(regs, options)
     return (
-        Chain(_FROM_CLUSTER_IP, (*_to_cluster_ip(regs, options), itself)),
+        *(
+            ()
+            if apart
+            else (Chain(NOT_FROM_PODS, (_all_to_cluster_ips(regs), (Verdict(Code.GOTO, _FROM_OTHER_ADDRESS),))),)
+        ),
+        *(() if options.masquerade_all else (Chain(_FROM_CLUSTER_IP, (*_from_itself(regs), itself)),)),
+        Chain(_FROM_OTHER_ADDRESS, _other_addresses(regs)),
         Chain(_FROM_LOCAL_POLICY, (CLEAR, (*FROM_NODE, _REWRITE), itself)),
     )
 
 
-def _of_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
-    """Where no address but ClusterIPs leads anywhere, a pod keeps its source unless it meets itself."""
-    from_pods = from_pod(regs, options)
-    if options.masquerade_all or not from_pods:
-        return ()
-    return (
-        (
-            *_HAS_INPUT,
-            *from_pods,
-            regs.original_destination(0),
-            Mask(0, schema.CLUSTER_IP_BLOCK_MASKS[regs.family]),
-            Lookup(schema.CLUSTER_IP_ONLY_BLOCKS, 0),
-            regs.source(0),
-            regs.destination(regs.words),
-            Lookup(schema.HAIRPIN, 0, invert=True),
-            Verdict(Code.RETURN),
-        ),
-    )
-
-
-def _of_the_node(regs: Loader) -> tuple[Rule, ...]:
-    """By IPv4 a program that leaves its source to the kernel has the ClusterIP for it, as that is local; no answer would
-    come to it from elsewhere. The source decides; what was routed is spared the look."""
-    if regs.family is Family.IPV6:
-        return ()
-    return ((*_HAS_NO_INPUT, regs.source(0), Lookup(schema.SERVICE_CIDRS, 0), _REWRITE),)
-
-
-def _to_cluster_ip(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
-    """Everybody's but a pod's. Where pods cannot be told: the node's own.
-
-    What source a connection of the node has says nothing: for IPv4 it is the ClusterIP itself, for IPv6 any address of the
-    node, and either may lie in the range of the pods.
-    """
-    if options.masquerade_all:
-        return ((_REWRITE,),)
-    return (*((*rule, _REWRITE) for rule in _not_from_pods(regs, options)), (*_SENT_HERE, _REWRITE))
+def _all_to_cluster_ips(regs: Loader) -> Rule:
+    return (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE)
 
 
 def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
-    """What is not a pod's. Where pods are told by their interface, a packet that a bridge carried from one port to another
-    has none but that by which it leaves: the bridge. A packet of the node that leaves by it is left to `_SENT_HERE`."""
+    """What is not a pod's, where pods can be told.
+
+    Where they are told by their interface, a packet that a bridge carried from one port to another has none but that by which
+    it leaves: the bridge. So has a packet of the node to a pod of that bridge, which only its source tells apart.
+    """
     not_from_pod = from_pod(regs, options, invert=True)
     if not not_from_pod:
         return ()
     elsewhere = to_pods_interface(options, invert=True)
     if not elsewhere:
         return (not_from_pod,)
-    return ((*_HAS_INPUT, *not_from_pod), (*_HAS_NO_INPUT, *elsewhere))
+    return ((*_HAS_INPUT, *not_from_pod), (*_HAS_NO_INPUT, *elsewhere), (*_HAS_NO_INPUT, *FROM_NODE))
+
+
+def _kept(regs: Loader) -> tuple[Rule, ...]:
+    """Who has a source that shall stay, and connects to where no address but ClusterIPs leads anywhere, keeps it unless it meets
+    itself.
+
+    By IPv4 the source may be a ClusterIP (`_from_itself`), so where it is near one that is looked at first. What was routed is
+    spared this.
+    """
+    near = schema.CLUSTER_IP_BLOCK_MASKS[regs.family]
+    keeps: Rule = (
+        regs.original_destination(0),
+        Mask(0, near),
+        Lookup(schema.CLUSTER_IP_ONLY_BLOCKS, 0),
+        regs.source(0),
+        regs.destination(regs.words),
+        Lookup(schema.HAIRPIN, 0, invert=True),
+        Verdict(Code.RETURN),
+    )
+    if regs.family is Family.IPV6:
+        return (keeps,)
+    far_away: Rule = (regs.source(0), Mask(0, near), Lookup(schema.CLUSTER_IP_BLOCKS, 0, invert=True))
+    return ((*_HAS_INPUT, *keeps), (*_HAS_NO_INPUT, *far_away, *keeps))
+
+
+def _from_itself(regs: Loader) -> tuple[Rule, ...]:
+    """By IPv4 a program of the node that leaves its source to the kernel has the ClusterIP for it while the node has no address that
+    routes could prefer; no answer would come to it from elsewhere."""
+    if regs.family is Family.IPV6:
+        return ()
+    return ((*_HAS_NO_INPUT, regs.source(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE),)
+
+
+def _other_addresses(regs: Loader) -> tuple[Rule, ...]:
+    return (
+        (*regs.original_frontend(), Lookup(schema.MASQUERADE_FRONTENDS, 0), _REWRITE),
+        (
+            *scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE),
+            Verdict(Code.GOTO, _FROM_LOCAL_POLICY),
+        ),
+        (*regs.node_port_endpoint(), Lookup(schema.MASQUERADE_NODEPORTS, 0), _REWRITE),
+        (*regs.node_port_endpoint(), Lookup(schema.LOCAL_POLICY_NODEPORTS, 0), Verdict(Code.GOTO, _FROM_LOCAL_POLICY)),
+    )

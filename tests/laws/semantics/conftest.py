@@ -236,8 +236,8 @@ class Semantics:
             return Answer("refuse")
         chosen = self.here(all_endpoints) if local else self.everywhere(all_endpoints)
         rewrite = self.settings.masquerade_all or (self.detects() and not self.is_pod(client, source))
-        # What source the node's own connections have says nothing: the ClusterIP itself, or any address of the node.
-        rewrite = rewrite or client.kind == "node"
+        # A source that is a ClusterIP is this node's, which holds it; no answer from elsewhere would come to it.
+        rewrite = rewrite or (client.kind == "node" and source.version == 4 and self.is_cluster_ip(source))
         affinity = self.affinity(service, service_port, "here" if local else "everywhere")
         return self.towards(client, source, chosen, affinity, rewrite=rewrite)
 
@@ -296,7 +296,6 @@ class Semantics:
         answers = {}
         for endpoint in chosen:
             hairpin = endpoint.local and endpoint.address == source
-            # A source that is a ClusterIP is this node's, which sends from it because it holds it.
             rewritten = rewrite or hairpin
             stays = endpoint.address in self.local and client.kind != "node"
             answers[(str(endpoint.address), endpoint.port)] = rewritten and not stays

@@ -22,11 +22,10 @@ BALANCER = {V4: "198.51.100.1", V6: "2001:db8:100::1"}
 GUARDED = {V4: "198.51.100.2", V6: "2001:db8:100::2"}
 LOCAL_BALANCER = {V4: "198.51.100.3", V6: "2001:db8:100::3"}
 NODE = {V4: "192.168.0.2", V6: "2001:db8::2"}
-CHOSEN = {V4: VIP[V4], V6: NODE[V6]}
-"""The source of a connection of the node to VIP, if its program leaves that to the kernel: by IPv4 VIP is local."""
 POD = {V4: "10.244.9.9", V6: "fd00:244:9::9"}
 OUTSIDE = {V4: "203.0.113.9", V6: "2001:db8:ffff::9"}
 ENDPOINT = {V4: "10.244.2.2", V6: "fd00:244:2::2"}
+POD_RANGE = {V4: "10.244.0.0/16", V6: "fd00:244::/32"}
 UNALLOCATED = {V4: "10.96.9.9", V6: "fd00:96::909"}
 EVERYWHERE = {V4: "0.0.0.0/0", V6: "::/0"}
 
@@ -51,7 +50,7 @@ def frontends(family: Family) -> tuple[Frontend, ...]:
     )
 
 
-def table(family: Family, pod_range: str = "") -> Interpreter:
+def table(family: Family, pod_range: str = "", kind: PodDetection = PodDetection.CIDR) -> Interpreter:
     """A node whose other services use everything there is: none of it may cost an ordinary one anything."""
     desired = DesiredImage(family)
     vips = (VIP[family], STICKY_VIP[family], EMPTY_VIP[family])
@@ -65,7 +64,7 @@ def table(family: Family, pod_range: str = "") -> Interpreter:
     desired.set_node(NodeState((services,), (pods,), (node,)))
     program = build_program(
         family,
-        ProgramOptions(PodDetection.CIDR, pod_range=pod_range),
+        ProgramOptions(kind, pod_range=pod_range),
         classes_in(desired.image),
         timeouts_in(desired.image),
     )
@@ -78,7 +77,8 @@ def table(family: Family, pod_range: str = "") -> Interpreter:
     ("source", "destination", "port", "fate", "lookups"),
     [
         pytest.param(POD, VIP, 80, Fate.TRANSLATED, 6, id="pod to a ClusterIP"),
-        pytest.param(OUTSIDE, VIP, 80, Fate.TRANSLATED, 6, id="outside to a ClusterIP"),
+        pytest.param(OUTSIDE, VIP, 80, Fate.TRANSLATED, 5, id="outside to a ClusterIP"),
+        pytest.param(NODE, VIP, 80, Fate.TRANSLATED, 5, id="node to a ClusterIP"),
         pytest.param(POD, EMPTY_VIP, 80, Fate.REFUSED, 2, id="to a ClusterIP without endpoints"),
         pytest.param(POD, VIP, 81, Fate.REFUSED, 3, id="to a port that is not served"),
         pytest.param(POD, ENDPOINT, 8080, Fate.UNTOUCHED, 4, id="pod to pod"),
@@ -107,20 +107,36 @@ def test_lookups_of_a_first_packet(
     assert outcome.priority == 0 or fate is Fate.REFUSED, "what goes on has a clear scratch field"
 
 
+@pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 @pytest.mark.parametrize(
-    ("family", "pod_range", "lookups"),
+    ("kind", "source", "iif", "lookups", "masqueraded"),
     [
-        pytest.param(V4, "", 4, id="IPv4, where the source is the ClusterIP"),
-        pytest.param(V6, "", 5, id="IPv6, pods in a set"),
-        pytest.param(V6, "fd00:244::/32", 4, id="IPv6, pods in the rules"),
+        pytest.param(PodDetection.CIDR, NODE, None, 4, True, id="the node"),
+        pytest.param(PodDetection.CIDR, VIP, None, 4, True, id="the node with the ClusterIP as its source"),
+        pytest.param(PodDetection.CIDR, POD, "eth0", 5, False, id="a pod"),
+        pytest.param(PodDetection.CIDR, POD, None, {V4: 6, V6: 5}, False, id="a pod behind a bridge"),
+        pytest.param(PodDetection.CIDR, OUTSIDE, "eth0", 4, True, id="outside"),
+        pytest.param(PodDetection.NONE, NODE, None, {V4: 6, V6: 5}, False, id="no detection, the node"),
+        pytest.param(PodDetection.NONE, POD, "eth0", 5, False, id="no detection, a pod"),
     ],
 )
-def test_lookups_of_the_nodes_first_packet_to_a_cluster_ip(family: Family, pod_range: str, lookups: int) -> None:
-    (outcome,) = table(family, pod_range).outcomes(Packet(CHOSEN[family], VIP[family], TCP, 80, iif=None))
+def test_lookups_where_the_range_of_pods_is_in_the_rules(
+    family: Family,
+    kind: PodDetection,
+    source: dict[Family, str],
+    iif: str | None,
+    lookups: int | dict[Family, int],
+    *,
+    masqueraded: bool,
+) -> None:
+    pod_range = POD_RANGE[family] if kind is PodDetection.CIDR else ""
+    (outcome,) = table(family, pod_range, kind).outcomes(Packet(source[family], VIP[family], TCP, 80, iif=iif))
 
-    assert outcome.masqueraded
-    assert outcome.lookups == lookups, [str(step) for step in outcome.trace]
-    assert not [str(step) for step in outcome.trace if "fib" in step.text]
+    assert outcome.masqueraded is masqueraded
+    assert outcome.lookups == (lookups if isinstance(lookups, int) else lookups[family])
+    assert not [str(step) for step in outcome.trace if "fib" in step.text], (
+        "a look at the routes costs more than any other"
+    )
 
 
 @pytest.mark.parametrize(
@@ -151,18 +167,11 @@ def test_a_packet_to_elsewhere_is_not_looked_for_among_all_cluster_ips(family: F
     assert "@cluster-ips" not in asked
 
 
-@pytest.mark.parametrize(
-    ("family", "source"),
-    [
-        pytest.param(V4, POD, id="a pod by IPv4"),
-        pytest.param(V6, POD, id="a pod by IPv6"),
-        pytest.param(V4, CHOSEN, id="the node by IPv4"),
-    ],
-)
-def test_the_source_is_decided_without_a_look_among_all_cluster_ips(family: Family, source: dict[Family, str]) -> None:
+@pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+@pytest.mark.parametrize("iif", ["eth0", None], ids=["routed", "behind a bridge"])
+def test_the_source_of_a_pod_is_decided_without_a_look_among_all_cluster_ips(family: Family, iif: str | None) -> None:
     """Neither their number nor how long none of them was asked for matters to most connections."""
-    iif = "eth0" if source is POD else None
-    (outcome,) = table(family).outcomes(Packet(source[family], VIP[family], TCP, 80, iif=iif))
+    (outcome,) = table(family).outcomes(Packet(POD[family], VIP[family], TCP, 80, iif=iif))
 
-    assert outcome.masqueraded is (source is CHOSEN)
+    assert not outcome.masqueraded
     assert not [str(step) for step in outcome.trace if "@cluster-ips" in step.text]

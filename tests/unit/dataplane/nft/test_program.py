@@ -65,8 +65,7 @@ class TestEveryProgram:
         }
         pods = set() if options.pod_detection is PodDetection.CIDR else {schema.POD_CIDRS}
         names = set() if options.names else {schema.DNS_UNTRACKED, schema.DNS_TRACKED, schema.DNS_REPLIES}
-        told = options.pod_detection is not PodDetection.NONE and not options.masquerade_all
-        blocks = set() if told else {schema.CLUSTER_IP_ONLY_BLOCKS}
+        blocks = {schema.CLUSTER_IP_ONLY_BLOCKS} if options.masquerade_all else set()
         pings = set() if family is Family.IPV6 else {schema.PING_ANSWERS}
         assert used == set(SPECS) - pods - names - blocks - pings
 
