@@ -119,7 +119,7 @@ class NodeConfig(Group):
         None,
         "IP address",
         "Primary address of the node, in place of the Node object's (kube-proxy's bindAddress; nothing is bound to "
-        "it). `0.0.0.0` and `::` mean unset.",
+        "it), and the source of the node's own connections to ClusterIPs. `0.0.0.0` and `::` mean unset.",
     )
     families: Families = option(
         "auto", "`auto` or a list of `IPv4`, `IPv6`", "IP families that are programmed. `auto`: all the kernel has."
