@@ -32,6 +32,7 @@ class Interpreter:
     image: elements by set; what dynamic maps have learned is given in it like any others.
     local_addresses: canonical text; what `fib … type local` matches, the service interface's addresses included.
     sockets: bound on the node to an address, with protocol and port.
+    bridges: the hosts behind the ports of each bridge. What they send each other br_netfilter brings to the rules.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class Interpreter:
         image: TableImage,
         local_addresses: Collection[str],
         sockets: Collection[tuple[str, int, int]] = (),
+        bridges: Mapping[str, Collection[str]] | None = None,
     ) -> None:
+        self._bridge_of = {host: bridge for bridge, hosts in (bridges or {}).items() for host in hosts}
         self._chains = {chain.name: chain for chain in program.chains}
         bound = frozenset((pack_address(address), protocol, port) for address, protocol, port in sockets)
         local = frozenset(map(pack_address, local_addresses))
@@ -72,6 +75,10 @@ class Interpreter:
         if accepted:
             # What the node sends to itself leaves by loopback, through postrouting; coming back it is translated already.
             last = HookNumber.INPUT if stays and not sent_here else HookNumber.POSTROUTING
+            if last is HookNumber.POSTROUTING:
+                machine.oif = self._bridge_of.get(machine.destination, "")
+                # Between two ports of a bridge it is there without its input interface (br_nf_post_routing).
+                machine.iif = "" if machine.iif == machine.oif else machine.iif
             accepted = self._hook(last, machine, trace)
         return Outcome(
             fate_of(machine, accepted=accepted),
@@ -109,9 +116,8 @@ class Interpreter:
 
     def machine(self, packet: Packet, choices: tuple[int, ...] = ()) -> Machine:
         """A packet before its first rule. choices: the random numbers it gets, in order."""
-        return Machine(
-            self._sets, packet, choices, packet.destination, packet.destination_port, priority=packet.priority
-        )
+        place = packet.destination, packet.destination_port
+        return Machine(self._sets, packet, choices, *place, packet.priority, iif=packet.iif or "")
 
     def pass_chain(self, base: Chain, machine: Machine, trace: list[Step]) -> Code:
         """ACCEPT or DROP, as nft_do_chain; the policy is to accept."""

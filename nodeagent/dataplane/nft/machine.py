@@ -81,7 +81,8 @@ class Sets:
 class Machine:
     """The state of a packet between two expressions.
 
-    choices: the random numbers it gets, in order. probability: of these choices.
+    choices: the random numbers it gets, in order. probability: of these choices. iif, oif: its interfaces as rules of the
+    present hook see them; empty for none, or where it is not known.
     words: what the expressions of the current rule did, for people. lookups: in sets and maps, so far.
     """
 
@@ -92,6 +93,8 @@ class Machine:
     port: int
     priority: int
     status: int = 0
+    iif: str = ""
+    oif: str = ""
     translated: bool = False
     masqueraded: bool = False
     untracked: bool = False
@@ -178,13 +181,13 @@ class Machine:
             case MetaKey.L4PROTO:
                 return bytes((self.packet.protocol,))
             case MetaKey.IIF:
-                return native_u32(0 if self.packet.iif is None else _SOME_INTERFACE)
+                return native_u32(_SOME_INTERFACE if self.iif else 0)
             case MetaKey.NFTRACE:
                 return b"\0"
             case MetaKey.IIFNAME:
-                return (self.packet.iif or "").encode().ljust(_IFNAMSIZ, b"\0")
+                return self.iif.encode().ljust(_IFNAMSIZ, b"\0")
             case MetaKey.OIFNAME:
-                return self.packet.oif.encode().ljust(_IFNAMSIZ, b"\0")
+                return self.oif.encode().ljust(_IFNAMSIZ, b"\0")
 
     def _connection(self, key: CtKey) -> bytes:
         """Of the original direction: the packet as it arrived."""

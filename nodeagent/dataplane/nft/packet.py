@@ -24,7 +24,6 @@ class Packet:
 
     Addresses are canonical text of one family; `protocol` is the IP protocol number.
     iif: the interface it came in by; None: this node sends it, so it takes the output hook.
-    oif: the interface it leaves by, for rules in `postrouting`; empty: not known.
     priority: what skb->priority holds on arrival (SO_PRIORITY of a local sender).
     """
 
@@ -36,7 +35,6 @@ class Packet:
     iif: str | None = "eth0"
     tcp_flags: int = SYN
     priority: int = 0
-    oif: str = ""
 
     @property
     def family(self) -> Family:

@@ -14,6 +14,7 @@ Json = dict[str, Any]
 HERE = "here"
 BOTH = ("IPv4", "IPv6")
 POD_INTERFACE = {"interface": "cni0", "prefix": "veth12"}
+OTHER_POD_INTERFACE = "br7"
 
 CLUSTER_IPS = {"IPv4": ("10.96.0.1", "010.96.0.02", "10.96.0.3"), "IPv6": ("fd00:96::1", "fd00:96:0::2", "fd00:96::3")}
 UNCLAIMED = {"IPv4": "10.96.0.200", "IPv6": "fd00:96::200"}
@@ -264,7 +265,8 @@ NODES = node_objects | node_objects | st.none()
 
 @dataclass(frozen=True)
 class Cluster:
-    """Objects and settings; what the translation reads. detection: see PodDetection and DetectLocal."""
+    """Objects and settings; what the translation reads. detection: see PodDetection and DetectLocal. bridged: the interface of
+    pods is a bridge, and br_netfilter brings what they send each other to the rules."""
 
     raw_services: list[Json]
     raw_slices: list[Json]
@@ -277,6 +279,7 @@ class Cluster:
     external_ips: bool = True
     on_interface: bool = False
     holds_vips: bool = False
+    bridged: bool = False
     services: Mapping[ObjectKey, Service] = field(init=False)
     slices: Sequence[EndpointSlice] = field(init=False)
 
@@ -318,6 +321,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
         draw(st.sampled_from([(), ("10.96.0.0/16",), ("10.96.0.0/24", "10.96.0.0/16", "fd00:96::/112")])),
         draw(st.booleans()),
         draw(st.integers(0, 9)) > 0,
+        draw(st.booleans()),
         draw(st.booleans()),
         draw(st.booleans()),
     )

@@ -28,6 +28,7 @@ from tests.laws.semantics.clusters import (
     HERE,
     LOOPBACK,
     NODE,
+    OTHER_POD_INTERFACE,
     OUTSIDE,
     POD_INTERFACE,
     UNCLAIMED,
@@ -88,7 +89,19 @@ class Table:
         return ProgramOptions(kind, "", cluster.masquerade_all, pod_range=pod_range)
 
     def interpreter(self, affinity: Mapping[bytes, bytes] | None = None) -> Interpreter:
-        return Interpreter(self.program, SPECS, {**self.image, AFFINITY: dict(affinity or {})}, self.local)
+        elements = {**self.image, AFFINITY: dict(affinity or {})}
+        bridges = {self.pod_interface: self.pods - self.local} if self.cluster.bridged else {}
+        return Interpreter(self.program, SPECS, elements, self.local, bridges=bridges)
+
+    @property
+    def pod_interface(self) -> str:
+        """By which packets of this node's pods come in."""
+        return POD_INTERFACE.get(self.cluster.detection, OTHER_POD_INTERFACE)
+
+    @property
+    def pods(self) -> set[str]:
+        """Addresses of the pods of this node."""
+        return {plain(address) for address, node in ENDPOINTS[self.family.value].items() if node == HERE}
 
     def clients(self) -> Iterator[tuple[str, str]]:
         """(address, kind) of everyone who may connect."""
@@ -120,7 +133,7 @@ class Table:
 
     def packet(self, client: tuple[str, str], destination: tuple[str, Protocol, int]) -> Packet:
         source, kind = client
-        arrives = {"node": None, "outside": "eth0", "pod": POD_INTERFACE.get(self.cluster.detection, "eth0")}
+        arrives = {"node": None, "outside": "eth0", "pod": self.pod_interface}
         address, protocol, port = destination
         return Packet(source, address, protocol, port, iif=arrives[kind])
 

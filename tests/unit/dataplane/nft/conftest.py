@@ -28,9 +28,10 @@ def table() -> BuildTable:
         image: TableImage | None = None,
         verdicts: dict[str, dict[bytes, str]] | None = None,
         local: tuple[str, ...] = (),
+        bridges: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Interpreter:
         inner = tuple(Chain(name, held) for name, held in (chains or {}).items())
         program = Program(family, (Chain("base", rules, Hook(hook, -100)), *base_chains, *inner), verdicts or {})
-        return Interpreter(program, {spec.name: spec for spec in specs}, image or {}, local)
+        return Interpreter(program, {spec.name: spec for spec in specs}, image or {}, local, bridges=bridges)
 
     return build
