@@ -27,11 +27,20 @@ class Followed(Struct, frozen=True):
 
 
 def packets_of(events: Iterable[TraceEvent]) -> list[tuple[TraceEvent, ...]]:
-    """Events by packet, in the order in which packets came."""
+    """Events by packet, in the order in which packets came.
+
+    A packet that a bridge brought to `prerouting` and then hands on to the routing goes on under another id, in which the kernel
+    mixes the interface that it came by (trace_fill_id). It is known by its source port.
+    """
     found: dict[int, list[TraceEvent]] = {}
+    begun: dict[int, int] = {}
+    known_as: dict[int, int] = {}
     for event in events:
-        if not event.table.startswith(OWN_HELPER):
-            found.setdefault(event.packet, []).append(event)
+        if event.table.startswith(OWN_HELPER):
+            begun[event.source_port] = known_as[event.packet] = event.packet
+            continue
+        packet = known_as.setdefault(event.packet, begun.get(event.source_port, event.packet))
+        found.setdefault(packet, []).append(event)
     return [tuple(one) for one in found.values()]
 
 

@@ -13,9 +13,11 @@ _DESTINATION = {4: (16, 4), 6: (24, 16)}
 
 
 class TraceEvent(NamedTuple):
-    """One message. packet: an id, the same for a packet's messages. rule: a handle; 0 for a policy or a return.
+    """One message. packet: an id, the same for a packet's messages as long as it came in by the same interface. rule: a handle; 0
+    for a policy or a return.
 
-    stops: the verdict is to drop. destination: as the packet has it now, where the message shows its header.
+    stops: the verdict is to drop. destination, source_port: as the packet has it now, where the message shows its headers; else
+    empty, 0.
     """
 
     packet: int
@@ -24,6 +26,7 @@ class TraceEvent(NamedTuple):
     rule: int
     stops: bool
     destination: str
+    source_port: int = 0
 
 
 @reader
@@ -41,6 +44,7 @@ def read_trace(data: memoryview) -> TraceEvent:
         number(fields.get(uapi.NFTA_TRACE_RULE_HANDLE, b"")) if kind == uapi.NFT_TRACETYPE_RULE else 0,
         code is not None and number(code) == uapi.NF_DROP,
         _destination(fields.get(uapi.NFTA_TRACE_NETWORK_HEADER, _NOTHING)),
+        int.from_bytes(fields.get(uapi.NFTA_TRACE_TRANSPORT_HEADER, _NOTHING)[:2], "big"),
     )
 
 
