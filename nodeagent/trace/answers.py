@@ -19,7 +19,7 @@ from nodeagent.netlink.uapi.nfnetlink_conntrack import IPS_SEEN_REPLY
 from nodeagent.trace.others import OtherTable
 from nodeagent.trace.others_walk import TRACKING, pass_other_chain
 from nodeagent.trace.question import Question
-from nodeagent.trace.routes import Leg, Route, Router, Way
+from nodeagent.trace.routes import Between, Leg, Route, Router, Way
 from nodeagent.trace.traveller import LOOPBACK_INTERFACE, Decision, Traveller
 
 TRANSLATING = -100
@@ -125,7 +125,10 @@ class _Answer:
         self._pass(entry, TRANSLATING + 1, _LAST)
 
     def _go_out(self) -> None:
-        """Walk from the routing decision on: input, or forward and postrouting; by loopback all but forward. Raises _Lost."""
+        """Walk from the routing decision on: input, or forward and postrouting; by loopback all but forward. Raises _Lost.
+
+        An answer that a bridge carries is routed only where its destination was rewritten; in postrouting it has no input interface.
+        """
         traveller = self._traveller
         if self._here:
             if traveller.rerouted:
@@ -135,12 +138,25 @@ class _Answer:
                 traveller.iif, traveller.oif = LOOPBACK_INTERFACE, ""
                 self._pass(HookNumber.PREROUTING)
                 self._pass(HookNumber.INPUT)
+        elif self._is_bridged():
+            if self._request.machine.masqueraded:
+                self._find_way()
+            traveller.oif = traveller.iif
+            self._pass(HookNumber.FORWARD)
+            traveller.iif = ""
+            self._leave(HookNumber.POSTROUTING)
         elif self._find_way() is Way.HERE:
             traveller.oif = ""
             self._leave(HookNumber.INPUT)
         else:
             self._pass(HookNumber.FORWARD)
             self._leave(HookNumber.POSTROUTING)
+
+    def _is_bridged(self) -> bool:
+        """Whether a bridge carries the answer from one of its ports to another, by way of the rules."""
+        came_by = self._request.packet.iif
+        by_one = came_by is not None and came_by == self._traveller.iif
+        return by_one and self._router.between(self._traveller.iif, self._question.family) is Between.FILTERED
 
     def _leave(self, last: HookNumber) -> None:
         """Walk the last hook; within it the answer becomes one of the Service's, by its address and port. Raises _Lost."""

@@ -1,7 +1,8 @@
 """A connection's first packet through the whole node: every hook, everybody's chains, the routes between them (pure).
 
 The kernel's order: prerouting, route, then input or forward and postrouting; of the node's own packets route, output,
-route again where they were translated, postrouting, and for those to itself prerouting and input by way of loopback.
+route again where they were translated, postrouting, and for those to itself prerouting and input by way of loopback. What a
+bridge carries from one port to another br_netfilter brings to prerouting, forward and, without its input interface, postrouting.
 `numgen random` is explored: a journey for each number, with its probability.
 """
 
@@ -21,7 +22,7 @@ from nodeagent.netlink.nf_tables.expressions import Code
 from nodeagent.trace.answers import Answer, Back, follow_answer
 from nodeagent.trace.narrow_ways import Hole, find_hole
 from nodeagent.trace.others import OtherChain, OtherTable
-from nodeagent.trace.others_walk import LOOPBACK, is_done, pass_other_chain
+from nodeagent.trace.others_walk import LOOPBACK, RESET, is_done, pass_other_chain
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
 from nodeagent.trace.routes import Between, Leg, Route, Router, Way
@@ -99,7 +100,8 @@ class _Trip:
         self._question, self._node, self._router = question, node, router
         self._back = router.route(Leg(question.source))
         self._sent_here = self._back.way is Way.HERE and not interface
-        self._iif = "" if self._sent_here else interface or self._back.interface
+        came_by = interface or self._back.interface or router.bridge_of(question.source)
+        self._iif = "" if self._sent_here else came_by
         family = question.family
         program = Program(family, ()) if node.own is None else node.own.program
         place = (question.destination, int(question.protocol), question.port)
@@ -128,22 +130,50 @@ class _Trip:
         traveller = Traveller(packet, self._own.machine(packet, choices), self._iif, back=self._back.interface)
         if self._iif == self._back.interface:
             traveller.address = self._back.source
-        return self._leave(traveller) if self._sent_here else self._come_in(traveller)
-
-    def _come_in(self, traveller: Traveller) -> Journey:
+        if self._sent_here:
+            return self._leave(traveller)
         if not self._iif:
             return self._end(traveller, End.UNREACHABLE, self._back, routing=True)
+        beside, past = self._route_beside(), self._between_here() is Between.BRIDGED
+        return self._go_out(traveller, beside) if beside and past else self._come_in(traveller, beside)
+
+    def _come_in(self, traveller: Traveller, beside: Route | None) -> Journey:
+        """beside: the route to the destination as it was sent, where that needs none of this node."""
         if not self._pass(HookNumber.PREROUTING, traveller):
             return self._stopped(traveller, None)
-        route = self._route(traveller, self._question.source, self._iif)
+        untranslated = None if traveller.machine.translated else beside
+        route = untranslated or self._route(traveller, self._question.source, self._iif)
         if route.way is Way.HERE:
             accepted = self._pass(HookNumber.INPUT, traveller)
             return self._end(traveller, End.ARRIVED, route) if accepted else self._stopped(traveller, route)
         if route.way is not Way.OUT:
             return self._not_routed(traveller, route)
         traveller.oif = route.interface
-        accepted = self._pass(HookNumber.FORWARD, traveller) and self._pass(HookNumber.POSTROUTING, traveller)
+        if not self._pass(HookNumber.FORWARD, traveller):
+            return self._stopped(traveller, route)
+        if self._is_bridged(traveller, route):
+            traveller.iif = ""
+        accepted = self._pass(HookNumber.POSTROUTING, traveller)
         return self._go_out(traveller, route) if accepted else self._stopped(traveller, route)
+
+    def _between_here(self) -> Between:
+        return self._router.between(self._iif, self._question.family)
+
+    def _route_beside(self) -> Route | None:
+        """The route of a packet that a bridge of this node carries to its destination without being routed; None for others."""
+        if self._between_here() not in (Between.FILTERED, Between.BRIDGED):
+            return None
+        destination = self._question.destination
+        route = self._router.route(Leg(destination))
+        if route.way is Way.OUT:
+            return route if route.interface == self._iif and not route.gateway else None
+        unrouted = route.way is not Way.HERE and self._router.bridge_of(destination) == self._iif
+        return Route(Way.OUT, self._iif) if unrouted else None
+
+    def _is_bridged(self, traveller: Traveller, route: Route) -> bool:
+        """Whether a bridge carries the packet from one of its ports to another."""
+        direct = traveller.machine.translated or not route.gateway
+        return direct and route.interface == self._iif and self._between(route) is Between.FILTERED
 
     def _leave(self, traveller: Traveller) -> Journey:
         route = self._route(traveller, self._question.source, "")
@@ -211,6 +241,7 @@ class _Trip:
 
     def _pass_own(self, chain: Chain, number: int, traveller: Traveller, *, filters_only: bool) -> bool:
         machine = traveller.machine
+        machine.iif, machine.oif = traveller.iif, traveller.oif
         if hook_of(chain).type is ChainType.NAT:
             done = machine.translated if number in DESTINATION_HOOKS else machine.masqueraded
             if done or filters_only or not traveller.tracked:
@@ -237,7 +268,16 @@ class _Trip:
 
     def _stopped(self, traveller: Traveller, route: Route | None) -> Journey:
         refused = bool(traveller.rejected) or fate_of(traveller.machine, accepted=False) is Fate.REFUSED
-        return self._end(traveller, End.REFUSED if refused else End.DROPPED, route)
+        answered = refused and not self._loses_its_reset(traveller, route)
+        return self._end(traveller, End.REFUSED if answered else End.DROPPED, route)
+
+    def _loses_its_reset(self, traveller: Traveller, route: Route | None) -> bool:
+        """Whether the client takes no notice of the reset. To a packet that a bridge carries it is sent by the port that the packet came
+        by, past the rules and connection tracking (nf_send_reset), so that it comes from the endpoint, not from the Service."""
+        if traveller.rejected != RESET or not traveller.machine.translated:
+            return False
+        before = route is None and self._between_here() is Between.FILTERED
+        return before or (route is not None and self._is_bridged(traveller, route))
 
     def _not_routed(self, traveller: Traveller, route: Route) -> Journey:
         silent = route.way in (Way.BLACKHOLE, Way.REJECTED)
@@ -252,7 +292,7 @@ class _Trip:
             return End.ARRIVED
         if machine.destination == self._question.source:
             return End.ONE_WAY
-        around = self._iif == route.interface and self._between(route) is not Between.HERE
+        around = self._iif == route.interface and self._between(route) in (Between.BRIDGED, Between.PAST)
         return End.ONE_WAY if around else End.ARRIVED
 
     def _between(self, route: Route) -> Between:

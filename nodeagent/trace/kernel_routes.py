@@ -74,10 +74,17 @@ class KernelRoutes:
             raise
         except OSError as error:
             return self._refused(leg, error)
-        if leg.interface and found.kind == uapi.RTN_UNICAST and not _forwards(leg.interface, family_of(leg.source)):
-            return _no_forwarding(leg)
         name = socket.if_indextoname(found.interface) if found.interface else ""
+        if leg.interface and found.kind == uapi.RTN_UNICAST and not self._lets_on(leg, name):
+            return _no_forwarding(leg)
         return Route(_way(found), name, found.gateway, found.source)
+
+    def _lets_on(self, leg: Leg, interface: str) -> bool:
+        """Whether a packet that came in may go out by an interface. Of IPv6 what stays within a bridge is not forwarded
+        (br_nf_pre_routing_finish_ipv6); of IPv4 the look at the route alone needs that (ip_route_input_slow)."""
+        family = family_of(leg.source)
+        within = interface == leg.interface and self.between(interface, family) is Between.FILTERED
+        return (within and family is Family.IPV6) or _forwards(leg.interface, family)
 
     def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
         """Whether a socket of this namespace waits there; of protocols whose sockets are not listed: yes."""
@@ -90,14 +97,22 @@ class KernelRoutes:
     def between(self, interface: str, family: Family) -> Between:
         """How packets go between two hosts that are both behind an interface.
 
-        Those of a bridge meet the rules with br_netfilter; where there are no link addresses everything goes by this node.
+        Those behind a bridge are taken to send to each other's link addresses. Where there are none everything goes by this node.
         """
         link = self._link(interface)
         if link is None or not link.resolves:
             return Between.HERE
         if link.kind != "bridge":
             return Between.PAST
-        return Between.HERE if self._bridges.are_filtered(link, family) else Between.BRIDGED
+        return Between.FILTERED if self._bridges.are_filtered(link, family) else Between.BRIDGED
+
+    def bridge_of(self, address: str) -> str:
+        """The bridge behind which a host is, as far as the kernel has heard of it there."""
+        for link in self._all_links().values():
+            known = self._neighbour(address, link.ifindex) if link.kind == "bridge" else uapi.NUD_NONE
+            if known and not known & _NO_ANSWER:
+                return link.name
+        return ""
 
     def back_by_port(self, route: Route, destination: str) -> Route:
         """The same, or that the bridge does not give the packet back to the port that it came by.
@@ -106,7 +121,7 @@ class KernelRoutes:
         (br_nf_pre_routing_finish); and that sends nothing back by a port that is not in hairpin mode.
         """
         link = self._link(route.interface)
-        if link is None or link.kind != "bridge" or self.between(link.name, family_of(destination)) is not Between.HERE:
+        if link is None or self.between(link.name, family_of(destination)) is not Between.FILTERED:
             return route
         port = self._bridges.one_way_port(link, destination)
         if not port:
@@ -174,10 +189,13 @@ class KernelRoutes:
             return uapi.NUD_NONE
 
     def _link(self, name: str) -> rtnetlink.Link | None:
+        return self._all_links().get(name)
+
+    def _all_links(self) -> dict[str, rtnetlink.Link]:
         if self._links is None:
             dump = read_consistently(lambda: [*map(rtnetlink.read_link, self._socket.dump(rtnetlink.get_links()))])
             self._links = {link.name: link for link in dump}
-        return self._links.get(name)
+        return self._links
 
     def local_addresses(self) -> frozenset[str]:
         """The addresses that packets are delivered here for, those of routes included. Raises OSError."""

@@ -34,6 +34,8 @@ NAMES = {
     },
 }
 """What words stand for, by what they are compared with."""
+NO_INTERFACE = "0"
+"""As nft writes the index of none."""
 _TRANSPORTS = {"tcp": TCP, "udp": UDP, "sctp": SCTP}
 _ETHERTYPES = {Family.IPV4: 0x0800, Family.IPV6: 0x86DD}
 _NFPROTOS = {Family.IPV4: 2, Family.IPV6: 10}
@@ -192,9 +194,9 @@ def _meta(key: str, traveller: Traveller) -> Any:
         "protocol": _ETHERTYPES[family],
         "nfproto": _NFPROTOS[family],
         "iifname": traveller.iif,
-        "iif": traveller.iif,
+        "iif": traveller.iif or NO_INTERFACE,
         "oifname": traveller.oif,
-        "oif": traveller.oif,
+        "oif": traveller.oif or NO_INTERFACE,
         "mark": traveller.mark,
         "pkttype": "host",
         "priority": traveller.machine.priority,

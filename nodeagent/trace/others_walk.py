@@ -31,6 +31,8 @@ TRACKING = -200
 """The priority of connection tracking (NF_IP_PRI_CONNTRACK); a zone counts that was set before."""
 UNTRACKED = "not tracked, so nothing is translated"
 """The effect of a rule that leaves a packet out of connection tracking."""
+RESET = "a reset"
+"""What a packet is refused with where it is not an error of ICMP."""
 REWRITTEN = "source is rewritten"
 """The effect of a rule that gives a connection another source."""
 _Rest = Iterator[OtherRule]
@@ -190,7 +192,7 @@ class _Rule:
 
     def reject(self, body: Any) -> Ending:
         """`reject`: the packet is discarded, and the sender gets a TCP reset or an ICMP error."""
-        return self._reject("a reset" if (body or {}).get("type") == "tcp reset" else "an ICMP error")
+        return self._reject(RESET if (body or {}).get("type") == "tcp reset" else "an ICMP error")
 
     def _done(self, effect: str, *, translates: bool = False) -> None:
         _note(self._traveller, self._chain, self._rule, effect, translates=translates)
@@ -305,7 +307,8 @@ class _Rule:
         self._traveller.clamped = self._traveller.clamped or call.name == "TCPMSS"
         match call.name:
             case "REJECT":
-                ending = self._reject("an error")
+                by_reset = xtables.resets(call, self._traveller.packet.family)
+                ending = self._reject(RESET if by_reset else "an error")
             case "DNAT":
                 self._lead(*xtables.translation(call, self._traveller))
                 ending = (Code.ACCEPT, "")

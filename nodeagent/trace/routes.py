@@ -39,10 +39,11 @@ class Route(Struct, frozen=True):
 
 
 class Between(Enum):
-    """How two hosts behind one interface reach each other: by way of this node and its rules, over a bridge of this node
-    and past its rules, or without it."""
+    """How two hosts behind one interface reach each other: routed by this node, over a bridge of this node and by way of its
+    rules (br_netfilter) or past them, or without it."""
 
     HERE = "here"
+    FILTERED = "filtered"
     BRIDGED = "bridged"
     PAST = "past"
 
@@ -73,6 +74,10 @@ class Router(Interface):
 
     def between(self, interface: str, family: Family) -> Between:
         """How packets go between two hosts that are both behind an interface."""
+        ...
+
+    def bridge_of(self, address: str) -> str:
+        """The bridge behind which a host is that no route leads to; empty for none. What a bridge carries needs no route."""
         ...
 
     def back_by_port(self, route: Route, destination: str) -> Route:

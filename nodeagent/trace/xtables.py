@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nodeagent.dataplane.nft.packet import TCP, UDP
-from nodeagent.model.addresses import pack_address, unpack_address
+from nodeagent.model.addresses import Family, pack_address, unpack_address
 from nodeagent.netlink.nf_tables.rule_reading import Extension
 from nodeagent.trace.matching import Unknown, covers
 from nodeagent.trace.traveller import CLIENT_PORTS, Traveller
@@ -51,6 +51,8 @@ _TCP = struct.Struct("=4H4B")
 _UDP = struct.Struct("=4HB")
 _ICMP = struct.Struct("=4B")
 _ANY_TYPE = 0xFF
+_TCP_RESET = {Family.IPV4: 7, Family.IPV6: 6}
+"""In ipt_reject_with and ip6t_reject_with."""
 _TYPES = {"destination-unreachable": 3, "packet-too-big": 2}
 _MARK = struct.Struct("=IIB")
 _MARK_TARGET = struct.Struct("=II")
@@ -105,6 +107,11 @@ def marked(call: Extension, mark: int) -> int:
     except struct.error as error:
         raise Unknown("xt target MARK") from error
     return int(mark & ~mask ^ value)
+
+
+def resets(call: Extension, family: Family) -> bool:
+    """Whether a REJECT target answers with a TCP reset (IPT_TCP_RESET, IP6T_TCP_RESET)."""
+    return call.data[:4] == _TCP_RESET[family].to_bytes(4, sys.byteorder)
 
 
 def untracks(call: Extension) -> bool:

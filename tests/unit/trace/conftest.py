@@ -42,6 +42,9 @@ class Routes:
     def between(self, interface: str, family: Family) -> Between:
         return self.way_between
 
+    def bridge_of(self, address: str) -> str:
+        return ""
+
     def back_by_port(self, route: Route, destination: str) -> Route:
         return Route(Way.REJECTED, route.interface, reason="no hairpin") if destination in self.one_way_ports else route
 
