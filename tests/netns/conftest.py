@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from nodeagent.lab.net.topology import POD_BRIDGE, standard_topology
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import Cluster
 from tests.harness.warm_start import WarmLauncher
@@ -39,7 +40,15 @@ def shared_world(new_world: Callable[..., World]) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def cluster(new_world: Callable[..., World], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def pod_bridge(request: pytest.FixtureRequest) -> str:
+    """The bridge that pods of `cluster` are ports of, as in most clusters. Modules that are about links of pods have `BRIDGE = NO_BRIDGE`."""
+    return str(getattr(request.module, "BRIDGE", POD_BRIDGE))
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    new_world: Callable[..., World], tmp_path_factory: pytest.TempPathFactory, pod_bridge: str
+) -> Iterator[Cluster]:
     """A standard world with a directory of manifests, for the tests of a module; no agent runs yet."""
-    with new_world() as world:
+    with new_world(standard_topology(pod_bridge=pod_bridge)) as world:
         yield Cluster(world, tmp_path_factory.mktemp("manifests"))

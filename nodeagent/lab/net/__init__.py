@@ -3,6 +3,8 @@
     topology  who exists: nodes, their pods, hosts outside             (values)
     wiring    topology → `ip` commands per namespace                   (pure)
     bridge_wiring  as wiring, around a bridge with routed pod ranges   (pure)
+    pod_wiring  pods behind a bridge of their node, or each with a link of its own   (pure)
+    prefixes  addresses with their prefix lengths                      (pure)
     namespaces  create, enter, remove, sweep; only names that are ours
     world     the context manager that builds and removes all of it
     fork_server  processes that begin with their modules imported

@@ -5,21 +5,12 @@ has a route to every other node's pod range, and only hosts of other networks co
 same namespace as the bridge. What several nodes attract is spread over them by flow, as BGP speakers have it.
 """
 
-import ipaddress
 from collections.abc import Iterable, Iterator
 
+from nodeagent.lab.net.pod_wiring import NamespaceOf, inwards, pod_side
+from nodeagent.lab.net.prefixes import families, host_prefix, is_within, nodad, with_length
 from nodeagent.lab.net.topology import UNDERLAY, Node, Outside, Pod, Topology, first_of
-from nodeagent.lab.net.wiring import (
-    ROUTER,
-    SUBNET,
-    UNDERLAY_ADDRESSES,
-    NamespaceOf,
-    Step,
-    families,
-    host_prefix,
-    node_side,
-    pod_side,
-)
+from nodeagent.lab.net.wiring import ROUTER, UNDERLAY_ADDRESSES, Step
 from nodeagent.lab.net.wiring import uplink as routed_uplink
 from nodeagent.model.addresses import Family, family_of
 
@@ -39,8 +30,8 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     steps += [Step(UNDERLAY, tuple(no_return(topology.nodes, family)), family) for family in Family]
     for node in topology.nodes:
         others = [other for other in topology.nodes if other is not node]
-        inwards = [line for pod in node.pods for line in node_side(node, pod, namespace_of(pod.name))]
-        steps.append(Step(node.name, (*uplink(node), *own_range(node), *ways_to(others), *inwards)))
+        own = (*own_range(node), *ways_to(others), *inwards(node, namespace_of))
+        steps.append(Step(node.name, (*uplink(node), *own)))
     for host in topology.outside:
         ways = (*uplink(host), *ways_to(topology.nodes)) if is_neighbour(host) else tuple(routed_uplink(host))
         steps.append(Step(host.name, ways))
@@ -58,25 +49,9 @@ def forget_pod(pod: Pod) -> Iterator[str]:  # noqa: ARG001 - as the other wiring
     yield from ()
 
 
-def network_of(address: str) -> str:
-    """The network that an address of the bridge is in, as a CIDR."""
-    return str(ipaddress.ip_network(f"{address}/{SUBNET[family_of(address)]}", strict=False))
-
-
 def is_neighbour(host: Node | Outside) -> bool:
     """Whether it is on the bridge: its addresses are in the bridge's networks."""
-    networks = {network_of(address) for address in BRIDGE_ADDRESSES}
-    return all(network_of(address) in networks for address in host.addresses)
-
-
-def with_length(address: str) -> str:
-    """``ADDRESS/24 dev …`` or ``ADDRESS/64 …``."""
-    return f"{address}/{SUBNET[family_of(address)]}"
-
-
-def nodad(address: str) -> str:
-    """IPv6 addresses are usable at once."""
-    return " nodad" if family_of(address) is Family.IPV6 else ""
+    return all(is_within(address, BRIDGE_ADDRESSES) for address in host.addresses)
 
 
 def bridge() -> Iterator[str]:
@@ -140,6 +115,6 @@ def uplink(host: Node | Outside) -> Iterator[str]:
 
 
 def own_range(node: Node) -> Iterator[str]:
-    """Addresses of the node's pod range that no pod has are unreachable at once, instead of circling."""
-    for cidr in node.pod_cidrs:
+    """Addresses of the node's pod range that no pod has are unreachable at once, instead of circling. A bridge of pods has the range."""
+    for cidr in () if node.pod_bridge else node.pod_cidrs:
         yield f"route add unreachable {cidr}"

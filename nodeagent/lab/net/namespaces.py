@@ -17,6 +17,8 @@ from nodeagent.model.runtime_files import left_in
 
 DIRECTORY = Path("/run/netns")
 NAME = re.compile(r"nodeagent-lab-(?P<pid>[0-9]+)-(?P<world>[0-9a-f]+)-(?P<member>[A-Za-z0-9-]+)")
+BR_NETFILTER = Path("/proc/sys/net/bridge")
+"""There where br_netfilter is loaded or built in."""
 CLONE_NEWNET = 0x40000000
 MNT_DETACH = 2
 
@@ -128,6 +130,14 @@ def inside(name: str | None, function: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     return values[0]
+
+
+def has_br_netfilter() -> bool:
+    """Whether the kernel can show the rules of IP what bridges carry; its module is loaded where that helps."""
+    if not BR_NETFILTER.exists():
+        with suppress(FileNotFoundError):
+            subprocess.run(["modprobe", "br_netfilter"], capture_output=True, check=False)
+    return BR_NETFILTER.exists()
 
 
 def write_sysctls(name: str, values: Mapping[str, str]) -> None:

@@ -17,6 +17,10 @@ POD_CIDRS = ("10.244.0.0/16", "fd00:244::/32")
 SERVICE_CIDRS = ("10.96.0.0/16", "fd00:10:96::/112")
 LOAD_BALANCER_CIDRS = ("198.51.100.0/24", "2001:db8:100::/64")
 """Of the standard topology: what its pods are in, and what its underlay brings to node-a."""
+POD_BRIDGE = "cni0"
+"""The bridge that pods of the standard topology are ports of, named as by flannel and the `bridge` plugin."""
+NO_BRIDGE = ""
+"""In its place: each pod has a link of its own."""
 
 
 class Pod(Struct, frozen=True):
@@ -29,10 +33,11 @@ class Pod(Struct, frozen=True):
 class Node(Struct, frozen=True):
     """A node: `addresses` on its uplink, first of a family is what it sends from and masquerades to.
 
-    pod_gateways: the node's address on each pod's link, at most one per family (as the ptp CNI plugin does it).
+    pod_gateways: the node's address on each pod's link, or on the bridge; at most one per family.
     attracts: prefixes that the underlay routes to this node although no interface has them: service CIDRs,
     load-balancer addresses. A packet to them that comes *from* the node is unreachable instead of circling.
     pod_cidrs: what all its pods are in, for underlays that route by it (bridge_wiring).
+    pod_bridge: the bridge that its pods are ports of; empty: each has a link of its own (pod_wiring).
     """
 
     name: str
@@ -41,6 +46,7 @@ class Node(Struct, frozen=True):
     pods: tuple[Pod, ...] = ()
     attracts: tuple[str, ...] = ()
     pod_cidrs: tuple[str, ...] = ()
+    pod_bridge: str = NO_BRIDGE
 
 
 class Outside(Struct, frozen=True):
@@ -106,11 +112,11 @@ def pods_of(prefix: str, count: int, first: int = 10, subnet: int = 1) -> tuple[
     )
 
 
-def standard_topology(local_pods: int = 3, remote_pods: int = 1) -> Topology:
+def standard_topology(local_pods: int = 3, remote_pods: int = 1, *, pod_bridge: str = POD_BRIDGE) -> Topology:
     """The usual dual-stack world.
 
     node-a with `web-0` … (servers) and `caller` (a pod that only asks), node-b with `far-0` …, and `outside`. The
-    underlay brings SERVICE_CIDRS and LOAD_BALANCER_CIDRS to node-a.
+    underlay brings SERVICE_CIDRS and LOAD_BALANCER_CIDRS to node-a. pod_bridge: of both nodes, or NO_BRIDGE.
     """
     here = Node(
         "node-a",
@@ -118,8 +124,13 @@ def standard_topology(local_pods: int = 3, remote_pods: int = 1) -> Topology:
         ("10.244.1.1", "fd00:244:1::1"),
         (*pods_of("web", local_pods), Pod("caller", ("10.244.1.200", "fd00:244:1::c8"))),
         (*SERVICE_CIDRS, *LOAD_BALANCER_CIDRS),
+        pod_bridge=pod_bridge,
     )
     there = Node(
-        "node-b", ("192.168.0.3", "2001:db8::3"), ("10.244.2.1", "fd00:244:2::1"), pods_of("far", remote_pods, subnet=2)
+        "node-b",
+        ("192.168.0.3", "2001:db8::3"),
+        ("10.244.2.1", "fd00:244:2::1"),
+        pods_of("far", remote_pods, subnet=2),
+        pod_bridge=pod_bridge,
     )
     return Topology((here, there), (Outside("outside", ("203.0.113.2", "2001:db8:ffff::2")),))

@@ -1,25 +1,23 @@
 """Topology → the `ip` commands that build it, as batches for its namespaces. Pure text.
 
-All links are point to point with host routes, so any address may live anywhere. Each host's uplink is `eth0`; its
+All links between hosts are point to point with host routes, so any address may live anywhere. Each host's uplink is `eth0`; its
 other end, on the node or the underlay, carries the host's name. Links are made from the inner end (node, underlay),
 so those steps come before the ones of the hosts behind them.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
+from nodeagent.lab.net.pod_wiring import NamespaceOf, inwards, pod_side
+from nodeagent.lab.net.prefixes import families, host_prefix, nodad, with_length
 from nodeagent.lab.net.topology import UNDERLAY, Node, Outside, Pod, Topology, first_of
 from nodeagent.model.addresses import Family, family_of
 
 ROUTER = {Family.IPV4: "169.254.1.1", Family.IPV6: "fe80::1"}
-SUBNET = {Family.IPV4: 24, Family.IPV6: 64}
 
 UNDERLAY_ADDRESSES = ("192.0.0.8", "fd00:ffff::8")
 """What its ICMP errors come from; they must be forwardable."""
-
-NamespaceOf = Callable[[str], str]
-"""The namespace's name for a member's name."""
 
 QUIET = {
     "net/ipv4/conf/all/rp_filter": "0",
@@ -38,17 +36,6 @@ FORWARDING = {"net/ipv4/ip_forward": "1", "net/ipv6/conf/all/forwarding": "1"}
 """On nodes and the underlay."""
 
 
-def host_prefix(address: str) -> str:
-    """The address as a prefix of its own: /32 or /128."""
-    return f"{address}/{family_of(address).address_length * 8}"
-
-
-def families(addresses: Iterable[str]) -> list[Family]:
-    """The families that occur, IPv4 first."""
-    found = {family_of(address) for address in addresses}
-    return [family for family in Family if family in found]
-
-
 class Step(Struct, frozen=True):
     """Commands for one `ip -batch` in one namespace; `family` for the commands that do not see it from an address."""
 
@@ -65,8 +52,7 @@ def plan(topology: Topology, namespace_of: NamespaceOf) -> list[Step]:
     steps = [Step(UNDERLAY, ("link set lo up", *own, *outwards))]
     steps += [Step(UNDERLAY, tuple(no_return(topology, family)), family) for family in Family]
     for node in topology.nodes:
-        inwards = [line for pod in node.pods for line in node_side(node, pod, namespace_of(pod.name))]
-        steps.append(Step(node.name, (*uplink(node, subnets=True), *inwards)))
+        steps.append(Step(node.name, (*uplink(node, subnets=True), *inwards(node, namespace_of))))
     steps += [Step(host.name, tuple(uplink(host))) for host in topology.outside]
     steps += [Step(pod.name, tuple(pod_side(node, pod))) for node in topology.nodes for pod in node.pods]
     return [step for step in steps if step.lines]
@@ -115,30 +101,7 @@ def uplink(host: Node | Outside, *, subnets: bool = False) -> Iterator[str]:
     yield "link set lo up"
     yield "link set eth0 up"
     for address in host.addresses:
-        bits = f"{address}/{SUBNET[family_of(address)]} dev eth0 noprefixroute"
-        nodad = " nodad" if family_of(address) is Family.IPV6 else ""
-        yield f"addr add {bits if subnets else host_prefix(address) + ' dev eth0'}{nodad}"
+        shown = f"{with_length(address)} dev eth0 noprefixroute" if subnets else f"{host_prefix(address)} dev eth0"
+        yield f"addr add {shown}{nodad(address)}"
     for family in families(host.addresses):
         yield f"route add default via {ROUTER[family]} dev eth0 onlink"
-
-
-def node_side(node: Node, pod: Pod, namespace: str) -> Iterator[str]:
-    """The node's end of a pod's link: the gateway address is what the node sends from towards the pod."""
-    yield f"link add {pod.name} type veth peer name eth0 netns {namespace}"
-    yield f"link set {pod.name} up"
-    for family in families(pod.addresses):
-        nodad = " nodad" if family is Family.IPV6 else ""
-        yield f"addr add {host_prefix(first_of(family, node.pod_gateways) or '')} dev {pod.name}{nodad}"
-    for address in pod.addresses:
-        yield f"route add {host_prefix(address)} dev {pod.name}"
-
-
-def pod_side(node: Node, pod: Pod) -> Iterator[str]:
-    """The pod's end: its addresses and the node as its gateway."""
-    yield "link set lo up"
-    yield "link set eth0 up"
-    for address in pod.addresses:
-        nodad = " nodad" if family_of(address) is Family.IPV6 else ""
-        yield f"addr add {host_prefix(address)} dev eth0{nodad}"
-    for family in families(pod.addresses):
-        yield f"route add default via {first_of(family, node.pod_gateways)} dev eth0 onlink"

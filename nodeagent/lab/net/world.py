@@ -7,12 +7,13 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, Self
 
-from nodeagent.lab.net import wiring
+from nodeagent.lab.net import pod_wiring, wiring
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import ACTOR, Member
 from nodeagent.lab.net.namespaces import (
     LabError,
     create_namespaces,
+    has_br_netfilter,
     namespace_name,
     remove_namespace,
     run_ip,
@@ -27,7 +28,7 @@ from nodeagent.model.addresses import Family
 class Wiring(Protocol):
     """How hosts are joined: the modules `wiring` (a router with host routes) and `bridge_wiring`."""
 
-    def plan(self, topology: Topology, namespace_of: wiring.NamespaceOf, /) -> list[wiring.Step]:
+    def plan(self, topology: Topology, namespace_of: pod_wiring.NamespaceOf, /) -> list[wiring.Step]:
         """The steps in the order in which they have to be done."""
         ...
 
@@ -103,6 +104,11 @@ class World:
             self._members[name] = self._member(name, host)
         for name, namespace in self._namespaces.items():
             write_sysctls(namespace, wiring.QUIET | (wiring.FORWARDING if name in forwarding else {}))
+        for node in self.topology.nodes:
+            if node.pod_bridge:
+                if not has_br_netfilter():
+                    raise LabError(f"pods of {node.name} cannot be behind a bridge: this kernel has no br_netfilter")
+                write_sysctls(self._namespaces[node.name], pod_wiring.BRIDGE_SETTINGS)
         for step in self._joined_by.plan(self.topology, self._namespaces.__getitem__):
             options = ["-6"] if step.family is Family.IPV6 else []
             run_ip([*options, "-n", self._namespaces[step.member]], step.lines)
@@ -128,8 +134,8 @@ class World:
         write_sysctls(namespace, wiring.QUIET)
         home = self._nodes[node]
         run_ip(["-n", self._namespaces[UNDERLAY]], tuple(self._joined_by.underlay_route(home, pod)))
-        run_ip(["-n", self._namespaces[node]], tuple(wiring.node_side(home, pod, namespace)))
-        run_ip(["-n", namespace], tuple(wiring.pod_side(home, pod)))
+        run_ip(["-n", self._namespaces[node]], tuple(pod_wiring.node_side(home, pod, namespace)))
+        run_ip(["-n", namespace], tuple(pod_wiring.pod_side(home, pod)))
         return self._members[pod.name]
 
     def remove_pod(self, name: str) -> None:

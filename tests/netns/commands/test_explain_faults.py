@@ -14,6 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.topology import NO_BRIDGE
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import (
     LoadBalancerIngress,
@@ -28,6 +29,7 @@ from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import PATIENCE, Told, wait_for
 from tests.netns.commands.planted import FAULTS, HERE, HTTP, NOWHERE, TAKEN_PORT, address, objects
 
+BRIDGE = NO_BRIDGE
 VIP, TAKEN = "198.51.100.20", "198.51.100.30"
 HEALTH_PORT = 32101
 

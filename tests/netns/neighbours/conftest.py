@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from nodeagent.lab.net.topology import standard_topology
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import Cluster
 
@@ -22,9 +23,10 @@ def beside(
     new_world: Callable[..., World],
     tmp_path_factory: pytest.TempPathFactory,
     prepare: Callable[[Cluster], None],
+    pod_bridge: str,
 ) -> Iterator[Scene]:
     """The scene of a setting (indirect parameter)."""
-    with new_world() as world:
+    with new_world(standard_topology(pod_bridge=pod_bridge)) as world:
         scene = Scene(Cluster(world, tmp_path_factory.mktemp("manifests")))
         scene.serve()
         prepare(scene.cluster)

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
+from nodeagent.lab.net.prefixes import host_prefix
 from nodeagent.lab.net.process import AgentProcess
 from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
-from nodeagent.lab.net.wiring import host_prefix
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
-from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
+from tests.harness.cluster import NODE, TARGET_PORT, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.links import Links
 from tests.harness.objects import make_service, make_slices, service_port
 
@@ -126,8 +126,9 @@ class Scene:
         """Pods that answer on port 8080, a daemon of the node on some ports of every address, and three Services.
 
         `shop` leads to `web-0` and `web-1`, as `shop-by-chance` does, `hosted` to a server of the node itself; the rules of neighbours lead to
-        `web-2` or to that server.
+        `web-2` or to that server. The node's kernel does not ration ICMP errors, so every refusal is told.
         """
+        self.world.write_sysctls(NODE, UNTHROTTLED)
         for protocol in (Protocol.TCP, Protocol.UDP):
             for pod in ("web-0", "web-1", "web-2", "far-0"):
                 self.world[pod].serve(TARGET_PORT, protocol)

@@ -1,12 +1,13 @@
 """firewalld with its default zone: it rejects what is not translated and lets through what is (`ct status dnat accept`).
 
 Its chains come ten after the usual priorities. So services work beside it without being told; the node's own sockets
-(health check ports, a host's daemons) need to be opened as ever.
+(health check ports, a host's daemons) need to be opened as ever. With pods behind a bridge: test_firewalls_beside_bridges.py.
 """
 
 import pytest
 
 from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.topology import NO_BRIDGE
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, of_family
 from tests.harness.lost_packets import PATIENT, nothing_resent
@@ -15,6 +16,7 @@ from .scene import HOSTED, NODE_PORT, SHOP, SHOP_NODE_PORT, UNSERVED, Neighbour,
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
+BRIDGE = NO_BRIDGE
 CLIENTS = ("caller", "outside", NODE)
 FIREWALLD = Neighbour("firewalld.nft")
 BESIDE = pytest.mark.parametrize("beside", settings(FIREWALLD), indirect=True, ids=str)

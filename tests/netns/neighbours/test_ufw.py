@@ -1,13 +1,14 @@
 """ufw, which drops what it was not told to let through: the policy of INPUT and of FORWARD is DROP.
 
 The node's own connections to services work. Everybody else's are forwarded to a pod (or delivered to a server of the
-node) after their destination was rewritten, so it is the endpoint that has to be allowed, not the service's port.
+node) after their destination was rewritten, so it is the endpoint that has to be allowed, not the service's port. With pods
+behind a bridge: test_firewalls_beside_bridges.py.
 """
 
 import pytest
 
 from nodeagent.lab.net.requests import Failure
-from nodeagent.lab.net.topology import POD_CIDRS
+from nodeagent.lab.net.topology import NO_BRIDGE, POD_CIDRS
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, of_family
 
@@ -15,6 +16,7 @@ from .scene import HOSTED, NODE_PORT, SHOP, SHOP_NODE_PORT, UNSERVED, Neighbour,
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
 PROTOCOLS = pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP], ids=lambda protocol: protocol.name)
+BRIDGE = NO_BRIDGE
 UFW = Neighbour("ufw.iptables", "iptables-nft")
 BESIDE = pytest.mark.parametrize("beside", settings(UFW), indirect=True, ids=str)
 PROGRAMS = {Family.IPV4: ("iptables-nft", "ufw"), Family.IPV6: ("ip6tables-nft", "ufw6")}

@@ -4,6 +4,9 @@ import pytest
 
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.serving_node import ServingNode
+from tests.netns.wirings import both_kinds_of_pods
+
+pod_bridge = both_kinds_of_pods
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from nodeagent.lab.net.answers import Survey
+from nodeagent.lab.net.prefixes import host_prefix
 from nodeagent.lab.net.requests import LoadReport
 from nodeagent.lab.net.topology import UNDERLAY
-from nodeagent.lab.net.wiring import host_prefix
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import ClientIPConfig, Service, ServiceSpec, SessionAffinityConfig
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, cluster_ips

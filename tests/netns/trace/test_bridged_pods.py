@@ -9,12 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
+from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
-from tests.harness.bridged_pods import NEEDS_BR_NETFILTER, put_on_one_bridge
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
+from tests.harness.lost_packets import PATIENT
 from tests.harness.warm_start import AGENT
 from tests.netns.trace.planting import (
+    SILENCE_SECONDS,
     WEB,
     WEB6,
     check_line,
@@ -25,9 +27,8 @@ from tests.netns.trace.planting import (
     works_again,
 )
 
-pytestmark = [pytest.mark.kernel, NEEDS_BR_NETFILTER]
+pytestmark = pytest.mark.kernel
 
-PORTS = ("web-0", "web-1", "caller")
 BETWEEN = {"iptables": ("caller", WEB, "tcp"), "ip6tables": ("caller", WEB6, "tcp")}
 ALONE = {"iptables": ("web-0", WEB, "tcp"), "ip6tables": ("web-0", WEB6, "tcp")}
 FAMILIES = pytest.mark.parametrize("tables", BETWEEN)
@@ -43,7 +44,6 @@ def bridged(cluster: Cluster) -> Cluster:
     for protocol in (Protocol.TCP, Protocol.UDP):
         for pod in ("web-0", "web-1", "far-0"):
             world[pod].serve(TARGET_PORT, protocol)
-    put_on_one_bridge(world, NODE, PORTS)
     cluster.expose("both", *cluster_ips(7), pods=("web-0", "web-1"))
     program(cluster)
     return cluster
@@ -75,7 +75,9 @@ def test_an_answer_that_the_bridge_carries_past_the_rules(bridged: Cluster, tabl
     world, setting = bridged.world, SETTINGS[tables]
     finds_nothing(world)
     with planted(world, f"sysctl -qw {setting}=0", f"sysctl -qw {setting}=1"):
-        assert not works(world, *BETWEEN[tables], patiently=False)
+        client, address, _ = BETWEEN[tables]
+        for protocol in ("tcp", "udp"):
+            assert not works(world, client, address, protocol, patiently=False)
         line, code = first_line(world, *BETWEEN[tables])
         assert line.startswith("one way: ")
         assert PAST in line
@@ -85,6 +87,51 @@ def test_an_answer_that_the_bridge_carries_past_the_rules(bridged: Cluster, tabl
         assert works(world, *ALONE[tables], patiently=True)
         assert first_line(world, *ALONE[tables])[1] == 0
     finds_nothing(world)
+
+
+@pytest.mark.parametrize(
+    ("script", "undo", "tables"),
+    [
+        pytest.param("ip rule add pref 5 to 10.244.1.200 blackhole", "ip rule del pref 5", "iptables", id="IPv4"),
+        pytest.param(
+            "ip -6 rule add pref 5 to fd00:244:1::c8 blackhole", "ip -6 rule del pref 5", "ip6tables", id="IPv6"
+        ),
+        pytest.param(
+            "sysctl -qw net.ipv6.conf.all.forwarding=0",
+            "sysctl -qw net.ipv6.conf.all.forwarding=1",
+            "ip6tables",
+            id="IPv6, forwarding is off",
+        ),
+    ],
+)
+def test_what_a_bridge_carries_back_is_not_routed(bridged: Cluster, script: str, undo: str, tables: str) -> None:
+    world = bridged.world
+    assert works_again(world, *BETWEEN[tables])
+    with planted(world, script, undo):
+        assert works(world, *BETWEEN[tables], patiently=True)
+        line, code = first_line(world, *BETWEEN[tables])
+        assert (line.partition(":")[0], code) == ("arrives", 0), line
+
+
+@pytest.mark.parametrize(
+    ("rule", "fate", "verdict"),
+    [
+        pytest.param("reject with tcp reset", Failure.TIMEOUT, "dropped", id="reset"),
+        pytest.param("reject", Failure.REFUSED, "refused", id="ICMP"),
+    ],
+)
+@FAMILIES
+def test_a_reset_of_others_does_not_reach_the_client(
+    bridged: Cluster, tables: str, rule: str, fate: Failure, verdict: str
+) -> None:
+    """The kernel sends it past connection tracking, in the name of the endpoint (nf_send_reset)."""
+    world = bridged.world
+    client, address, protocol = BETWEEN[tables]
+    chain = f"chain f {{ type filter hook forward priority 0; tcp dport {TARGET_PORT} {rule}; }};"
+    with planted(world, f"nft 'table inet guard {{ {chain} }}'", "nft delete table inet guard"):
+        answer = world[client].ask(address, 80, timeout=SILENCE_SECONDS if fate is Failure.TIMEOUT else PATIENT).only
+        assert answer.failure is fate
+        assert first_line(world, client, address, protocol)[0].startswith(f"{verdict}: ")
 
 
 @FAMILIES

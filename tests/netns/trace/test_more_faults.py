@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
+from nodeagent.lab.net.topology import NO_BRIDGE
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT
@@ -28,6 +29,8 @@ from tests.netns.trace.planting import (
 )
 
 pytestmark = pytest.mark.kernel
+
+BRIDGE = NO_BRIDGE
 
 HOSTED_PORT = 9100
 CLIENT = ("caller", WEB, "tcp")

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import pytest
 
 from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.topology import POD_BRIDGE
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, Cluster, cluster_ips, of_family
 from tests.harness.objects import make_service, make_slices
@@ -131,12 +132,12 @@ def test_a_client_that_is_not_told_that_the_way_out_is_narrow(
     with narrow(talking, "eth0"), by_shell(script, undo)(talking):
         line, code = first_line(talking.world, *connection)
         doubt = line.partition("; as far as is known: ")[2]
-        assert f"packets of {client} above 1400 bytes are lost: eth0 takes no longer ones (caller: 1500)" in doubt
+        assert f"packets of {client} above 1400 bytes are lost: eth0 takes no longer ones ({POD_BRIDGE}: 1500)" in doubt
         assert says in doubt
         assert code == 0
         shut = check_line(talking.world)
         assert shut.startswith("not healthy: IPv4 connections: from pods of this node (asked for ")
-        assert " above 1400 bytes are lost: eth0 takes no longer ones (web-0: 1500)" in shut
+        assert f" above 1400 bytes are lost: eth0 takes no longer ones ({POD_BRIDGE}: 1500)" in shut
         assert exchanged(talking, address, HUNG_SECONDS) == (False, True)
     with by_shell(script, undo)(talking):
         assert "bytes are lost" not in first_line(talking.world, *connection)[0]
@@ -152,7 +153,9 @@ def test_an_endpoint_that_is_not_told_that_the_way_to_the_client_is_narrow(talki
         assert exchanged(talking, address, PATIENCE_SECONDS, "outside") == (True, True)
     with narrow(talking, "eth0"), silent(talking):
         line, _ = first_line(talking.world, "outside", address, "tcp")
-        assert f"packets of {endpoint} above 1400 bytes are lost: eth0 takes no longer ones (web-0: 1500)" in line
+        assert (
+            f"packets of {endpoint} above 1400 bytes are lost: eth0 takes no longer ones ({POD_BRIDGE}: 1500)" in line
+        )
         assert exchanged(talking, address, HUNG_SECONDS, "outside") == (True, False)
 
 

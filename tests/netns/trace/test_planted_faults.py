@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from nodeagent.lab.net.topology import NO_BRIDGE
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, Cluster
@@ -44,6 +45,8 @@ from tests.netns.trace.planting import (
 )
 
 pytestmark = pytest.mark.kernel
+
+BRIDGE = NO_BRIDGE
 
 FIREWALL = "table inet guard { chain f { type filter hook forward priority 0; tcp dport 8080 drop; }; }"
 FAULTS = [

@@ -102,8 +102,8 @@ def test_a_small_world_is_wired_around_the_bridge() -> None:
             "pod",
             (
                 "link set lo up",
-                "link set eth0 up",
                 "addr add 10.244.1.10/32 dev eth0",
+                "link set eth0 up",
                 "route add default via 10.244.1.1 dev eth0 onlink",
             ),
         ),

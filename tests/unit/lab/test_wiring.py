@@ -72,8 +72,8 @@ def test_a_small_world_is_wired_from_the_inside_out() -> None:
             "pod",
             (
                 "link set lo up",
-                "link set eth0 up",
                 "addr add 10.244.1.10/32 dev eth0",
+                "link set eth0 up",
                 "route add default via 10.244.1.1 dev eth0 onlink",
             ),
         ),
