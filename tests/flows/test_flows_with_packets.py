@@ -27,10 +27,9 @@ from nodeagent.trace.kernel_routes import KernelRoutes
 from nodeagent.trace.looking import read_node
 from nodeagent.trace.question import Question
 from tests.harness.lost_packets import PATIENT
+from tests.harness.plain_api_server import plain_api_server
 from tests.harness.stopwatch import once_within
 from tests.harness.warm_start import AGENT, WarmLauncher
-
-from .plain_api_server import plain_api_server
 
 pytestmark = pytest.mark.kernel
 

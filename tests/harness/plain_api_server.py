@@ -14,6 +14,7 @@ import yaml
 from nodeagent.lab.net.namespaces import inside
 
 PLURALS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "ServiceCIDR": "servicecidrs"}
+KINDS = {plural: kind for kind, plural in PLURALS.items()}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -29,9 +30,10 @@ class _Handler(BaseHTTPRequestHandler):
         assert isinstance(server, _Server)
         if resource in PLURALS.values() and "watch" not in asked:
             items = [one for one in server.objects if PLURALS[one["kind"]] == resource]
-            self._answer(
-                200, {"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": items}
-            )
+            _, _, group = parts.path.partition("/api/" if parts.path.startswith("/api/") else "/apis/")
+            version = group.rpartition("/")[0]
+            listed = {"kind": f"{KINDS[resource]}List", "apiVersion": version}
+            self._answer(200, {**listed, "metadata": {"resourceVersion": "1"}, "items": items})
         elif resource in PLURALS.values() and "sendInitialEvents" not in asked:
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
