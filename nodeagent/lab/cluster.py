@@ -22,10 +22,10 @@ from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.net import bridge_wiring
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import Serving
-from nodeagent.lab.net.namespaces import LabError, inside
+from nodeagent.lab.net.namespaces import LabError, has_br_netfilter, inside
 from nodeagent.lab.net.process import AgentProcess, Launcher
 from nodeagent.lab.net.strays import end_processes_in
-from nodeagent.lab.net.topology import UNDERLAY, Pod
+from nodeagent.lab.net.topology import NO_BRIDGE, POD_BRIDGE, UNDERLAY, Pod
 from nodeagent.lab.net.warm_launcher import NODEAGENT, WarmLauncher
 from nodeagent.lab.net.world import World
 from nodeagent.lab.patience import SECONDS, Patience, TooLate
@@ -80,7 +80,9 @@ class LiveCluster:
     ) -> None:
         self.settings = settings
         launcher = None if fork_server is None else WarmLauncher(fork_server)
-        self.world = World(plan(settings), bridge_wiring, fork_server=fork_server, launcher=launcher)
+        self._pod_bridge = POD_BRIDGE if has_br_netfilter() else NO_BRIDGE
+        topology = plan(settings, self._pod_bridge)
+        self.world = World(topology, bridge_wiring, fork_server=fork_server, launcher=launcher)
         self.nodes = {node.name: (number, node) for number, node in enumerate(self.world.topology.nodes, 1)}
         self.pods: dict[str, tuple[Pod, str]] = {}
         self.agents: dict[str, AgentProcess] = {}
@@ -134,6 +136,8 @@ class LiveCluster:
                     self.pods[pod.name] = (pod, node.name)
                     self._serve(pod)
         self._say(f"{len(members)} network namespaces, joined by a bridge, in {time.monotonic() - began:.1f} s")
+        if not self._pod_bridge:
+            self._say("each pod has a link of its own: behind a bridge this kernel has no br_netfilter for them")
 
     def _serve(self, pod: Pod) -> None:
         member = self.world[pod.name]

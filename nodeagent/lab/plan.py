@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
+from nodeagent.lab.net.topology import POD_BRIDGE, Node, Outside, Pod, Topology
 from nodeagent.model.addresses import family_of
 
 PROGRAMS = ("ip", "nft", "setpriv", "openssl")
@@ -135,7 +135,7 @@ def pod_at(settings: Settings, node: int, number: int, taken: frozenset[str] = f
     raise ValueError(f"no address is left on {node_name(node)}")
 
 
-def node_at(settings: Settings, number: int) -> Node:
+def node_at(settings: Settings, number: int, pod_bridge: str) -> Node:
     """Node `number` with its first pods, and one that is no endpoint and only asks."""
     pods: list[Pod] = []
     for each in range(1, settings.pods + 1):
@@ -150,6 +150,7 @@ def node_at(settings: Settings, number: int) -> Node:
         tuple(pods),
         settings.of_families(LOAD_BALANCER_CIDRS),
         settings.of_families((f"10.244.{number}.0/24", f"fd00:244:{number:x}::/64")),
+        pod_bridge,
     )
 
 
@@ -168,9 +169,9 @@ def member_name(host: str) -> str:
     return f"etcd-{host.rpartition('-')[2]}"
 
 
-def plan(settings: Settings) -> Topology:
-    """All of it: nodes with pods, the control-plane hosts, the client outside."""
-    nodes = tuple(node_at(settings, number) for number in range(1, settings.nodes + 1))
+def plan(settings: Settings, pod_bridge: str = POD_BRIDGE) -> Topology:
+    """All of it: nodes with pods, the control-plane hosts, the client outside. pod_bridge: of each node, or NO_BRIDGE."""
+    nodes = tuple(node_at(settings, number, pod_bridge) for number in range(1, settings.nodes + 1))
     client = Outside(CLIENT, settings.of_families(CLIENT_ADDRESSES))
     return Topology(nodes, (*control_hosts(settings), client))
 
