@@ -8,26 +8,25 @@ A plain table others can change. Every commit names the generation of the rulese
 be ours or have been looked at, and the kernel refuses it when there are others: then the table is looked at first.
 """
 
-import errno
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, Rejection, StaleGeneration, Unsupported
-from nodeagent.dataplane.nft import schema
+from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, Rejection, StaleGeneration
 from nodeagent.dataplane.nft.affinity import valid_entries
 from nodeagent.dataplane.nft.affinity_purge import AffinityPurge, PurgeListener
-from nodeagent.dataplane.nft.belief import Belief, Ownership, believe, undisturbed
+from nodeagent.dataplane.nft.belief import Belief, Ownership, believe
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.count_keeper import CountKeeper
 from nodeagent.dataplane.nft.desired import DesiredImage, slots_of
 from nodeagent.dataplane.nft.diff import apply_delta
-from nodeagent.dataplane.nft.element_walk import ElementWalk
 from nodeagent.dataplane.nft.image import empty_image
 from nodeagent.dataplane.nft.kernel_table import KernelTable
+from nodeagent.dataplane.nft.other_writers import OtherWriters
 from nodeagent.dataplane.nft.plan import Planner, TablePlan
+from nodeagent.dataplane.nft.rejections import problems_of, raise_if_unsupported
 from nodeagent.dataplane.nft.render import too_many_backends
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import Transaction
@@ -50,13 +49,6 @@ SETTLING_ROUNDS = 3
 LOOKS_BEFORE_COMMIT = 3
 """Others who change the ruleset all the time must not keep us from it: after so many looks, first commit, then look."""
 REBUILD_AFTER_FAILURES = 3
-_COMPARED = tuple(
-    spec.name
-    for spec in schema.set_specs(counters=False)
-    if spec.name in schema.DATA_SETS and not (spec.interval and len(spec.key) == 1)
-)
-"""Sets whose elements a look only counts; ranges it reads."""
-_UNSUPPORTED = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EINVAL, errno.EAFNOSUPPORT})
 
 
 class TableDriver:
@@ -83,10 +75,9 @@ class TableDriver:
         self._compare_all = True
         self._claimed = False
         self._failures = 0
-        self._known = -1
         self._looked_back = True
-        self._walk = ElementWalk(_COMPARED)
-        self._purge = AffinityPurge(family, self._specs, socket, listener, self._known_generation)
+        self._others = OtherWriters(family, self._specs, options, ownership, socket, self._table)
+        self._purge = AffinityPurge(family, self._specs, socket, listener, self._others.known)
         self._pending: dict[ObjectKey, ServiceState | None] = {}
         self._states: dict[ObjectKey, ServiceState] = {}
         self._quarantined: dict[ObjectKey, Problem] = {}
@@ -194,43 +185,19 @@ class TableDriver:
         if self._ownership is Ownership.OWNED or belief is None:
             return False
         try:
-            as_believed = await self._is_as_believed(belief) and self._next_elements_are_right(belief)
+            as_believed = await self._others.left_alone(belief) and self._others.left_next_elements(belief)
         except Interrupted:
             return False  # what was known stays known: the next call looks again
         if not as_believed:
             self.forget()
         return not as_believed
 
-    async def _is_as_believed(self, belief: Belief) -> bool:
-        """One full look, if somebody else changed any ruleset since the last one."""
-        generation = self._socket.generation()
-        if not self._socket.steps.covers(self._known, generation):
-            outline = await in_thread(partial(self._table.outline, belief.image))
-            if not undisturbed(outline, self._specs, self.family, self._options, belief):
-                return False
-            self._walk.restart()
-        self._known = generation
-        return True
-
-    def _next_elements_are_right(self, belief: Belief) -> bool:
-        slices = self._walk.take(belief.image, monotonic())
-        try:
-            return all(self._table.holds(name, elements) for name, elements in slices.items())
-        except KernelUnclear:
-            self._walk.restart()
-            raise
-
-    def _known_generation(self) -> int | None:
-        """One at which the table was as believed, but for commits of ours; None where nobody else can change it."""
-        return None if self._ownership is Ownership.OWNED else self._known
-
     def forget(self) -> None:
         """Drop the belief: the next pass reads the kernel and repairs whatever drifted."""
         self._belief = None
 
     def _read_back(self) -> Belief:
-        if self._ownership is Ownership.PLAIN:
-            self._known = self._socket.generation()
+        self._others.begin()
         belief = believe(self._table.read(), self._specs, self.family, self._options, self._ownership)
         belief.claimed = self._claimed
         self._belief = belief
@@ -267,10 +234,10 @@ class TableDriver:
                     await in_thread(self._read_back)
                     continue
             except CommitRejected as error:
-                if attempt == 0 or (attempt < BLAMELESS_ROUNDS and self._disturbed()):
+                if attempt == 0 or (attempt < BLAMELESS_ROUNDS and self._others.were_here()):
                     await in_thread(self._read_back)
                     continue
-                self._raise_if_unsupported(error.rejections)
+                raise_if_unsupported(error.rejections, self.family)
                 if not self._quarantine(error.rejections):
                     raise
                 self._compare_all = True
@@ -281,11 +248,6 @@ class TableDriver:
             )
         raise KernelUnclear(f"transactions rejected {QUARANTINE_ROUNDS} times in one pass")
 
-    def _disturbed(self) -> bool:
-        """Whether others changed a ruleset since the table was known."""
-        known = self._known_generation()
-        return known is not None and not self._socket.steps.covers(known, self._socket.generation())
-
     async def _commit(self, plan: TablePlan) -> bool:
         """Whether the transaction was committed; if not, others changed the table and it must be read back first."""
         belief = self._belief
@@ -293,11 +255,11 @@ class TableDriver:
         big = plan.adds_chains or plan.delta.touched > INLINE_ELEMENTS
         # A table that is not right yet cannot be told from one that others changed.
         for _ in range(LOOKS_BEFORE_COMMIT if belief.right and not plan.new_table else 1):
-            commit = partial(self._socket.commit, plan.transaction, self._known_generation())
+            commit = partial(self._socket.commit, plan.transaction, self._others.known())
             try:
                 echoes = await self._maybe_in_thread(big, commit)
             except StaleGeneration:
-                if belief.right and not await self._is_as_believed(belief):
+                if belief.right and not await self._others.left_alone(belief):
                     return False
             else:
                 self._counts.committed(plan.delta.deletes, echoes)
@@ -352,14 +314,6 @@ class TableDriver:
         if plan.new_table and self._ownership is Ownership.PLAIN and (header := self._table.header()) is not None:
             belief.handle = header.handle
 
-    def _raise_if_unsupported(self, rejections: tuple[Rejection, ...]) -> None:
-        """Rules and sets are the same on every machine: one that is refused is something the kernel cannot do."""
-        for item in rejections:
-            if not item.set and item.errno in _UNSUPPORTED and item.about.startswith(("rule", "set", "chain")):
-                raise Unsupported(
-                    f"this kernel cannot do what {item.about} of table {self.family.value} needs: {item.reason}"
-                )
-
     def _readmit_quarantined(self) -> None:
         """After a look at the kernel, what it refused is tried once more: the cause may be gone."""
         for key in self._quarantined:
@@ -367,12 +321,7 @@ class TableDriver:
 
     def _quarantine(self, rejections: tuple[Rejection, ...]) -> bool:
         """Take out the services of the refused elements; False when none could be named."""
-        owners: dict[ObjectKey, Problem] = {}
-        for item in rejections:
-            owner = None if item.key is None else self._desired.owner_of(item.set, item.key)
-            if owner is not None:
-                detail = f"the kernel refused an element of {item.set}: {item.reason}; the service is left out"
-                owners[owner] = Problem(f"Service {owner}", "RejectedByKernel", detail)
+        owners = problems_of(rejections, self._desired.owner_of)
         belief = self._belief
         if not owners or belief is None:
             return False
