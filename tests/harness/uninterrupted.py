@@ -39,11 +39,10 @@ class Traffic:
 
 
 @contextmanager
-def uninterrupted(cluster: Cluster, *, new_tables: int = 0) -> Iterator[Traffic]:
+def uninterrupted(cluster: Cluster) -> Iterator[Traffic]:
     """Traffic to the service at SHOP, port 80, served by PODS, of which nothing is lost until the block ends.
 
-    new_tables: made in the place of others meanwhile; each may lose the first packet that is in the table at that instant, so that
-    it is sent again. Raises Interrupted.
+    Raises Interrupted.
     """
     with ExitStack() as stack:
         members = [cluster.world[client] for client in CLIENTS]
@@ -60,7 +59,7 @@ def uninterrupted(cluster: Cluster, *, new_tables: int = 0) -> Iterator[Traffic]
             if report.failures or set(report.names) != set(PODS):
                 raise Interrupted(f"of {report.attempts} new connections {report.failures} failed: {report.names}")
         now = {client: resent_syns(cluster.world, client) for client in CLIENTS}
-        if sum(now.values()) > sum(resent.values()) + new_tables:
+        if now != resent:
             raise Interrupted(f"first packets of connections were lost: {resent} were resent before, {now} after")
         for holding, names in zip(held, opened, strict=True):
             answered = [answer.name for answer in holding.ask()]

@@ -16,6 +16,9 @@ from nodeagent.netlink.nf_tables.expressions import Code
 from nodeagent.netlink.nf_tables.objects import KernelRule, SetHeader, TableHeader
 from nodeagent.netlink.uapi.nf_tables import NFT_TABLE_F_DORMANT, NFT_TABLE_F_OWNER, NFT_TABLE_F_PERSIST
 
+LearnedAffinity = dict[bytes, tuple[bytes, int, int]]
+"""Key → (endpoint, timeout ms, remaining ms)."""
+
 
 class Ownership(Enum):
     """Whether the kernel protects the table (owner and persist flags, Linux 6.9), or it is an ordinary one."""
@@ -75,7 +78,7 @@ class Belief:
     timeouts: set[int] = field(default_factory=set)
     chains: frozenset[str] = frozenset()
     verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
-    affinity: dict[bytes, tuple[bytes, int, int]] = field(default_factory=dict)
+    affinity: LearnedAffinity = field(default_factory=dict)
 
     @property
     def right(self) -> bool:

@@ -68,6 +68,12 @@ class Uncounted:
     def __init__(self) -> None:
         self.by_map: dict[str, dict[bytes, int]] = {name: {} for name in COUNTED}
 
+    def add(self, name: str, missed: Mapping[bytes, int]) -> None:
+        """Connections to elements of one map."""
+        by_key = self.by_map[name]
+        for key, packets in missed.items():
+            by_key[key] = by_key.get(key, 0) + packets
+
     def added_to(self, counts: Counts) -> Counts:
         """What the kernel has counted and these."""
         return {

@@ -75,6 +75,12 @@ class CountKeeper:
             final.setdefault(name, {}).update({key: packets for key, (packets, _) in counted.items()})
         self._uncounted.committed(self._carried, final, deletes, self._successors)
 
+    def add_missed(self, counts: Counts, image: TableImage) -> None:
+        """Connections that another table counted, to the elements that there are here."""
+        for name, by_key in counts.items():
+            missed = {key: packets for key, (packets, _) in by_key.items() if packets and key in image[name]}
+            self._uncounted.add(name, missed)
+
     def _begin(self, successors: Successors, *, whole: bool) -> Counts:
         """whole: the table is read, not the elements alone that are about to be made anew."""
         self._successors = successors

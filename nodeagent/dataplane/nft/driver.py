@@ -14,21 +14,21 @@ from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, Rejection, StaleGeneration
-from nodeagent.dataplane.nft.affinity import valid_entries
+from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection, StaleGeneration
 from nodeagent.dataplane.nft.affinity_purge import AffinityPurge, PurgeListener
 from nodeagent.dataplane.nft.belief import Belief, Ownership, believe
 from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.dataplane.nft.count_keeper import CountKeeper
 from nodeagent.dataplane.nft.desired import DesiredImage, slots_of
 from nodeagent.dataplane.nft.diff import apply_delta
-from nodeagent.dataplane.nft.image import empty_image
+from nodeagent.dataplane.nft.image import TableImage, empty_image
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.other_writers import OtherWriters
 from nodeagent.dataplane.nft.plan import Planner, TablePlan
 from nodeagent.dataplane.nft.rejections import problems_of, raise_if_unsupported
 from nodeagent.dataplane.nft.render import too_many_backends
-from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.dataplane.nft.ruleset import OWNED_BY_ANOTHER, Ruleset
+from nodeagent.dataplane.nft.standby import Standby
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
@@ -71,6 +71,7 @@ class TableDriver:
         self._planner = Planner(family, self._specs, options, ownership)
         self._desired = DesiredImage(family)
         self._counts = CountKeeper(family, self._specs, self._table)
+        self._standby = Standby(family, self._specs, socket, self._commit_anyhow)
         self._belief: Belief | None = None
         self._compare_all = True
         self._claimed = False
@@ -125,6 +126,8 @@ class TableDriver:
             big = len(pending) > INLINE_SERVICES or slots_of(pending.values()) > INLINE_ELEMENTS
             await self._maybe_in_thread(big, lambda: self._take_in(pending, node, belief))
             report = await self._commit_difference(started)
+            if self._standby.present:
+                await in_thread(self._retire_standby)
         except BaseException as error:
             if isinstance(error, Retryable) and not isinstance(error, Interrupted):
                 self._failures += 1
@@ -155,9 +158,9 @@ class TableDriver:
 
     def _settling(self, belief: Belief) -> TablePlan:
         delta, counts, successors = self._counts.prepare_unsettled(belief.image)
-        transaction = Transaction(self.family, self._specs)
+        transaction, nothing = (Transaction(self.family, self._specs) for _ in range(2))
         transaction.write_delta(delta, counts, successors)
-        return TablePlan(transaction, delta, frozenset(belief.classes), frozenset(belief.timeouts))
+        return TablePlan(transaction, delta, frozenset(belief.classes), frozenset(belief.timeouts), nothing, nothing)
 
     async def run_purge(self) -> None:
         """Beside the passes, until cancelled: forget clients of endpoints that left."""
@@ -200,6 +203,7 @@ class TableDriver:
         self._others.begin()
         belief = believe(self._table.read(), self._specs, self.family, self._options, self._ownership)
         belief.claimed = self._claimed
+        self._standby.find()
         self._belief = belief
         self._compare_all = self._looked_back = True
         return belief
@@ -224,12 +228,9 @@ class TableDriver:
         """
         for attempt in range(QUARANTINE_ROUNDS):
             big = self._compare_all or self._desired.dirty > INLINE_ELEMENTS
-            plan = await self._plan(big)
-            if plan.transaction.empty:
-                await self._maybe_in_thread(big, partial(self._committed, plan))
-                return TableReport(seconds=monotonic() - started)
-            big = big or plan.delta.touched > INLINE_ELEMENTS
             try:
+                plan = await self._plan(big)
+                big = big or plan.delta.touched > INLINE_ELEMENTS
                 if not await self._commit(plan):
                     await in_thread(self._read_back)
                     continue
@@ -240,34 +241,44 @@ class TableDriver:
                 raise_if_unsupported(error.rejections, self.family)
                 if not self._quarantine(error.rejections):
                     raise
-                self._compare_all = True
+                await in_thread(self._read_back)  # some steps may have been committed
                 continue
             await self._maybe_in_thread(big, partial(self._committed, plan))
-            return TableReport(
-                plan.delta.touched, len(plan.transaction.messages), plan.new_table, monotonic() - started
-            )
+            messages = sum(len(step.messages) for step in plan.steps)
+            return TableReport(plan.delta.touched, messages, plan.new_table, monotonic() - started)
         raise KernelUnclear(f"transactions rejected {QUARANTINE_ROUNDS} times in one pass")
 
     async def _commit(self, plan: TablePlan) -> bool:
-        """Whether the transaction was committed; if not, others changed the table and it must be read back first."""
+        """Whether all steps were committed; if not, others changed the table and it must be read back first."""
+        big = plan.adds_chains or plan.delta.touched > INLINE_ELEMENTS
+        for step in plan.steps:
+            echoes = await self._commit_step(step, new_table=plan.new_table, big=big)
+            if echoes is None:
+                return False
+            if step is plan.transaction:
+                self._counts.committed(plan.delta.deletes, echoes)
+        return True
+
+    async def _commit_step(self, step: Transaction, *, new_table: bool, big: bool) -> list[bytes] | None:
+        """What the kernel tells of deletions; None when others changed the table."""
         belief = self._belief
         assert belief is not None, "a plan was made from a belief"
-        big = plan.adds_chains or plan.delta.touched > INLINE_ELEMENTS
         # A table that is not right yet cannot be told from one that others changed.
-        for _ in range(LOOKS_BEFORE_COMMIT if belief.right and not plan.new_table else 1):
-            commit = partial(self._socket.commit, plan.transaction, self._others.known())
+        for _ in range(LOOKS_BEFORE_COMMIT if belief.right and not new_table else 1):
             try:
-                echoes = await self._maybe_in_thread(big, commit)
+                return await self._maybe_in_thread(big, partial(self._socket.commit, step, self._others.known()))
             except StaleGeneration:
                 if belief.right and not await self._others.left_alone(belief):
-                    return False
-            else:
-                self._counts.committed(plan.delta.deletes, echoes)
-                return True
+                    return None
         # What was known stays known, and the next look is a full one.
-        echoes = await self._maybe_in_thread(big, partial(self._socket.commit, plan.transaction))
-        self._counts.committed(plan.delta.deletes, echoes)
-        return True
+        return await self._maybe_in_thread(big, partial(self._socket.commit, step))
+
+    def _commit_anyhow(self, transaction: Transaction) -> None:
+        """Without a look at what others changed."""
+        try:
+            self._socket.commit(transaction, self._others.known())
+        except StaleGeneration:
+            self._socket.commit(transaction)
 
     async def _plan(self, big: bool) -> TablePlan:
         belief = self._belief
@@ -276,11 +287,10 @@ class TableDriver:
             self._claim(belief)
         dirty = self._desired.take_dirty()
         rebuild = self._failures >= REBUILD_AFTER_FAILURES
-        if belief.exists and (rebuild or not belief.usable):
-            learned = await in_thread(self._table.affinity)
-            belief.affinity = {} if learned is None else valid_entries(learned, self._desired.affinity.snapshot())
-        wanted, looked_at = self._desired.image, None if self._compare_all else dirty
         anew = rebuild or not belief.usable
+        wanted, looked_at = self._desired.image, None if self._compare_all else dirty
+        if belief.exists and anew:
+            await in_thread(partial(self._let_standby_serve, belief, wanted))
 
         def plan() -> TablePlan:
             counts, successors = self._counts.prepare(belief, wanted, looked_at, anew=anew)
@@ -289,6 +299,19 @@ class TableDriver:
             return self._planner.plan(belief, wanted, looked_at, counts, successors)
 
         return await self._maybe_in_thread(big, plan)
+
+    def _let_standby_serve(self, belief: Belief, wanted: TableImage) -> None:
+        if self.is_anothers():
+            raise NotPermitted(OWNED_BY_ANOTHER)
+        valid = self._desired.affinity.snapshot()
+        self._standby.serve(partial(self._planner.plan_standby, wanted), valid)
+        belief.affinity = self._standby.learned(valid)
+
+    def _retire_standby(self) -> None:
+        """Whom it served is served by the table of our name again."""
+        assert self._belief is not None, "a pass ends with a belief"
+        counts = self._standby.retire(self._desired.affinity.snapshot())
+        self._counts.add_missed(counts, self._belief.image)
 
     def _claim(self, belief: Belief) -> None:
         """Take over an owned table by itself: together with that, the kernel accepts no new base chain

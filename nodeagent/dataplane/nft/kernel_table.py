@@ -23,6 +23,7 @@ from nodeagent.netlink.netfilter import nfproto
 from nodeagent.netlink.nf_tables.element_reading import AnswerShape, ElementDump, read_elements, read_pairs
 from nodeagent.netlink.nf_tables.elements import pack_catch_all, pack_keys
 from nodeagent.netlink.nf_tables.objects import (
+    ChainHeader,
     KernelRule,
     TableHeader,
     named_set,
@@ -73,7 +74,7 @@ def present_specs(socket: Ruleset, family: Family) -> dict[str, SetSpec]:
 
 
 class KernelTable:
-    """Reads the table `nodeagent` of one family. fetch_above: elements from which on endpoints are not dumped.
+    """Reads the table `nodeagent` of one family, or that of another name. fetch_above: elements from which on endpoints are not dumped.
 
     only: a Service, `namespace/name`; of endpoints no others than those that its frontends lead to are read, if these
     are all there.
@@ -87,13 +88,15 @@ class KernelTable:
         *,
         fetch_above: int = FETCH_ABOVE,
         only: str | None = None,
+        name: str = schema.TABLE,
     ) -> None:
         self._socket = socket
         self._family = family
         self._specs = specs
         self._fetch_above = fetch_above
         self._only = only
-        self._table = pack_table(schema.TABLE)
+        self._name = name
+        self._table = pack_table(name)
 
     def header(self) -> TableHeader | None:
         """The table object; None when there is none."""
@@ -141,11 +144,9 @@ class KernelTable:
             contents.sets = {found.name: found for found in self._read(NFT_MSG_GETSET, read_set)}
             if contents.fits(self._specs, self._family):
                 contents.catch_all = next(filter(self._catches_all, self._specs), "")
-            for chain in self._read(NFT_MSG_GETCHAIN, read_chain):
-                # The kernel dumps the chains of all tables of a family, whichever was asked for.
-                if chain.table == schema.TABLE:
-                    contents.hooks[chain.name] = hook_of(chain.hook)
-                    contents.policies[chain.name] = chain.policy
+            for chain in self._chains():
+                contents.hooks[chain.name] = hook_of(chain.hook)
+                contents.policies[chain.name] = chain.policy
             for rule in self._rules(contents.hooks):
                 contents.rules.setdefault(rule.chain, []).append(rule)
             if contents.fits(self._specs, self._family):
@@ -163,9 +164,17 @@ class KernelTable:
             return None
         return contents
 
+    def base_chains(self) -> tuple[str, ...]:
+        """Where the kernel enters the table; nowhere when there is none. Raises DumpInterrupted."""
+        return tuple(chain.name for chain in self._chains() if chain.hook is not None)
+
+    def _chains(self) -> list[ChainHeader]:
+        """The kernel dumps the chains of all tables of a family, whichever was asked for."""
+        return [chain for chain in self._read(NFT_MSG_GETCHAIN, read_chain) if chain.table == self._name]
+
     def _catches_all(self, name: str) -> bool:
         """Whether the set has an element that matches every key which has none of its own; nobody counts it."""
-        body = pack_element_list(schema.TABLE, name, (pack_catch_all(),))
+        body = pack_element_list(self._name, name, (pack_catch_all(),))
         try:
             return any(True for _ in self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body))
         except FileNotFoundError:
@@ -177,9 +186,7 @@ class KernelTable:
             return self._read_once(NFT_MSG_GETRULE, read_rule)
         except DumpInterrupted:
             return [
-                rule
-                for name in chains
-                for rule in self._read(NFT_MSG_GETRULE, read_rule, pack_rules(schema.TABLE, name))
+                rule for name in chains for rule in self._read(NFT_MSG_GETRULE, read_rule, pack_rules(self._name, name))
             ]
 
     def _read(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
@@ -194,13 +201,13 @@ class KernelTable:
         """Whether the set has these elements, with these values: asked for by key, whatever else is in it."""
         spec = self._specs[name]
         form = spec.form(self._family)
-        shape = AnswerShape(form, schema.TABLE, name)
+        shape = AnswerShape(form, self._name, name)
         remaining = list(elements)
         while remaining:
             keys = remaining[:FETCH_KEYS]
             confirmed = 0
             if not spec.interval:
-                body = pack_element_list(schema.TABLE, name, pack_keys(form, keys))
+                body = pack_element_list(self._name, name, pack_keys(form, keys))
                 expected = shape.expected({key: elements[key] for key in keys})
                 confirmed = self._socket.confirmed(
                     NFT_MSG_GETSETELEM, nfproto(self._family), body, shape.start, expected, exact=shape.exact
@@ -227,7 +234,7 @@ class KernelTable:
     def affinity(self) -> ElementDump | None:
         """What clients learned; None where there is no such set, or one of another type."""
         spec = self._specs[schema.AFFINITY]
-        where = named_set(schema.TABLE, schema.AFFINITY)
+        where = named_set(self._name, schema.AFFINITY)
         try:
             with typed():
                 found = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
@@ -239,7 +246,7 @@ class KernelTable:
         """Of what clients learned only which endpoint, a datagram at a time: some twice and others not at all while the
         set grows. Raises FileNotFoundError when there is no such set."""
         form = self._specs[schema.AFFINITY].form(self._family)
-        where = named_set(schema.TABLE, schema.AFFINITY)
+        where = named_set(self._name, schema.AFFINITY)
         for data in self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where):
             with typed():
                 pairs = read_pairs(form, data)
@@ -252,7 +259,7 @@ class KernelTable:
             wanted = None if keys is None else keys.get(name, [])
             try:
                 if wanted is None:
-                    where = named_set(schema.TABLE, name)
+                    where = named_set(self._name, name)
                     with typed():
                         held = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
                     if same_set(held, self._specs[name], self._family):
@@ -307,7 +314,7 @@ class KernelTable:
     def _fetch(self, name: str, keys: Iterator[bytes]) -> Iterator[memoryview]:
         form = self._specs[name].form(self._family)
         while wanted := list(islice(keys, FETCH_KEYS)):
-            body = pack_element_list(schema.TABLE, name, pack_keys(form, wanted))
+            body = pack_element_list(self._name, name, pack_keys(form, wanted))
             yield from self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body)
 
     def _add_verdicts(self, contents: Contents, name: str) -> None:
@@ -322,7 +329,7 @@ class KernelTable:
         later it is whole again. A dynamic set's count includes expired elements, so only duplicates count there.
         """
         spec = self._specs[name]
-        where = named_set(schema.TABLE, name)
+        where = named_set(self._name, name)
 
         def read() -> ElementDump:
             dump = self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where)
@@ -349,6 +356,6 @@ class KernelTable:
         return read()
 
     def _count(self, name: str) -> int | None:
-        where = named_set(schema.TABLE, name)
+        where = named_set(self._name, name)
         with typed():
             return read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where)).count

@@ -1,11 +1,17 @@
-"""From belief and desired image to the least transaction that makes the kernel right (pure)."""
+"""From belief and desired image to the least transactions that make the kernel right (pure).
+
+A transaction is atomic but for two things (nf_tables_api.c, nf_tables_commit). A packet that is in the table at that instant still
+has the rules of before, which of a new chain are none, and may find new elements already: so chains are committed before the
+elements that lead to them. And the kernel publishes ranges only after all the rest of a transaction: so a new table gets its hooks
+in a transaction of their own, rules that ask other ranges come after these, and ranges go before others get their place.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.belief import Belief, Ownership
+from nodeagent.dataplane.nft.belief import Belief, LearnedAffinity, Ownership
 from nodeagent.dataplane.nft.carried_counts import Counts, Successors
 from nodeagent.dataplane.nft.chain import Program, ProgramOptions
 from nodeagent.dataplane.nft.classes import PickClass
@@ -13,7 +19,8 @@ from nodeagent.dataplane.nft.desired import classes_in, timeouts_in
 from nodeagent.dataplane.nft.diff import Delta, diff_images, diff_keys
 from nodeagent.dataplane.nft.image import TableImage, empty_image
 from nodeagent.dataplane.nft.picking import pick_chain
-from nodeagent.dataplane.nft.program import affinity_chains, build_program, timeout_chains, verdict_elements
+from nodeagent.dataplane.nft.program import affinity_chains, behind, build_program, leading_elements, timeout_chains
+from nodeagent.dataplane.nft.ranges import split_delta
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family
@@ -23,6 +30,7 @@ from nodeagent.model.addresses import Family
 class TablePlan:
     """A transaction and what will be true once it is committed.
 
+    ahead: what is committed before it. hooks: what is committed after it, the base chains of a new table.
     adds_chains: the kernel looks at every element of each map that a rule of theirs reads (nf_tables_bind_set), some 0.4 µs each.
     """
 
@@ -30,8 +38,15 @@ class TablePlan:
     delta: Delta
     classes: frozenset[PickClass]
     timeouts: frozenset[int]
+    ahead: Transaction
+    hooks: Transaction
     new_table: bool = False
     adds_chains: bool = False
+
+    @property
+    def steps(self) -> tuple[Transaction, ...]:
+        """In the order in which they are committed."""
+        return tuple(step for step in (self.ahead, self.transaction, self.hooks) if not step.empty)
 
 
 class Planner:
@@ -66,16 +81,22 @@ class Planner:
         leading = wanted if dirty is None else delta.puts
         classes = frozenset(classes_in(leading) | belief.classes)
         timeouts = frozenset(timeouts_in(leading) | belief.timeouts)
-        transaction = Transaction(self._family, self._specs)
+        ahead, transaction = self._begin(), self._begin()
         if self._owned and not belief.claimed:
-            transaction.claim_table(owned=True)
+            ahead.claim_table(owned=True)
+        new_classes, new_timeouts = classes - belief.classes, timeouts - belief.timeouts
+        led = self._add_chains(ahead, belief, new_classes, new_timeouts)
+        first, rest = split_delta(delta, wanted, rewritten=not belief.program_right)
+        ahead.write_delta(first)
         if not belief.program_right:
-            self._rewrite_program(transaction, belief, build_program(self._family, self._options, classes, timeouts))
-        else:
-            self._add_chains(transaction, belief, classes - belief.classes, timeouts - belief.timeouts)
-        transaction.write_delta(delta, counts, successors)
-        adds_chains = not belief.program_right or classes != belief.classes or timeouts != belief.timeouts
-        return TablePlan(transaction, delta, classes, timeouts, adds_chains=adds_chains)
+            program = build_program(self._family, self._options, classes, timeouts)
+            self._rewrite_program(transaction, belief, program, led)
+        transaction.write_delta(rest, counts, successors)
+        adds_chains = not belief.program_right or bool(new_classes or new_timeouts)
+        return TablePlan(transaction, delta, classes, timeouts, ahead, self._begin(), adds_chains=adds_chains)
+
+    def _begin(self) -> Transaction:
+        return Transaction(self._family, self._specs)
 
     @cached_property
     def base_chains(self) -> frozenset[str]:
@@ -84,25 +105,42 @@ class Planner:
         return frozenset(chain.name for chain in chains if chain.hook)
 
     def plan_new_table(self, belief: Belief, wanted: TableImage, counts: Counts | None = None) -> TablePlan:
-        """Replace whatever is there by a new table, in one transaction: traffic sees the old one or the new one."""
-        transaction = Transaction(self._family, self._specs)
+        """A new table in the place of whatever is there; that has no hooks any more, and the new one gets its own last."""
+        transaction, hooks = self._begin(), self._begin()
         if belief.exists:
             transaction.delete_table()
+        delta, program = self._fill(transaction, wanted, counts, belief.affinity)
+        hooks.hook(program)
+        classes, timeouts = frozenset(classes_in(wanted)), frozenset(timeouts_in(wanted))
+        return TablePlan(transaction, delta, classes, timeouts, self._begin(), hooks, new_table=True)
+
+    def plan_standby(self, wanted: TableImage, learned: LearnedAffinity) -> tuple[Transaction, Transaction]:
+        """A second table with the same content, right behind the one of our name at each hook; and its hooks."""
+        filled, hooks = (Transaction(self._family, self._specs, schema.STANDBY_TABLE) for _ in range(2))
+        _, program = self._fill(filled, wanted, None, learned)
+        hooks.hook(behind(program))
+        return filled, hooks
+
+    def _fill(
+        self, transaction: Transaction, wanted: TableImage, counts: Counts | None, learned: LearnedAffinity
+    ) -> tuple[Delta, Program]:
+        """All of a table but its hooks."""
         transaction.claim_table(owned=self._owned)
         transaction.create_sets()
-        classes, timeouts = frozenset(classes_in(wanted)), frozenset(timeouts_in(wanted))
-        transaction.write_program(build_program(self._family, self._options, classes, timeouts))
+        program = build_program(self._family, self._options, classes_in(wanted), timeouts_in(wanted))
+        transaction.write_unhooked(program)
         delta = diff_images(wanted, empty_image(wanted))
         transaction.write_delta(delta, counts)
-        transaction.restore_affinity(belief.affinity)
-        return TablePlan(transaction, delta, classes, timeouts, new_table=True)
+        transaction.restore_affinity(learned)
+        return delta, program
 
     def _add_chains(
         self, transaction: Transaction, belief: Belief, classes: Iterable[PickClass], timeouts: Iterable[int]
-    ) -> None:
+    ) -> dict[str, dict[bytes, str]]:
+        """Returns the elements that lead to them."""
         classes, timeouts = sorted(classes), sorted(timeouts)
         if not classes and not timeouts:
-            return
+            return {}
         transaction.add_chains(
             (
                 *(pick_chain(self._family, pick) for pick in classes),
@@ -110,19 +148,17 @@ class Planner:
                 *(affinity_chains(self._family) if timeouts and not belief.timeouts else ()),
             )
         )
-        always = verdict_elements((), ())
-        transaction.add_verdicts(
-            {
-                name: {key: chain for key, chain in elements.items() if key not in always[name]}
-                for name, elements in verdict_elements(classes, timeouts).items()
-            }
-        )
+        led = leading_elements(classes, timeouts)
+        transaction.add_verdicts(led)
+        return led
 
-    def _rewrite_program(self, transaction: Transaction, belief: Belief, program: Program) -> None:
-        """All rules anew, in place: sets, their elements, counters and learned affinity stay."""
+    def _rewrite_program(
+        self, transaction: Transaction, belief: Belief, program: Program, led: Mapping[str, Mapping[bytes, str]]
+    ) -> None:
+        """All rules anew, in place: sets, their elements, counters and learned affinity stay. led: verdicts added just before."""
         transaction.flush_rules()
         for name in sorted(schema.PROGRAM_SETS):
-            transaction.delete_verdicts(name, belief.verdicts.get(name, {}))
+            transaction.delete_verdicts(name, {**belief.verdicts.get(name, {}), **led.get(name, {})})
         for name in sorted(belief.chains - {chain.name for chain in program.chains}):
             transaction.delete_chain(name)
         transaction.write_program(program)

@@ -9,6 +9,7 @@ with affinity just behind it. A lookup that misses ends its rule, which is why a
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ChainType, Hook, HookNumber, Program, ProgramOptions
@@ -101,6 +102,25 @@ def verdict_elements(classes: Iterable[PickClass], timeouts: Iterable[int]) -> d
         schema.LEARN: {native_u32(value): learn_chain_name(value, node_port=False) for value in seconds},
         schema.NODEPORT_LEARN: {native_u32(value): learn_chain_name(value, node_port=True) for value in seconds},
     }
+
+
+def leading_elements(classes: Iterable[PickClass], timeouts: Iterable[int]) -> dict[str, dict[bytes, str]]:
+    """Those of the verdict maps that come and go with these classes and timeouts."""
+    always = verdict_elements((), ())
+    return {
+        name: {key: chain for key, chain in elements.items() if key not in always[name]}
+        for name, elements in verdict_elements(classes, timeouts).items()
+    }
+
+
+def behind(program: Program) -> Program:
+    """The same program, entered at each hook just after a table with the program itself: it meets what that one leaves."""
+    return replace(program, chains=tuple(map(_one_later, program.chains)))
+
+
+def _one_later(chain: Chain) -> Chain:
+    hook = chain.hook
+    return chain if hook is None else replace(chain, hook=replace(hook, priority=hook.priority + 1))
 
 
 def _keyed(chains: Mapping[int, str]) -> dict[bytes, str]:

@@ -38,16 +38,21 @@ def release_ways(socket: Ruleset, protected: Protected) -> None:
 
 def _release(socket: Ruleset, way: SocketAddress, *, local: bool) -> bool:
     """local: node ports answer at this address."""
+    released = [_release_in(name, socket, way, local=local) for name in (schema.TABLE, schema.STANDBY_TABLE)]
+    return any(released)
+
+
+def _release_in(name: str, socket: Ruleset, way: SocketAddress, *, local: bool) -> bool:
     address, port = way
     family = family_of(address)
-    table = KernelTable(socket, family, _SPECS)
+    table = KernelTable(socket, family, _SPECS, name=name)
     if table.has(schema.CLUSTER_IPS, pack_address(address)):
         return False
     captures = {schema.FRONTENDS: frontend_key(address, Protocol.TCP, port)}
     if local:
         captures[schema.NODEPORTS] = node_port_key(Protocol.TCP, port)
-    found = {name: [key] for name, key in captures.items() if table.has(name, key)}
-    transaction = Transaction(family, _SPECS)
+    found = {target: [key] for target, key in captures.items() if table.has(target, key)}
+    transaction = Transaction(family, _SPECS, name)
     transaction.write_delta(Delta(deletes=found))
     socket.commit(transaction)
     return bool(found)

@@ -1,6 +1,7 @@
 """Remove our tables."""
 
 from nodeagent.dataplane.errors import NotPermitted
+from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.kernel_table import KernelTable
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.transaction import Transaction
@@ -22,10 +23,11 @@ def remove_tables(socket: Ruleset) -> tuple[Family, ...]:
     """
     removed = []
     for family in Family:
-        if KernelTable(socket, family, {}).header() is None:
-            continue
-        transaction = Transaction(family, {})
-        transaction.delete_table()
-        socket.commit(transaction)
-        removed.append(family)
-    return tuple(removed)
+        for name in (schema.STANDBY_TABLE, schema.TABLE):
+            if KernelTable(socket, family, {}, name=name).header() is None:
+                continue
+            transaction = Transaction(family, {}, name)
+            transaction.delete_table()
+            socket.commit(transaction)
+            removed.append(family)
+    return tuple(dict.fromkeys(removed))

@@ -34,7 +34,7 @@ REPLY_BUFFER: Final = 8 << 20
 _BATCH = "the batch"
 _ELEMENT_GONE = message_type(NFNL_SUBSYS_NFTABLES, NFT_MSG_DELSETELEM)
 _NO_CAPABILITY = "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"
-_OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeagent that runs here first"
+OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeagent that runs here first"
 
 
 @contextmanager
@@ -116,7 +116,7 @@ class Ruleset:
             if generation is not None and rejections[0].about == _BATCH and rejections[0].errno == errno.ERESTART:
                 raise StaleGeneration("somebody else changed the ruleset first")
             if all(item.errno == errno.EPERM for item in rejections):
-                raise NotPermitted(_NO_CAPABILITY if rejections[0].about == _BATCH else _OWNED_BY_ANOTHER)
+                raise NotPermitted(_NO_CAPABILITY if rejections[0].about == _BATCH else OWNED_BY_ANOTHER)
             raise CommitRejected(tuple(rejections))
         return echoes
 

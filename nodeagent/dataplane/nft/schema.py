@@ -14,6 +14,8 @@ from nodeagent.netlink.nf_tables.elements import ElementForm
 from nodeagent.netlink.uapi import nf_tables as uapi
 
 TABLE = "nodeagent"
+STANDBY_TABLE = "nodeagent-standby"
+"""Serves while TABLE is made anew."""
 SCHEMA = 7
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 

@@ -73,8 +73,9 @@ class Message:
 class Transaction:
     """Operations on one family's table, in order."""
 
-    def __init__(self, family: Family, specs: Mapping[str, SetSpec]) -> None:
+    def __init__(self, family: Family, specs: Mapping[str, SetSpec], table: str = schema.TABLE) -> None:
         self.family = family
+        self._table = table
         self.messages: list[Message] = []
         self._specs = specs
         self._next_set_id = 1
@@ -94,7 +95,7 @@ class Transaction:
 
     def claim_table(self, *, owned: bool) -> None:
         """Create the table, or take over the one that is there (as owner: only of an orphan or our own)."""
-        body = pack_table(schema.TABLE, _OWNED if owned else 0, _TABLE_COMMENT)
+        body = pack_table(self._table, _OWNED if owned else 0, _TABLE_COMMENT)
         self._add(NFT_MSG_NEWTABLE, NLM_F_CREATE, body, "table")
 
     def probe_owned_table(self, name: str) -> None:
@@ -104,7 +105,7 @@ class Transaction:
 
     def delete_table(self) -> None:
         """Remove the table with everything in it."""
-        self._add(NFT_MSG_DELTABLE, 0, pack_table(schema.TABLE), "table")
+        self._add(NFT_MSG_DELTABLE, 0, pack_table(self._table), "table")
 
     def create_sets(self) -> None:
         """Create every set and map."""
@@ -116,13 +117,22 @@ class Transaction:
         self.add_chains(program.chains)
         self.add_verdicts(program.verdicts)
 
+    def write_unhooked(self, program: Program) -> None:
+        """All of a program but its base chains: no packet gets there yet."""
+        self.add_chains(chain for chain in program.chains if chain.hook is None)
+        self.add_verdicts(program.verdicts)
+
+    def hook(self, program: Program) -> None:
+        """The base chains of a program."""
+        self.add_chains(chain for chain in program.chains if chain.hook is not None)
+
     def add_chains(self, chains: Iterable[Chain]) -> None:
         """Create chains, then fill them: rules may jump to any of them."""
         chains = tuple(chains)
         for chain in chains:
             hook = chain.hook
             where = None if hook is None else ChainHook(hook.number, hook.priority, hook.type.value)
-            body = pack_chain(schema.TABLE, chain.name, where)
+            body = pack_chain(self._table, chain.name, where)
             self._add(NFT_MSG_NEWCHAIN, NLM_F_CREATE, body, f"chain {chain.name}")
         for chain in chains:
             for number, rule in enumerate(chain.rules, 1):
@@ -130,11 +140,11 @@ class Transaction:
 
     def flush_rules(self) -> None:
         """Remove every rule of the table."""
-        self._add(NFT_MSG_DELRULE, 0, pack_rules(schema.TABLE), "all rules")
+        self._add(NFT_MSG_DELRULE, 0, pack_rules(self._table), "all rules")
 
     def delete_chain(self, name: str) -> None:
         """Remove a chain; nothing may lead to it any more."""
-        self._add(NFT_MSG_DELCHAIN, 0, pack_chain(schema.TABLE, name), f"chain {name}")
+        self._add(NFT_MSG_DELCHAIN, 0, pack_chain(self._table, name), f"chain {name}")
 
     def add_verdicts(self, verdicts: Mapping[str, Mapping[bytes, str]]) -> None:
         """Add `goto chain` elements to verdict maps."""
@@ -171,7 +181,7 @@ class Transaction:
         about = f"elements of {schema.AFFINITY}"
         wanted = tuple(keys)
         for key, encoded in zip(wanted, pack_keys(self._form(schema.AFFINITY), wanted), strict=True):
-            body = pack_element_list(schema.TABLE, schema.AFFINITY, (encoded,))
+            body = pack_element_list(self._table, schema.AFFINITY, (encoded,))
             self.messages.append(Message(NFT_MSG_DELSETELEM, 0, body, about, schema.AFFINITY, (key,)))
 
     def restore_affinity(self, learned: Mapping[bytes, tuple[bytes, int, int]]) -> None:
@@ -200,7 +210,7 @@ class Transaction:
             spec.counter,
             set_user_data(spec, family),
         )
-        self._add(NFT_MSG_NEWSET, NLM_F_CREATE, pack_set(schema.TABLE, made, self._take_set_id()), f"set {spec.name}")
+        self._add(NFT_MSG_NEWSET, NLM_F_CREATE, pack_set(self._table, made, self._take_set_id()), f"set {spec.name}")
 
     def _take_set_id(self) -> int:
         self._next_set_id += 1
@@ -215,7 +225,7 @@ class Transaction:
             else:
                 data = expression.encode()
             encoded.append((expression.name, data))
-        body = pack_rule(schema.TABLE, chain, encoded)
+        body = pack_rule(self._table, chain, encoded)
         names = tuple(name for name, _ in encoded)
         self.messages.append(Message(NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, body, about, expressions=names))
 
@@ -223,9 +233,9 @@ class Transaction:
         set_id = self._take_set_id()
         flags, length = schema.Flag.ANONYMOUS | schema.Flag.CONSTANT, len(expression.values[0])
         made = NewSet(ANONYMOUS_SET, flags, expression.key_type, length)
-        self._add(NFT_MSG_NEWSET, NLM_F_CREATE, pack_set(schema.TABLE, made, set_id), "set of a rule")
+        self._add(NFT_MSG_NEWSET, NLM_F_CREATE, pack_set(self._table, made, set_id), "set of a rule")
         elements = pack_keys(ElementForm(length), expression.values)
-        body = pack_element_list(schema.TABLE, ANONYMOUS_SET, elements, set_id)
+        body = pack_element_list(self._table, ANONYMOUS_SET, elements, set_id)
         self._add(NFT_MSG_NEWSETELEM, NLM_F_CREATE, body, "set of a rule")
         return set_id
 
@@ -234,7 +244,7 @@ class Transaction:
     ) -> None:
         about, start = f"elements of {name}", 0
         for some in _lists(encoded):
-            body = pack_element_list(schema.TABLE, name, some)
+            body = pack_element_list(self._table, name, some)
             stop = start + len(some)
             self.messages.append(Message(kind, flags, body, about, name, keys[start:stop]))
             start = stop

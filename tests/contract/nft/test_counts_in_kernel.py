@@ -102,8 +102,9 @@ def test_a_node_that_is_never_quiet_does_not_keep_its_agent_from_ending(
 ) -> None:
     agent = kernel.start(options=COUNTED, socket=busy)
     agent.sync(service("shop", SHOP[Family.IPV4], PODS[Family.IPV4][0]))
+    quiet = busy.commits
     busy.coming = [1] * 100
     agent.sync(service("shop", SHOP[Family.IPV4], *PODS[Family.IPV4]))
     kernel.run(lambda: asyncio.run(agent.driver.settle_counts()))
-    assert busy.commits < 10
-    assert counted(kernel, agent) == (busy.commits - 1,) * 2
+    assert busy.commits < quiet + 10
+    assert counted(kernel, agent) == (busy.commits - quiet,) * 2

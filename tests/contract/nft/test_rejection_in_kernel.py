@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nodeagent.dataplane.errors import CommitRejected
 from nodeagent.dataplane.nft import schema
@@ -13,6 +14,7 @@ from nodeagent.dataplane.nft.image import frontend_key, packed_class
 from nodeagent.dataplane.nft.transaction import Transaction
 from nodeagent.model.addresses import Family, Protocol, pack_address
 from nodeagent.model.frontend import NodeState, ServiceState
+from tests.contract.nft.conftest import NODE
 
 pytestmark = pytest.mark.kernel
 
@@ -111,7 +113,7 @@ def test_a_refused_transaction_changes_nothing(kernel: Any, service: MakeService
     agent.sync(service("web", "10.96.0.10", "10.244.1.1"))
     before, generation = kernel.image(), kernel.generation()
     with pytest.raises(CommitRejected):
-        agent.sync(node=NodeState(("10.96.0.0/16", "10.96.64.0/18")))
+        agent.sync(node=replace(NODE, service_cidrs=("10.96.0.0/16", "10.96.64.0/18")))
 
     assert kernel.image() == before
     assert kernel.generation() == generation

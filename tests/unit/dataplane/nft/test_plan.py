@@ -12,6 +12,7 @@ from nodeagent.dataplane.nft.classes import PickClass
 from nodeagent.dataplane.nft.image import TableImage, empty_image, frontend_key, packed_class
 from nodeagent.dataplane.nft.plan import Planner, TablePlan
 from nodeagent.dataplane.nft.program import build_program, verdict_elements
+from nodeagent.dataplane.nft.transaction import Message
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.netlink.framing import attribute_map
 from nodeagent.netlink.uapi.nf_tables import (
@@ -64,18 +65,23 @@ def plan(
     return Planner(Family.IPV4, SPECS, OPTIONS, ownership).plan(belief, wanted, dirty)
 
 
+def messages(plan: TablePlan) -> list[Message]:
+    """Of all steps."""
+    return [message for step in plan.steps for message in step.messages]
+
+
 def kinds(plan: TablePlan) -> list[int]:
-    return [message.kind for message in plan.transaction.messages]
+    return [message.kind for message in messages(plan)]
 
 
 def chains(plan: TablePlan) -> set[str]:
     """Those that it makes."""
-    made = (message for message in plan.transaction.messages if message.kind == NFT_MSG_NEWCHAIN)
+    made = (message for message in messages(plan) if message.kind == NFT_MSG_NEWCHAIN)
     return {message.about.removeprefix("chain ") for message in made}
 
 
 def elements(plan: TablePlan, kind: int) -> list[tuple[str, tuple[bytes, ...]]]:
-    return [(message.set, message.keys) for message in plan.transaction.messages if message.kind == kind]
+    return [(message.set, message.keys) for message in messages(plan) if message.kind == kind]
 
 
 @pytest.mark.parametrize("dirty", [None, {}, {schema.FRONTENDS: {KEY}}], ids=["all", "nothing dirty", "dirty"])
@@ -84,14 +90,14 @@ def test_nothing_to_do_is_an_empty_transaction(
     dirty: Mapping[str, Iterable[bytes]] | None, ownership: Ownership
 ) -> None:
     made = plan(right(image({KEY: ONE})), image({KEY: ONE}), dirty, ownership)
-    assert made.transaction.empty
+    assert not made.steps
     assert made.delta.empty
 
 
 def test_an_owned_table_that_this_process_has_not_claimed_is_claimed_even_so() -> None:
     unclaimed = right(image({KEY: ONE}), claimed=False)
     assert kinds(plan(unclaimed, image({KEY: ONE}), ownership=Ownership.OWNED)) == [NFT_MSG_NEWTABLE]
-    assert plan(unclaimed, image({KEY: ONE}), ownership=Ownership.PLAIN).transaction.empty
+    assert not plan(unclaimed, image({KEY: ONE}), ownership=Ownership.PLAIN).steps
 
 
 def test_a_value_that_changes_is_deleted_and_then_put() -> None:
@@ -123,6 +129,9 @@ def test_a_new_endpoint_count_brings_its_chain_before_anything_leads_there() -> 
     *dispatch, target = elements(made, NFT_MSG_NEWSETELEM)
     assert dispatch == [(name, (TWO,)) for name in DISPATCHES]
     assert target == (schema.FRONTENDS, (KEY,))
+    assert {message.set for message in made.transaction.messages} == {schema.FRONTENDS}, (
+        "a packet that is in the table at the instant of a commit sees new elements, but no rules of new chains"
+    )
 
 
 def test_the_first_affinity_brings_what_learns_and_where_it_is_entered() -> None:
@@ -174,7 +183,7 @@ def test_a_chain_that_somebody_removed_comes_back_although_no_element_changes() 
     made = plan(belief, image({KEY: TWO}))
     assert made.delta.empty
     assert made.classes == {PickClass(1), PickClass(2)}
-    assert "chain pick-2" in [message.about for message in made.transaction.messages]
+    assert "chain pick-2" in [message.about for message in messages(made)]
 
 
 @pytest.mark.parametrize(
@@ -186,15 +195,21 @@ def test_a_chain_that_somebody_removed_comes_back_although_no_element_changes() 
         pytest.param(Ownership.OWNED, True, [NFT_MSG_DELTABLE, NFT_MSG_NEWTABLE], id="owned, something else there"),
     ],
 )
-def test_a_table_is_made_or_replaced_in_one_transaction(ownership: Ownership, exists: bool, start: list[int]) -> None:
+def test_a_table_is_made_or_replaced_and_hooked_when_its_ranges_are_in_force(
+    ownership: Ownership, exists: bool, start: list[int]
+) -> None:
     made = plan(Belief(image(), exists=exists), image({KEY: TWO}), ownership=ownership)
     order = kinds(made)
 
     assert made.new_table
     assert order[: len(start)] == start
     assert order[len(start) : len(start) + len(SPECS)] == [NFT_MSG_NEWSET] * len(SPECS)
-    assert max(at for at, kind in enumerate(order) if kind == NFT_MSG_NEWCHAIN) < order.index(NFT_MSG_NEWRULE)
-    assert elements(made, NFT_MSG_NEWSETELEM)[-1] == (schema.FRONTENDS, (KEY,))
+    filled = [message.kind for message in made.transaction.messages]
+    assert max(at for at, kind in enumerate(filled) if kind == NFT_MSG_NEWCHAIN) < filled.index(NFT_MSG_NEWRULE)
+    assert (made.transaction.messages[-1].set, made.transaction.messages[-1].keys) == (schema.FRONTENDS, (KEY,))
+    assert made.steps == (made.transaction, made.hooks)
+    hooked = {m.about.removeprefix("chain ") for m in made.hooks.messages if m.kind == NFT_MSG_NEWCHAIN}
+    assert hooked == {chain.name for chain in build_program(Family.IPV4, OPTIONS, (), ()).chains if chain.hook}
     assert made.classes == {PickClass(2)}
 
 
@@ -209,6 +224,6 @@ def test_a_replaced_table_keeps_what_clients_learned() -> None:
 def test_a_large_difference_is_split_into_messages_that_fit_their_length_field() -> None:
     many = {frontend_key(f"10.96.{n >> 8}.{n & 255}", Protocol.TCP, 80): ONE + b"name" for n in range(5000)}
     made = plan(right(image()), image(many))
-    assert len(made.transaction.messages) > 1
-    assert all(len(message.body) < 1 << 16 for message in made.transaction.messages)
+    assert len(messages(made)) > 1
+    assert all(len(message.body) < 1 << 16 for message in messages(made))
     assert sum(len(keys) for _, keys in elements(made, NFT_MSG_NEWSETELEM)) == 5000
