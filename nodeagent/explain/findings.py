@@ -28,7 +28,15 @@ _SHOWN = 3
 _ALIKE = 0.75
 """How much of two names must be the same for one to be the other, mistyped."""
 _FILES = ("file ", "directory ")
-_HARMLESS = frozenset({"InvalidAffinityTimeout", "AffinityIdTaken", "TooManyEndpoints", "SourceRangesIneffective"})
+_HARMLESS = frozenset(
+    {
+        "InvalidAffinityTimeout",
+        "AffinityIdTaken",
+        "AffinityTimeoutRounded",
+        "TooManyEndpoints",
+        "SourceRangesIneffective",
+    }
+)
 """Problems in spite of which every address leads to endpoints."""
 _TOLD_BETTER = frozenset({"AddressConflict"})
 

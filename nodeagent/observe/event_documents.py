@@ -34,6 +34,7 @@ _ON_NODE = frozenset({"FailedToStartProxierHealthcheck"})
 _OF_ONE_NODE = frozenset(
     {
         "AffinityIdTaken",
+        "AffinityTimeoutRounded",
         "FailedToStartServiceHealthcheck",
         "NodeAddressInServiceCIDR",
         "ProtectedAddress",

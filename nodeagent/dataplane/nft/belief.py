@@ -64,7 +64,7 @@ class Belief:
 
     exists: there is a table of our name. usable: it has our schema and ownership, so only differences are written.
     claimed: this process's socket has claimed it. program_right: chains and rules are what they should be.
-    classes, timeouts: pick and learn chains that exist; they are added when first needed and stay.
+    classes, timeouts: pick and learn chains that exist; they are added when first needed, and go a while after they were last needed.
     affinity: what a new table in its place is to take over, key → (endpoint, timeout ms, remaining ms).
     """
 

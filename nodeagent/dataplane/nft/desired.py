@@ -12,6 +12,7 @@ from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_
 from nodeagent.dataplane.nft.names_here import names_elements
 from nodeagent.dataplane.nft.render import MemberList, Rendering, SlotList, render_service
 from nodeagent.dataplane.nft.slots import Held, hold
+from nodeagent.dataplane.nft.timeouts import AffinityTimeouts
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
@@ -63,6 +64,7 @@ class DesiredImage:
         self._others = OtherAddresses(family)
         self._dirty: dict[str, set[bytes]] = {}
         self.affinity = AffinityIds(family)
+        self.timeouts = AffinityTimeouts()
         self.unrendered: dict[ObjectKey, Problem] = {}
 
     def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: TableImage) -> None:
@@ -90,7 +92,7 @@ class DesiredImage:
         """What the service has from now on; lists that stay are amended in the image already."""
         new: dict[SlotList | MemberList, Held] = {}
         try:
-            admitted = self.affinity.admit(key, state)
+            admitted = self.timeouts.admit(key, self.affinity.admit(key, state))
             rendering = Rendering({}, {}) if admitted is None else render_service(admitted, self.family)
             for where, backends in rendering.lists.items():
                 listed = held.lists.get(where)
@@ -99,7 +101,7 @@ class DesiredImage:
                 else:
                     self._put(where.name, listed.amend(backends))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
-            self.affinity.admit(key, None)
+            self.timeouts.admit(key, self.affinity.admit(key, None))
             detail = f"internal error, the service is left out in {self.family.value}: {type(error).__name__}: {error}"
             self.unrendered[key] = Problem(f"Service {key}", "RenderingFailed", detail)
             return _Rendered(Rendering({}, {}), {})

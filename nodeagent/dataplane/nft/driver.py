@@ -15,6 +15,7 @@ from time import monotonic
 from typing import TypeVar
 
 from nodeagent.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection, StaleGeneration
+from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.affinity_purge import AffinityPurge, PurgeListener
 from nodeagent.dataplane.nft.belief import Belief, Ownership, believe
 from nodeagent.dataplane.nft.chain import ProgramOptions
@@ -30,6 +31,7 @@ from nodeagent.dataplane.nft.render import too_many_backends
 from nodeagent.dataplane.nft.ruleset import OWNED_BY_ANOTHER, Ruleset
 from nodeagent.dataplane.nft.standby import Standby
 from nodeagent.dataplane.nft.transaction import Transaction
+from nodeagent.dataplane.nft.unused_chains import UnusedChains
 from nodeagent.dataplane.worker_thread import in_thread
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
@@ -72,6 +74,7 @@ class TableDriver:
         self._desired = DesiredImage(family)
         self._counts = CountKeeper(family, self._specs, self._table)
         self._standby = Standby(family, self._specs, socket, self._commit_anyhow)
+        self._unused = UnusedChains()
         self._belief: Belief | None = None
         self._compare_all = True
         self._claimed = False
@@ -95,6 +98,7 @@ class TableDriver:
         return (
             *self._quarantined.values(),
             *self._desired.affinity.problems.values(),
+            *self._desired.timeouts.problems.values(),
             *self._desired.unrendered.values(),
             *(problem for found in self._oversized.values() for problem in found),
         )
@@ -128,6 +132,7 @@ class TableDriver:
             report = await self._commit_difference(started)
             if self._standby.present:
                 await in_thread(self._retire_standby)
+            await self._remove_unused_chains(started)
         except BaseException as error:
             if isinstance(error, Retryable) and not isinstance(error, Interrupted):
                 self._failures += 1
@@ -312,6 +317,24 @@ class TableDriver:
         assert self._belief is not None, "a pass ends with a belief"
         counts = self._standby.retire(self._desired.affinity.snapshot())
         self._counts.add_missed(counts, self._belief.image)
+
+    async def _remove_unused_chains(self, now: float) -> None:
+        """Those to which nothing has led for a while. Learned affinity stays."""
+        belief = self._belief
+        assert belief is not None, "a pass ends with a belief"
+        if not self._unused.due(now, belief):
+            return
+        big = len(belief.image[schema.FRONTENDS]) > INLINE_ELEMENTS
+        unused = await self._maybe_in_thread(big, partial(self._unused.look, now, belief))
+        if not unused:
+            return
+        last = bool(unused.timeouts) and unused.timeouts == belief.timeouts
+        step = self._planner.plan_removal(unused, last=last)
+        if await self._commit_step(step, new_table=False, big=True) is None:
+            self.forget()
+            return
+        belief.classes -= unused.classes
+        belief.timeouts -= unused.timeouts
 
     def _claim(self, belief: Belief) -> None:
         """Take over an owned table by itself: together with that, the kernel accepts no new base chain

@@ -23,6 +23,7 @@ from nodeagent.dataplane.nft.program import affinity_chains, behind, build_progr
 from nodeagent.dataplane.nft.ranges import split_delta
 from nodeagent.dataplane.nft.schema import SetSpec
 from nodeagent.dataplane.nft.transaction import Transaction
+from nodeagent.dataplane.nft.unused_chains import Unused
 from nodeagent.model.addresses import Family
 
 
@@ -94,6 +95,19 @@ class Planner:
         transaction.write_delta(rest, counts, successors)
         adds_chains = not belief.program_right or bool(new_classes or new_timeouts)
         return TablePlan(transaction, delta, classes, timeouts, ahead, self._begin(), adds_chains=adds_chains)
+
+    def plan_removal(self, unused: Unused, *, last: bool) -> Transaction:
+        """Remove chains that nothing leads to. last: no affinity timeout is in use, so what leads to its chains goes, too."""
+        transaction = self._begin()
+        for name, elements in leading_elements(unused.classes, unused.timeouts).items():
+            transaction.delete_verdicts(name, elements)
+        for chain in reversed(affinity_chains(self._family) if last else ()):
+            transaction.delete_chain(chain.name)
+        for pick in sorted(unused.classes):
+            transaction.delete_chain(pick.chain)
+        for learn in timeout_chains(self._family, self._options, sorted(unused.timeouts)):
+            transaction.delete_chain(learn.name)
+        return transaction
 
     def _begin(self) -> Transaction:
         return Transaction(self._family, self._specs)

@@ -75,7 +75,8 @@ def timeout_chains(family: Family, options: ProgramOptions, timeouts: Iterable[i
 
 
 def affinity_chains(family: Family) -> tuple[Chain, ...]:
-    """What leads to these, as soon as there is an affinity timeout; a hook costs every packet that passes."""
+    """What leads to these, as soon as there is an affinity timeout; a hook costs every packet that passes. A chain stands behind
+    those that its rules lead to."""
     return (
         *learning_chains(family),
         Chain("prerouting-translated", (JUST_TRANSLATED,), _behind_translation(HookNumber.PREROUTING)),

@@ -183,8 +183,7 @@ CLUSTER_IP_BLOCK_MASKS: Mapping[Family, bytes] = {
 
 DISPATCH_SIZE = 4096
 """In a map of fixed size and keys of four bytes the kernel finds an element faster (nft_set_hash.c, nft_hash_lookup_fast).
-For as many classes at once there would have to be a million of endpoints; classes that nobody uses any more go with the table
-when it is made anew, as it is after some commits that failed."""
+For as many classes at once there would have to be a million of endpoints; those that nobody uses any more go after a while."""
 ONLY_BLOCKS_SIZE = 1024
 """As fast. A service range of the API has 16 at most by IPv6 and 256 by IPv4."""
 AFFINITY_SIZE = 1 << 17

@@ -1,0 +1,65 @@
+"""Which affinity timeouts are kept to the second (pure).
+
+Each timeout in use has two chains, because the kernel takes a timeout from the rule that learns. So there is a bound: as long as
+EXACT different ones are in use, a further one is rounded up, by an eighth at most, to one of some hundred values.
+"""
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from nodeagent.model.frontend import Frontend, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+
+EXACT = 64
+
+
+def rounded_up(seconds: int) -> int:
+    """The next number of four binary digits with zeros behind them."""
+    step = 1 << max(0, seconds.bit_length() - 4)
+    return -(-seconds // step) * step
+
+
+class AffinityTimeouts:
+    """Who has which timeout in one family; the first that come are exact."""
+
+    def __init__(self) -> None:
+        self.problems: dict[ObjectKey, Problem] = {}
+        self._exact: Counter[int] = Counter()
+        self._held: dict[ObjectKey, frozenset[int]] = {}
+
+    def admit(self, key: ObjectKey, state: ServiceState | None) -> ServiceState | None:
+        """Take in what a service wants now; returns it, with the timeouts that it gets."""
+        self._exact.subtract(self._held.pop(key, ()))
+        self._exact += Counter()
+        self.problems.pop(key, None)
+        if state is None:
+            return None
+        wanted = sorted({found.affinity_seconds for found in state.frontends if found.affinity_seconds is not None})
+        if not wanted:
+            return state
+        given = {seconds: self._take(key, seconds) for seconds in wanted}
+        changed = {seconds: longer for seconds, longer in given.items() if longer != seconds}
+        if not changed:
+            return state
+        self.problems[key] = _problem(key, changed)
+        return replace(state, frontends=tuple(_with(frontend, changed) for frontend in state.frontends))
+
+    def _take(self, key: ObjectKey, seconds: int) -> int:
+        if seconds not in self._exact and len(self._exact) >= EXACT:
+            return rounded_up(seconds)
+        self._exact[seconds] += 1
+        self._held[key] = self._held.get(key, frozenset()) | {seconds}
+        return seconds
+
+
+def _with(frontend: Frontend, changed: dict[int, int]) -> Frontend:
+    seconds = frontend.affinity_seconds
+    return frontend if seconds not in changed else replace(frontend, affinity_seconds=changed[seconds])
+
+
+def _problem(key: ObjectKey, changed: dict[int, int]) -> Problem:
+    longer = ", ".join(f"{seconds} s becomes {given} s" for seconds, given in changed.items())
+    detail = f"session affinity lasts longer: {longer}; {EXACT} other timeouts are in use on this node"
+    return Problem(f"Service {key}", "AffinityTimeoutRounded", detail)
