@@ -27,6 +27,7 @@ from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.node_addresses import AddressesAlone, NodeAddresses
 from nodeagent.dataplane.node_dataplane import NodeDataplane
 from nodeagent.dataplane.node_sysctls import NodeSysctls
+from nodeagent.dataplane.ruleset_readers import netfilter_sockets
 from nodeagent.dataplane.surroundings import Surroundings
 from nodeagent.dns.feed.node_names import NodeNames
 from nodeagent.dns.upstream.node_resolvers import resolvers_here
@@ -380,6 +381,7 @@ class Agent:
             protected=lambda: self._surroundings.protected,
             own_addresses=dns_addresses(config, ranges, self._surroundings.in_use),
             names=lambda: self._names.here,
+            sockets=netfilter_sockets,
             timing=Timing(
                 guard_period_seconds=PLAIN_GUARD_SECONDS if ownership is Ownership.PLAIN else GUARD_SECONDS,
                 min_period_seconds=config.dataplane.min_sync_period.seconds,

@@ -39,7 +39,7 @@ from nodeagent.dataplane.nft.belief import Contents, Ownership
 from nodeagent.dataplane.nft.image import interval_cidrs
 from nodeagent.dataplane.nft.kernel_features import refused_by_kernel
 from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.listing import differences, own_listing, read_listing
+from nodeagent.dataplane.nft.listing import Listing, differences, own_listing, read_listing, unchanged
 from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import SetSpec
@@ -257,6 +257,8 @@ def _table_finding(ruleset: Ruleset, family: Family, reader: SecondReader | None
         detail = "it is not as this version makes it; an agent that starts replaces it"
         return Finding(check, Result.FAILED, detail, "restart the agent")
     if not is_program(contents, family):
+        if ruleset.generation() != before:
+            raise KernelUnclear("the rules change all the time: they could not be read")
         detail = "its chains or rules are not those that the agent writes: somebody changed them"
         return Finding(check, Result.FAILED, detail, "restart the agent, and see who writes into its table")
     return _read_twice(ruleset, family, found, reader, before)
@@ -267,6 +269,13 @@ def _absent(check: str) -> Finding:
         return Finding(check, Result.NOTE, "nothing is programmed")
     detail = "it is gone, and nodeagent0 still has the ClusterIPs: somebody removed it (nft flush ruleset, perhaps)"
     return Finding(check, Result.FAILED, detail, "start the agent, or see why it is not running")
+
+
+def _own_now(ruleset: Ruleset, family: Family) -> Listing:
+    found = read_contents(ruleset, family)
+    if found is None:
+        raise KernelUnclear("the table went while it was read")
+    return own_listing(*found)
 
 
 def _read_twice(
@@ -284,10 +293,14 @@ def _read_twice(
     if reader is None:
         return Finding(check, Result.OK, told)
     try:
-        wrong = differences(own, read_listing(reader.sets_and_maps(family), specs))
+        other = read_listing(reader.sets_and_maps(family), specs)
+        changed = ruleset.generation() != before
+        if changed:  # endpoints come and go: what did not change is compared
+            own, other = unchanged(own, other, _own_now(ruleset, family))
+        wrong = differences(own, other)
     except (OSError, ValueError) as error:
-        wrong = [str(error)]
-    if ruleset.generation() != before:
+        changed, wrong = ruleset.generation() != before, [str(error)]
+    if wrong and changed:
         raise KernelUnclear("the rules change all the time: they could not be read twice alike")
     if wrong:
         return Finding(check, Result.FAILED, f"nft reads something else: {'; '.join(wrong)}")

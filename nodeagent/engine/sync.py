@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from nodeagent.engine.changes import ChangeQueue, ChangeSet
 from nodeagent.engine.cluster_ips import ClusterIps
 from nodeagent.engine.ports import FlowCleaner, Heartbeat, Interface, Observer, Table
+from nodeagent.engine.reader_window import ReaderWindow, Sockets
 from nodeagent.engine.udp_changes import UdpChanges
 from nodeagent.model.addresses import Family
 from nodeagent.model.backoff import Backoff
@@ -99,10 +100,11 @@ class Engine:
         protected: Callable[[], Protected] = Protected,
         own_addresses: frozenset[str] = frozenset(),
         names: Callable[[], NamesHere] = NamesHere,
+        sockets: Callable[[], Sockets] = dict,
     ) -> None:
         """in_use: what service ranges must keep clear of; protected: what external addresses and node ports may not take.
         Both as they are now. own_addresses: what the service interface carries beside the ClusterIPs. names: where this
-        node answers names now."""
+        node answers names now. sockets: by which other processes read the ruleset now."""
         self._names = names
         self._in_use = in_use
         self._protected = protected
@@ -124,6 +126,7 @@ class Engine:
         self._retry_at: float | None = None
         self._look_at = 0.0
         self._disturbed: set[str] = set()
+        self._readers = ReaderWindow(sockets)
 
     @property
     def states(self) -> Mapping[ObjectKey, ServiceState]:
@@ -153,6 +156,9 @@ class Engine:
         full_sync = _Periodic(self._timing.full_sync_period_seconds, now)
         while True:
             await self._wait_for_work(resync, full_sync)
+            if not self._disturbed:
+                await self._readers.wait()
+                self._heartbeat.beat()
             now = loop.time()
             if compare := full_sync.take(now):
                 self._forget_kernel()
@@ -252,6 +258,8 @@ class Engine:
         if not foreign:
             await self._cluster_ips.release(gone)
         families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
+        if any(table.messages for table in families.values()):
+            self._readers.committed()
         programmed = frozenset(family for family, table in families.items() if table.ok)
         self._flows.submit(self._udp.take(programmed))
         for family in programmed:

@@ -41,6 +41,18 @@ def own_listing(contents: Contents, specs: Mapping[str, SetSpec]) -> Listing:
     return {name: {} if spec.dynamic else everything.get(name, {}) for name, spec in specs.items()}
 
 
+def unchanged(before: Listing, other: Listing, after: Listing) -> tuple[Listing, Listing]:
+    """Of what we read before and after another reader what was the same both times; and of what it read, all but what was not."""
+    kept: Listing = {}
+    told: Listing = {}
+    for name, elements in before.items():
+        later = after.get(name, {})
+        kept[name] = {key: value for key, value in elements.items() if later.get(key) == value}
+        moving = (elements.keys() | later.keys()) - kept[name].keys()
+        told[name] = {key: value for key, value in other.get(name, {}).items() if key not in moving}
+    return kept, told
+
+
 def differences(own: Listing, other: Listing) -> list[str]:
     """One line for each set of which the two readers say different things."""
     told = []

@@ -6,7 +6,7 @@ import pytest
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.image import endpoint_value, frontend_key, node_port_key, packed_class
-from nodeagent.dataplane.nft.listing import differences, read_listing
+from nodeagent.dataplane.nft.listing import differences, read_listing, unchanged
 from nodeagent.dataplane.nft.schema import set_specs
 from nodeagent.model.addresses import Protocol, pack_address
 
@@ -116,3 +116,16 @@ def test_what_differs_is_told_by_set() -> None:
         "d: only nftables finds it",
     ]
     assert differences(own, own) == []
+
+
+def test_what_changes_between_two_readings_is_not_compared() -> None:
+    before = {"backends": {b"stays": b"1", b"moves": b"1", b"goes": b"1", b"wrong": b"1"}}
+    after = {"backends": {b"stays": b"1", b"moves": b"2", b"comes": b"1", b"wrong": b"1"}}
+    other = {"backends": {b"stays": b"1", b"moves": b"2", b"goes": b"1", b"comes": b"1", b"wrong": b"2", b"more": b"1"}}
+
+    own, told = unchanged(before, other, after)
+
+    assert own == {"backends": {b"stays": b"1", b"wrong": b"1"}}
+    assert differences(own, told) == [
+        "backends: 0 elements only nodeagent finds, 1 only nftables, 1 differ in value",
+    ]
