@@ -9,7 +9,11 @@ from typing import Final
 
 from nodeagent.controlplane.documents import Document, Json, encode
 
-_MOST_ERRORS: Final = 100
+MOST_ERRORS: Final = 100
+"""Told of one object; what comes after them need not be looked for."""
+_LONGEST_VALUE: Final = 1024
+"""Characters of what a client wrote that an error repeats."""
+_LONGEST_MESSAGE: Final = 128 * 1024
 
 
 class ApiError(Exception):
@@ -28,7 +32,7 @@ class ApiError(Exception):
         super().__init__(message)
         self.code = code
         self.reason = reason
-        self.message = message
+        self.message = excerpt(message, _LONGEST_MESSAGE)
         self.details = details
         self.headers = dict(headers or {})
         self.metadata = metadata or {}
@@ -62,10 +66,17 @@ class FieldError:
         return f"{self.field}: {self.text}"
 
 
+def excerpt(text: str, longest: int = _LONGEST_VALUE) -> str:
+    """The text, or its beginning where it is long."""
+    return text if len(text) <= longest else f"{text[:longest]}..."
+
+
 def shown(value: Json) -> str:
     """A value as Go prints it inside an error."""
-    if isinstance(value, list | dict | str):
-        return encode(value).decode()
+    if isinstance(value, str):
+        return encode(excerpt(value)).decode()
+    if isinstance(value, list | dict):
+        return excerpt(encode(value).decode())
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -109,13 +120,13 @@ def too_long(field: str, limit: int, unit: str = "bytes") -> FieldError:
 
 def object_invalid(kind: str, name: str, errors: Sequence[FieldError], group: str = "") -> ApiError:
     """422: the object has these errors, of which the first hundred are told."""
-    further = len(errors) - _MOST_ERRORS
-    errors = errors[:_MOST_ERRORS]
+    more = len(errors) > MOST_ERRORS
+    errors, name = errors[:MOST_ERRORS], excerpt(name)
     causes = [{"reason": e.cause, "message": e.text, "field": e.field} for e in errors]
     listed = ", ".join(str(error) for error in errors)
     text = listed if len(errors) == 1 else f"[{listed}]"
-    if further > 0:
-        text += f" and {further} more"
+    if more:
+        text += " and more"
     qualified = f"{kind}.{group}" if group else kind
     details: Document = {"name": name}
     if group:
@@ -126,6 +137,7 @@ def object_invalid(kind: str, name: str, errors: Sequence[FieldError], group: st
 
 
 def _about(resource: str, name: str, group: str = "") -> tuple[str, Document]:
+    name = excerpt(name)
     details: Document = {"name": name}
     if group:
         details["group"] = group
@@ -184,6 +196,11 @@ def method_not_allowed() -> ApiError:
     """405: the resource has no such verb."""
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", message, details={})
+
+
+def not_acceptable(message: str) -> ApiError:
+    """406: no form that the client takes is one the server has."""
+    return ApiError(406, "NotAcceptable", message)
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:

@@ -28,6 +28,7 @@ _STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
 _INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _LONGEST_NUMBER = 64
+_LOOKED_AT = 4096
 """Characters; longer text is no number that anybody meant, and reading it takes long."""
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _TRUE = frozenset(spelled for word in ("true", "yes", "on") for spelled in (word, word.capitalize(), word.upper()))
@@ -295,8 +296,9 @@ def _short_scalar(text: str) -> bool | int | float | str | None:
 
 
 def is_long_number(text: str) -> bool:
-    """Whether unquoted text is taken for text only because no number of so many digits is read."""
-    return len(text) > _LONGEST_NUMBER and bool(_INT.fullmatch(text) or _FLOAT.fullmatch(text))
+    """Whether unquoted text is taken for text only because no number of so many digits is read: its beginning decides."""
+    digits = text[:_LOOKED_AT]
+    return len(text) > _LONGEST_NUMBER and bool(_INT.fullmatch(digits) or _FLOAT.fullmatch(digits))
 
 
 def _integer(text: str) -> int | str:

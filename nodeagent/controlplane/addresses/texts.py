@@ -4,11 +4,15 @@ import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
+_LONGEST: Final = 64
+"""Characters: more than an address with a zone has."""
 _LENGTH: Final = re.compile("0|[1-9][0-9]{0,2}")
 
 
 def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
     """An address without zone, or None; an IPv4 address written as IPv6 (`::ffff:192.0.2.1`) is none."""
+    if len(text) > _LONGEST:
+        return None
     try:
         address = ip_address(text)
     except ValueError:

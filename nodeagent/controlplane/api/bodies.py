@@ -7,9 +7,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from nodeagent.controlplane.api.body_bounds import check_structure
 from nodeagent.controlplane.api.yaml_bodies import YamlRefused, read_yaml
 from nodeagent.controlplane.documents import Document, Json, decode
+from nodeagent.controlplane.machinery.bounds import check_json
 from nodeagent.controlplane.machinery.schema import protobuf
 from nodeagent.controlplane.machinery.schema.shapes import Struct
 from nodeagent.controlplane.status import bad_request, body_too_large, unsupported_media_type
@@ -23,6 +23,8 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+_WORK: Final = {YAML: 8, APPLY_PATCH: 8, protobuf.MEDIA_TYPE: 4}
+"""Of a byte, where it is more than that of JSON."""
 
 
 class ObjectKind(Protocol):
@@ -68,15 +70,16 @@ async def read_body(chunks: AsyncIterable[bytes], announced: int | None) -> byte
 
 
 def size_of(body: bytes, media_type: str) -> int:
-    """About how many bytes a body comes to: YAML with an alias to as much as any body may."""
-    may_expand = media_type in (YAML, APPLY_PATCH) and b"*" in body
-    return LIMIT_BYTES if may_expand else len(body)
+    """About how many bytes of JSON are as much work; YAML with an alias may be as much as any body."""
+    if media_type in (YAML, APPLY_PATCH) and b"*" in body:
+        return LIMIT_BYTES
+    return len(body) * _WORK.get(media_type, 1)
 
 
 def parse(body: bytes, media_type: str) -> Json:
     """JSON, or YAML where the client says so. Raises ApiError 400, 413, 415."""
     if media_type in ("", JSON) or media_type in PATCHES[:3]:
-        check_structure(body)
+        check_json(body)
         try:
             return decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:

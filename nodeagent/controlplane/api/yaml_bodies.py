@@ -6,8 +6,8 @@ from typing import Final
 
 import yaml
 
-from nodeagent.controlplane.api.body_bounds import DEEPEST, MOST_VALUES
 from nodeagent.controlplane.documents import Json
+from nodeagent.controlplane.machinery.bounds import DEEPEST, Values
 from nodeagent.files.yaml_documents import is_long_number, plain_scalar, tagged_scalar
 
 MOST_EXPANDED_CHARACTERS: Final = 3 * 1024 * 1024
@@ -40,9 +40,14 @@ class _Open:
     merging: bool = False
     merged: list[Json] = field(default_factory=list)
 
+    @property
+    def wants_key(self) -> bool:
+        """It is a map, and its next value is a key."""
+        return isinstance(self.value, dict) and self.key is None and not self.merging
+
 
 def read_yaml(body: bytes) -> Json:
-    """The one document in `body`; None when there is none. Raises YamlRefused."""
+    """The one document in `body`; None when there is none. Raises YamlRefused, ApiError 413 for too many values."""
     try:
         text = body.decode()
         if sum(line.startswith("%") for line in text.splitlines()) > _MOST_DIRECTIVES:
@@ -61,7 +66,8 @@ class _Document:
         self._loader = loader
         self._open: list[_Open] = []
         self._anchors: dict[str, tuple[Json, _Weight]] = {}
-        self._total = _Weight()
+        self._values = Values()
+        self._characters = 0
         self._result: Json = None
         self._documents = 0
 
@@ -72,7 +78,7 @@ class _Document:
             event = loader.get_event()
             if isinstance(event, yaml.ScalarEvent):
                 value, is_merge = self._scalar(event)
-                self._begin_value(_Weight(1, len(event.value)))
+                self._begin(_Weight(1, len(event.value)))
                 self._place(value, event.anchor, _Weight(1, len(event.value)), merge=is_merge)
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 self._enter(event)
@@ -86,19 +92,19 @@ class _Document:
                     raise YamlRefused("expected a single document in the stream")
         return self._result
 
-    def _begin_value(self, weight: _Weight) -> None:
-        """Counts before anything is kept."""
-        self._total.values += weight.values
-        self._total.characters += weight.characters
-        if self._total.values > 2 * MOST_VALUES or self._total.characters > MOST_EXPANDED_CHARACTERS:
-            raise YamlRefused("document contains too many values or excessive aliasing")
+    def _begin(self, weight: _Weight) -> None:
+        """Counts before anything is kept; a key is part of its value. Raises ApiError 413."""
+        self._values.take(0 if self._open and self._open[-1].wants_key else weight.values)
+        self._characters += weight.characters
+        if self._characters > MOST_EXPANDED_CHARACTERS:
+            raise YamlRefused("document contains excessive aliasing")
 
     def _enter(self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent) -> None:
         if len(self._open) >= DEEPEST:
             raise YamlRefused(f"exceeded max depth of {DEEPEST}")
         if event.tag not in _CONTAINERS:
             raise YamlRefused(f"{event.tag} is not a JSON value")
-        self._begin_value(_Weight(1))
+        self._begin(_Weight(1))
         value: Json = {} if isinstance(event, yaml.MappingStartEvent) else []
         self._open.append(_Open(value, _Weight(1), event.anchor))
 
@@ -114,7 +120,9 @@ class _Document:
         if found is None:
             raise YamlRefused(f"unknown anchor '{event.anchor}'")
         value, weight = found
-        self._begin_value(weight)
+        if weight.values > self._values.left:
+            raise YamlRefused("document contains excessive aliasing")
+        self._begin(weight)
         self._place(value, None, weight)
 
     def _place(self, value: Json, anchor: str | None, weight: _Weight, *, merge: bool = False) -> None:

@@ -1,5 +1,7 @@
 """Endpoints (core/v1): the addresses behind a Service, as they were said before EndpointSlices. Rules: pkg/apis/core/validation ValidateEndpoints."""
 
+from collections.abc import Iterator
+
 from nodeagent.controlplane.addresses.texts import parse_ip
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import (
@@ -48,20 +50,18 @@ def default_endpoints(endpoints: Document) -> None:
             port.setdefault("protocol", "TCP")
 
 
-def validate_endpoints(endpoints: Document) -> list[FieldError]:
+def validate_endpoints(endpoints: Document) -> Iterator[FieldError]:
     """The errors of an Endpoints object, metadata apart."""
-    errors: list[FieldError] = []
     for index, subset in enumerate(endpoints.get("subsets") or []):
         field = f"subsets[{index}]"
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            errors.append(required(field, "must specify `addresses` or `notReadyAddresses`"))
+            yield required(field, "must specify `addresses` or `notReadyAddresses`")
         for part in ("addresses", "notReadyAddresses"):
             for position, address in enumerate(subset.get(part) or []):
-                errors += _address(address, f"{field}.{part}[{position}]")
+                yield from _address(address, f"{field}.{part}[{position}]")
         ports = subset.get("ports") or []
         for position, port in enumerate(ports):
-            errors += _subset_port(port, f"{field}.ports[{position}]", several=len(ports) > 1)
-    return errors
+            yield from _subset_port(port, f"{field}.ports[{position}]", several=len(ports) > 1)
 
 
 def _address(address: Document, field: str) -> list[FieldError]:

@@ -1,5 +1,7 @@
 """EndpointSlice (discovery.k8s.io/v1): some of the endpoints behind a Service. Rules: pkg/apis/discovery/validation."""
 
+from collections.abc import Iterator
+
 from nodeagent.controlplane.addresses.texts import parse_ip
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import (
@@ -73,53 +75,54 @@ def default_slice(found: Document) -> None:
             port["protocol"] = "TCP"
 
 
-def validate_slice(found: Document) -> list[FieldError]:
+def validate_slice(found: Document) -> Iterator[FieldError]:
     """The errors of an EndpointSlice, metadata apart."""
     kind = found.get("addressType", "")
     endpoints, ports = found.get("endpoints") or [], found.get("ports") or []
     if not kind:
-        errors = [required("addressType", "address type is a required field")]
-    else:
-        errors = [] if kind in ADDRESS_TYPES else [unsupported("addressType", kind, ADDRESS_TYPES)]
+        yield required("addressType", "address type is a required field")
+    elif kind not in ADDRESS_TYPES:
+        yield unsupported("addressType", kind, ADDRESS_TYPES)
     if len(endpoints) > _MOST_ENDPOINTS:
-        return [*errors, too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)]
+        yield too_many("endpoints", len(endpoints), _MOST_ENDPOINTS)
+        return
     for index, endpoint in enumerate(endpoints):
-        errors += _endpoint(endpoint, f"endpoints[{index}]", kind)
+        yield from _endpoint(endpoint, f"endpoints[{index}]", kind)
     if len(ports) > _MOST_PORTS:
-        return [*errors, too_many("ports", len(ports), _MOST_PORTS)]
-    return errors + _slice_ports(ports)
+        yield too_many("ports", len(ports), _MOST_PORTS)
+        return
+    yield from _slice_ports(ports)
 
 
-def validate_slice_update(found: Document, old: Document) -> list[FieldError]:
+def validate_slice_update(found: Document, old: Document) -> Iterator[FieldError]:
     """The errors of a change: the address type stays."""
-    return validate_slice(found) + unchanged("addressType", old.get("addressType"), found.get("addressType"))
+    yield from validate_slice(found)
+    yield from unchanged("addressType", old.get("addressType"), found.get("addressType"))
 
 
-def _endpoint(endpoint: Document, field: str, kind: str) -> list[FieldError]:
+def _endpoint(endpoint: Document, field: str, kind: str) -> Iterator[FieldError]:
     addresses = endpoint.get("addresses") or []
-    errors: list[FieldError] = []
     if not addresses:
-        errors.append(required(f"{field}.addresses", "must contain at least 1 address"))
+        yield required(f"{field}.addresses", "must contain at least 1 address")
     elif len(addresses) > _MOST_ADDRESSES:
-        errors.append(too_many(f"{field}.addresses", len(addresses), _MOST_ADDRESSES))
+        yield too_many(f"{field}.addresses", len(addresses), _MOST_ADDRESSES)
     for index, address in enumerate(addresses):
-        errors += _typed_address(address, f"{field}.addresses[{index}]", kind)
+        yield from _typed_address(address, f"{field}.addresses[{index}]", kind)
     if endpoint.get("nodeName"):
-        errors += checked(f"{field}.nodeName", endpoint["nodeName"], dns_subdomain(endpoint["nodeName"]))
+        yield from checked(f"{field}.nodeName", endpoint["nodeName"], dns_subdomain(endpoint["nodeName"]))
     if endpoint.get("hostname"):
-        errors += checked(f"{field}.hostname", endpoint["hostname"], dns_label(endpoint["hostname"]))
+        yield from checked(f"{field}.hostname", endpoint["hostname"], dns_label(endpoint["hostname"]))
     hints = endpoint.get("hints") or {}
     for part in ("forZones", "forNodes"):
         names = [hint["name"] for hint in hints.get(part) or []]
         if len(names) > _MOST_HINTS:
-            errors.append(too_many(f"{field}.hints.{part}", len(names), _MOST_HINTS))
+            yield too_many(f"{field}.hints.{part}", len(names), _MOST_HINTS)
         seen: set[str] = set()
         for index, name in enumerate(names):
             at = f"{field}.hints.{part}[{index}].name"
-            errors += [duplicate(at, name)] if name in seen else []
+            yield from [duplicate(at, name)] if name in seen else []
             seen.add(name)
-            errors += checked(at, name, label_value(name) if name else ["name part must be non-empty"])
-    return errors
+            yield from checked(at, name, label_value(name) if name else ["name part must be non-empty"])
 
 
 def _typed_address(address: str, field: str, kind: str) -> list[FieldError]:
@@ -134,23 +137,21 @@ def _typed_address(address: str, field: str, kind: str) -> list[FieldError]:
     return special_address(address, field)
 
 
-def _slice_ports(ports: list[Document]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _slice_ports(ports: list[Document]) -> Iterator[FieldError]:
     names: set[str] = set()
     for index, port in enumerate(ports):
         field = f"ports[{index}]"
         name = port.get("name") or ""
         if name in names:
-            errors.append(duplicate(f"{field}.name", name))
+            yield duplicate(f"{field}.name", name)
         names.add(name)
         if len(name) > LABEL_LONGEST:
-            errors.append(too_long(f"{field}.name", LABEL_LONGEST))
+            yield too_long(f"{field}.name", LABEL_LONGEST)
         elif name:
-            errors += checked(f"{field}.name", name, dns_label(name))
-        errors += transport_protocol(port.get("protocol") or "", f"{field}.protocol")
+            yield from checked(f"{field}.name", name, dns_label(name))
+        yield from transport_protocol(port.get("protocol") or "", f"{field}.protocol")
         if port.get("appProtocol"):
-            errors += checked(f"{field}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
-    return errors
+            yield from checked(f"{field}.appProtocol", port["appProtocol"], qualified_name(port["appProtocol"]))
 
 
 def _cells(document: Document, now: float) -> list[Json]:

@@ -1,5 +1,6 @@
 """Namespace (core/v1): active until its contents are gone."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from nodeagent.controlplane.documents import Document, Json, copy
@@ -42,9 +43,9 @@ def default_namespace(namespace: Document) -> None:
         namespace["metadata"].setdefault("labels", {}).setdefault("kubernetes.io/metadata.name", name)
 
 
-def validate_namespace(namespace: Document) -> list[FieldError]:
+def validate_namespace(namespace: Document) -> Iterator[FieldError]:
     """The finalizers of its spec are named as those of metadata."""
-    return finalizers(namespace["spec"].get("finalizers") or [], "spec.finalizers")
+    yield from finalizers(namespace["spec"].get("finalizers") or [], "spec.finalizers")
 
 
 def _take_finalizers(document: Document, sent: Document) -> None:

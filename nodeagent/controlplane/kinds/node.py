@@ -1,5 +1,6 @@
 """Node (core/v1): a machine. Checked is what the controllers and the agent rely on, not everything upstream checks."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
@@ -132,43 +133,40 @@ def default_node(node: Document) -> None:
         spec["podCIDR"] = spec["podCIDRs"][0]
 
 
-def validate_node(node: Document) -> list[FieldError]:
+def validate_node(node: Document) -> Iterator[FieldError]:
     """Pod ranges: valid, one per family. Taints: complete."""
-    errors: list[FieldError] = []
     ranges: list[str] = node["spec"].get("podCIDRs") or []
     for index, text in enumerate(ranges):
         if parse_cidr(text) is None:
             why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            errors.append(invalid(f"spec.podCIDRs[{index}]", text, why))
+            yield invalid(f"spec.podCIDRs[{index}]", text, why)
     families = [parsed.version for parsed in map(parse_cidr, ranges) if parsed]
     if len(ranges) > BOTH_FAMILIES or len(set(families)) != len(families):
-        errors.append(invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family"))
+        yield invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family")
     pairs: set[tuple[str, str]] = set()
     for index, taint in enumerate(node["spec"].get("taints") or []):
         if (taint["key"], taint["effect"]) in pairs:
             again = duplicate(f"spec.taints[{index}]", taint)
-            errors.append(replace(again, text=f"{again.text}: taints must be unique by key and effect pair"))
+            yield replace(again, text=f"{again.text}: taints must be unique by key and effect pair")
         pairs.add((taint["key"], taint["effect"]))
         field = f"spec.taints[{index}]"
-        errors += checked(f"{field}.key", taint["key"], qualified_name(taint["key"]))
-        errors += checked(f"{field}.value", taint.get("value", ""), label_value(taint.get("value", "")))
+        yield from checked(f"{field}.key", taint["key"], qualified_name(taint["key"]))
+        yield from checked(f"{field}.value", taint.get("value", ""), label_value(taint.get("value", "")))
         if taint["effect"] not in _TAINT_EFFECTS:
-            errors.append(unsupported(f"{field}.effect", taint["effect"], _TAINT_EFFECTS))
+            yield unsupported(f"{field}.effect", taint["effect"], _TAINT_EFFECTS)
     seen: set[tuple[str, str]] = set()
     for index, address in enumerate(node["status"].get("addresses") or []):
         pair = (address["type"], address["address"])
-        errors += [duplicate(f"status.addresses[{index}]", address)] if pair in seen else []
+        yield from [duplicate(f"status.addresses[{index}]", address)] if pair in seen else []
         seen.add(pair)
-    return errors
 
 
-def validate_node_update(node: Document, old: Document) -> list[FieldError]:
+def validate_node_update(node: Document, old: Document) -> Iterator[FieldError]:
     """Pod ranges do not change once set."""
-    errors = validate_node(node)
+    yield from validate_node(node)
     before = old["spec"].get("podCIDRs")
     if before and before != node["spec"].get("podCIDRs"):
-        errors.append(forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid'))
-    return errors
+        yield forbidden("spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
 
 
 def _cells(document: Document, now: float) -> list[Json]:

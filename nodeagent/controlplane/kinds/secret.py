@@ -1,13 +1,15 @@
 """Secret (core/v1): data that readers of the API may not see."""
 
 import base64
+from collections.abc import Iterator
+from itertools import islice
 
 from nodeagent.controlplane.documents import Document, Json, decode
 from nodeagent.controlplane.machinery.object_rules import validate_data, validate_data_update
 from nodeagent.controlplane.machinery.printing import AGE, Column, Printer, name_and_age
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
-from nodeagent.controlplane.status import FieldError, invalid, required
+from nodeagent.controlplane.status import MOST_ERRORS, FieldError, invalid, required
 
 _JSON = {
     "kubernetes.io/dockercfg": (".dockercfg",),
@@ -38,28 +40,28 @@ def default_secret(secret: Document) -> None:
         secret["data"] = dict(sorted({**(secret.get("data") or {}), **encoded}.items()))
 
 
-def validate_secret(secret: Document) -> list[FieldError]:
+def validate_secret(secret: Document) -> Iterator[FieldError]:
     """Keys and size; and what its type needs."""
     data, kind = secret.get("data") or {}, secret.get("type", "")
-    errors = validate_data(secret)
+    yield from validate_data(secret)
     missing = [key for key in _NEEDED.get(kind, ()) if key not in data]
-    errors += [required(f"data[{key}]") for key in missing]
+    yield from [required(f"data[{key}]") for key in missing]
     for key in _JSON.get(kind, ()):
         if key in data and not _is_json(data[key]):
-            errors.append(invalid(f"data[{key}]", "<secret contents redacted>", "invalid JSON"))
+            yield invalid(f"data[{key}]", "<secret contents redacted>", "invalid JSON")
     if kind == "kubernetes.io/basic-auth" and not {"username", "password"} & data.keys():
-        errors += [required("data[username]"), required("data[password]")]
+        yield from [required("data[username]"), required("data[password]")]
     if kind == "kubernetes.io/service-account-token":
         name = "kubernetes.io/service-account.name"
         if not (secret["metadata"].get("annotations") or {}).get(name):
-            errors.append(required(f"metadata.annotations[{name}]"))
-    return errors
+            yield required(f"metadata.annotations[{name}]")
 
 
-def validate_secret_update(secret: Document, old: Document) -> list[FieldError]:
+def validate_secret_update(secret: Document, old: Document) -> Iterator[FieldError]:
     """Its type, and one that is immutable altogether, stay."""
-    held = validate_data_update(secret, old)
-    return held + [error for error in validate_secret(secret) if error not in held]
+    held = list(islice(validate_data_update(secret, old), MOST_ERRORS + 1))
+    yield from held
+    yield from (error for error in validate_secret(secret) if error not in held)
 
 
 def _is_json(text: str) -> bool:

@@ -1,5 +1,7 @@
 """ServiceCIDR (networking.k8s.io/v1): a range cluster addresses come from."""
 
+from collections.abc import Iterator
+
 from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
 from nodeagent.controlplane.addresses.texts import parse_cidr
 from nodeagent.controlplane.documents import Document, Json
@@ -23,26 +25,26 @@ ServiceCIDR = io.k8s.api.networking.v1 : ServiceCIDR defines a range of IP addre
 """)
 
 
-def validate_service_cidr(found: Document) -> list[FieldError]:
+def validate_service_cidr(found: Document) -> Iterator[FieldError]:
     """One or two networks, canonical, of different families."""
     texts: list[str] = found["spec"].get("cidrs") or []
     if not texts:
-        return [required("spec.cidrs", "at least one CIDR required")]
-    errors = []
+        yield required("spec.cidrs", "at least one CIDR required")
+        return
     for index, text in enumerate(texts):
         network = parse_cidr(text)
         if network is None or str(network) != text:
             why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-            errors.append(invalid(f"spec.cidrs[{index}]", text, why))
+            yield invalid(f"spec.cidrs[{index}]", text, why)
     families = [network.version for network in map(parse_cidr, texts) if network]
     if len(texts) > BOTH_FAMILIES or len(set(families)) != len(families):
-        errors.append(invalid("spec.cidrs", texts, "may only hold up to 2 values, one for each IP family"))
-    return errors
+        yield invalid("spec.cidrs", texts, "may only hold up to 2 values, one for each IP family")
 
 
-def validate_service_cidr_update(found: Document, old: Document) -> list[FieldError]:
+def validate_service_cidr_update(found: Document, old: Document) -> Iterator[FieldError]:
     """Networks do not change."""
-    return validate_service_cidr(found) + unchanged("spec.cidrs", old["spec"].get("cidrs"), found["spec"].get("cidrs"))
+    yield from validate_service_cidr(found)
+    yield from unchanged("spec.cidrs", old["spec"].get("cidrs"), found["spec"].get("cidrs"))
 
 
 def _cells(document: Document, now: float) -> list[Json]:

@@ -1,13 +1,15 @@
 """From what a client sent to an object that can be stored, or to the error it is told. Pure."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Final
 
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.object_rules import metadata
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, claims, normalise
-from nodeagent.controlplane.status import FieldError, bad_request, object_invalid
+from nodeagent.controlplane.status import MOST_ERRORS, FieldError, bad_request, excerpt, object_invalid
 
 _MOST_COMPLAINTS: Final = 100
 """As many as sigs.k8s.io/json reports."""
@@ -36,8 +38,8 @@ def accept(resource: Resource, given: Document, options: WriteOptions, *, sparse
         document = claims(resource.struct, given, unknown) if sparse else normalise(resource.struct, given, unknown)
     except TypeMismatch as mismatch:
         raise bad_request(f"{_cannot_be_handled(resource)}: {mismatch}") from None
-    complaints = [f'unknown field "{path}"' for path in unknown[:_MOST_COMPLAINTS]]
-    complaints += [f'duplicate field "{path}"' for path in options.repeated[:_MOST_COMPLAINTS]]
+    complaints = [f'unknown field "{excerpt(path)}"' for path in unknown[:_MOST_COMPLAINTS]]
+    complaints += [f'duplicate field "{excerpt(path)}"' for path in options.repeated[:_MOST_COMPLAINTS]]
     if complaints and options.validation == "Strict":
         raise bad_request(f"{_cannot_be_handled(resource)}: strict decoding error: {', '.join(complaints)}")
     if options.validation == "Warn":
@@ -49,8 +51,9 @@ def _cannot_be_handled(resource: Resource) -> str:
     return f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
 
 
-def check(resource: Resource, document: Document, errors: list[FieldError]) -> None:
-    """Raises ApiError 422 with what is wrong with the metadata, then `errors`."""
-    found = metadata(document, resource.name_check, namespaced=resource.namespaced) + errors
+def check(resource: Resource, document: Document, errors: Iterable[FieldError]) -> None:
+    """Raises ApiError 422 with what is wrong with the metadata, then `errors`. Nothing is looked at after the hundredth."""
+    rules = metadata(document, resource.name_check, namespaced=resource.namespaced)
+    found = list(islice(chain(rules, errors), MOST_ERRORS + 1))
     if found:
         raise object_invalid(resource.kind, document["metadata"].get("name", ""), found, resource.group)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from string import ascii_lowercase
 from typing import TypeAlias
 
 from nodeagent.controlplane.addresses.texts import parse_ip
@@ -18,6 +19,8 @@ _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_QUALIFIED})?"
 _ENV_KEY = r"[-._a-zA-Z0-9]+"
 LABEL_LONGEST = 63
+_LONGEST_COMPARED = 1024
+"""Characters; longer values exceed each limit here."""
 _PORT_NAME_LONGEST = 15
 _LINK_LOCAL_SCOPE = 2
 """Of IPv6 multicast (RFC 4291, 2.7)."""
@@ -73,9 +76,14 @@ def dns_subdomain(value: str) -> list[str]:
 
 def _format(value: str, limit: int, pattern: str, explanation: str) -> list[str]:
     complaints = [_longer(limit)] if len(value) > limit else []
-    if not re.fullmatch(pattern, value):
+    if not _matches(pattern, value):
         complaints.append(explanation)
     return complaints
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """The whole value is like the pattern, or so long that it is wrong anyway: to compare megabytes holds all threads."""
+    return len(value) > _LONGEST_COMPARED or re.fullmatch(pattern, value) is not None
 
 
 def qualified_name(value: str) -> list[str]:
@@ -98,7 +106,7 @@ def qualified_name(value: str) -> list[str]:
         complaints.append("name part must be non-empty")
     elif len(name) > LABEL_LONGEST:
         complaints.append(f"name part must be no more than {LABEL_LONGEST} bytes")
-    if not re.fullmatch(_QUALIFIED, name):
+    if not _matches(_QUALIFIED, name):
         complaints.append(text)
     return complaints
 
@@ -106,7 +114,7 @@ def qualified_name(value: str) -> list[str]:
 def label_value(value: str) -> list[str]:
     """The value of a label; may be empty."""
     complaints = [_longer(LABEL_LONGEST)] if len(value) > LABEL_LONGEST else []
-    if not re.fullmatch(_LABEL_VALUE, value):
+    if not _matches(_LABEL_VALUE, value):
         complaints.append(
             _explain(
                 "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must"
@@ -140,9 +148,9 @@ def data_key(value: str) -> list[str]:
 def port_name(value: str) -> list[str]:
     """IANA service name: at most 15 characters with a letter."""
     complaints = [f"must be no more than {_PORT_NAME_LONGEST} characters"] if len(value) > _PORT_NAME_LONGEST else []
-    if not re.fullmatch("[-a-z0-9]+", value):
+    if not _matches("[-a-z0-9]+", value):
         complaints.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not re.search("[a-z]", value):
+    if not any(char in ascii_lowercase for char in value[:_LONGEST_COMPARED]):
         complaints.append("must contain at least one letter (a-z)")
     if "--" in value:
         complaints.append("must not contain consecutive hyphens")

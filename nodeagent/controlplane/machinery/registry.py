@@ -7,6 +7,7 @@ on a resourceVersion.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Final, Protocol
 
 from nodeagent.controlplane.documents import Document, copy, decode, encode
@@ -312,7 +313,7 @@ class Registry:
             return None
         changed = resource.validate_update
         errors = changed(document, live) if changed is not None else resource.validate(document)
-        check(resource, document, new_finalizers(document, live) + errors)
+        check(resource, document, chain(new_finalizers(document, live), errors))
         _warn(resource, document, options)
         return document
 

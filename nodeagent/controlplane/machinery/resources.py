@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
@@ -14,8 +15,8 @@ from nodeagent.controlplane.machinery.printing import Printer
 from nodeagent.controlplane.machinery.schema.shapes import Scalar, Shape, Struct
 from nodeagent.controlplane.status import FieldError
 
-Validate: TypeAlias = Callable[[Document], list[FieldError]]
-ValidateUpdate: TypeAlias = Callable[[Document, Document], list[FieldError]]
+Validate: TypeAlias = Callable[[Document], Iterable[FieldError]]
+ValidateUpdate: TypeAlias = Callable[[Document, Document], Iterable[FieldError]]
 MakeLifecycle: TypeAlias = Callable[[Allocator], Lifecycle]
 
 NAMESPACES: Final = "namespaces"
@@ -194,9 +195,11 @@ class FieldReader:
                 node = node.setdefault(step, {})
             node[steps[-1]] = None
         self._decoder: msgspec.json.Decoder[Json] = msgspec.json.Decoder(_struct_of(tree))
+        self.read: Callable[[bytes], Mapping[str, str]] = lru_cache(maxsize=2)(self._read)
+        """Values by path, as field selectors compare them. Those of the last objects are kept: all watchers look at a change."""
 
-    def read(self, body: bytes) -> Mapping[str, str]:
-        """Values by name, as field selectors compare them: text, empty when absent, but "false" for an absent boolean."""
+    def _read(self, body: bytes) -> Mapping[str, str]:
+        """Text, empty when absent, but "false" for an absent boolean."""
         document = self._decoder.decode(body)
         return {
             name: next(filter(None, (_text(document, steps) for steps in places)), absent)

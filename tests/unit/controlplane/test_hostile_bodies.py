@@ -11,15 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeagent.controlplane.addresses.texts import parse_ip
 from nodeagent.controlplane.api.bodies import JSON, YAML, parse
 from nodeagent.controlplane.documents import Json, encode, is_deeper
 from nodeagent.controlplane.kinds import endpointslice, node, service
+from nodeagent.controlplane.machinery import formats
 from nodeagent.controlplane.machinery.schema.decoding import TypeMismatch, duplicate_fields, normalise
 from nodeagent.controlplane.machinery.schema.json_patch import PatchRejected, TooManyOperations, json_patch
+from nodeagent.controlplane.machinery.schema.shapes import Struct
 from nodeagent.controlplane.machinery.schema.strategic import strategic_merge
 from nodeagent.controlplane.status import ApiError
+from nodeagent.files.yaml_documents import is_long_number, plain_scalar
 
 NODE = node.SHAPES["Node"]
+LOCKED_SECONDS = 0.02
 LETTERS = [chr(number) for number in range(ord("a"), ord("z"))]
 LAUGHS = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{this}: &{this} [{','.join([f'*{before}'] * 9)}]\n" for before, this in pairwise(LETTERS)
@@ -187,13 +192,53 @@ def _quantity() -> object:
 def _hints() -> object:
     zones = [{"name": f"z{n}"} for n in range(30_000)]
     endpoints = [{"addresses": ["192.0.2.1"], "hints": {"forZones": zones}}]
-    return endpointslice.validate_slice({"addressType": "IPv4", "endpoints": endpoints})
+    return list(endpointslice.validate_slice({"addressType": "IPv4", "endpoints": endpoints}))
 
 
 @pytest.mark.parametrize("work", [_duplicate, _merge_by_key, _quantity, _hints])
 def test_work_grows_no_faster_than_the_body(work: Callable[[], object]) -> None:
     with within(2, 150):
         work()
+
+
+def test_a_merge_key_that_is_long_is_looked_at_once() -> None:
+    """Otherwise each item is compared with each by encoding it again: 1.5 s in which nobody's large write went on."""
+    shape = endpointslice.SHAPES["EndpointSlice"]
+    long = [{"uid": f"{'x' * 100_000}{number}"} for number in range(14)]
+    old = {"metadata": {"ownerReferences": [*({"uid": f"a{n}"} for n in range(5000)), *long]}}
+    order = [{"uid": f"a{n}"} for n in range(5000)]
+    with within(1.0, 100):
+        strategic_merge(shape, old, {"metadata": {"$setElementOrder/ownerReferences": order}})
+
+
+MEGABYTES = 3_000_000
+
+
+@pytest.mark.parametrize("part", ["a", "a.", "aa.", "a-", "1", "1.", "1:", "a/"])
+@pytest.mark.parametrize(
+    "look",
+    [
+        *(formats.dns_label, formats.dns_subdomain, formats.qualified_name, formats.label_value, formats.data_key),
+        *(formats.port_name, parse_ip, plain_scalar, is_long_number),
+        lambda text: normalised(NODE, {"status": {"capacity": {"cpu": text}}}),
+        lambda text: normalised(NODE, {"metadata": {"creationTimestamp": f"2026-01-01T00:00:00.{text}"}}),
+        lambda text: normalised(NODE, {"spec": text}),
+    ],
+)
+def test_a_text_of_megabytes_is_not_compared_with_a_pattern(look: Callable[[str], object], part: str) -> None:
+    """Python's lock is held by such a comparison, up to 0.4 s of it: no other thread goes on, the loop's neither."""
+    text = part * (MEGABYTES // len(part)) + "!"
+    took = []
+    for _ in range(3):
+        began = time.thread_time()
+        look(text)
+        took.append(time.thread_time() - began)
+    assert min(took) < LOCKED_SECONDS
+
+
+def normalised(struct: Struct, document: Json) -> None:
+    with pytest.raises(TypeMismatch):
+        normalise(struct, document)
 
 
 NAMES = st.sampled_from(

@@ -19,6 +19,7 @@ from nodeagent.controlplane.machinery.schema.protobuf import (
 from nodeagent.controlplane.machinery.schema.protobuf_writing import write_event, write_object
 from nodeagent.controlplane.machinery.schema.shapes import ListOf, MapOf, Shape, Struct
 from nodeagent.controlplane.machinery.schema.shared import ANSWERS
+from tests.harness.protobuf import envelope, field
 
 NUMBERS = json.loads(Path(__file__).with_name("proto_numbers.json").read_text())["messages"]
 
@@ -41,19 +42,6 @@ def known() -> dict[str, Struct]:
 
 STRUCTS = known()
 READ = [struct for struct in STRUCTS.values() if reads(struct)]
-
-
-def field(number: int, value: bytes | int) -> bytes:
-    """A field of a message; texts here are shorter than 128 bytes, numbers smaller than 128."""
-    if isinstance(value, int):
-        return bytes([number << 3, value])
-    key = [number << 3 & 0x7F | 2] if number < 16 else [number << 3 & 0x7F | 0x82, number >> 4]
-    return bytes([*key, len(value)]) + value
-
-
-def envelope(api_version: str, kind: str, raw: bytes) -> bytes:
-    """`k8s\\0` and a runtime.Unknown (typeMeta 1, raw 2), whose TypeMeta has apiVersion 1 and kind 2."""
-    return b"k8s\x00" + field(1, field(1, api_version.encode()) + field(2, kind.encode())) + field(2, raw)
 
 
 @pytest.mark.parametrize("struct", READ, ids=lambda struct: struct.definition)

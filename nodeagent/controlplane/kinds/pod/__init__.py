@@ -4,6 +4,8 @@ All its fields are known, and kept as given: nothing in this control plane runs 
 the others.
 """
 
+from collections.abc import Iterator
+
 from nodeagent.controlplane.addresses.texts import parse_ip
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.kinds.pod import placement, statuses
@@ -161,60 +163,58 @@ def default_pod(pod: Document) -> None:
         status["podIP"] = status["podIPs"][0]["ip"]
 
 
-def validate_pod(pod: Document) -> list[FieldError]:
+def validate_pod(pod: Document) -> Iterator[FieldError]:
     """Containers with unique names and valid ports; addresses that are addresses."""
     spec = pod["spec"]
     containers: list[Document] = spec.get("containers") or []
-    errors = [] if containers else [required("spec.containers")]
+    if not containers:
+        yield required("spec.containers")
     names: set[str] = set()
     for index, container in enumerate(containers):
         field = f"spec.containers[{index}]"
         name = container.get("name", "")
-        errors += checked(f"{field}.name", name, dns_label(name)) if name else [required(f"{field}.name")]
-        errors += [duplicate(f"{field}.name", name)] if name and name in names else []
+        yield from checked(f"{field}.name", name, dns_label(name)) if name else [required(f"{field}.name")]
+        yield from [duplicate(f"{field}.name", name)] if name and name in names else []
         names.add(name)
         if not container.get("image"):
-            errors.append(required(f"{field}.image"))
-        errors += _container_ports(
+            yield required(f"{field}.image")
+        yield from _container_ports(
             container.get("ports") or [], f"{field}.ports", shared=spec.get("hostNetwork", False)
         )
     if spec.get("nodeName"):
-        errors += checked("spec.nodeName", spec["nodeName"], dns_subdomain(spec["nodeName"]))
+        yield from checked("spec.nodeName", spec["nodeName"], dns_subdomain(spec["nodeName"]))
     for part, known in (("restartPolicy", _RESTARTS), ("dnsPolicy", _DNS)):
         if spec.get(part) not in known:
-            errors.append(unsupported(f"spec.{part}", spec.get(part, ""), known))
+            yield unsupported(f"spec.{part}", spec.get(part, ""), known)
     for part in ("hostname", "subdomain"):
         if spec.get(part):
-            errors += checked(f"spec.{part}", spec[part], dns_label(spec[part]))
-    errors += [
+            yield from checked(f"spec.{part}", spec[part], dns_label(spec[part]))
+    yield from (
         invalid(f"status.podIPs[{index}]", entry["ip"], IP_EXAMPLE)
         for index, entry in enumerate(pod["status"].get("podIPs") or [])
         if parse_ip(entry["ip"]) is None
-    ]
-    return errors
+    )
 
 
-def _container_ports(ports: list[Document], field: str, *, shared: bool) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _container_ports(ports: list[Document], field: str, *, shared: bool) -> Iterator[FieldError]:
     names: set[str] = set()
     for index, port in enumerate(ports):
         at = f"{field}[{index}]"
         name = port.get("name", "")
-        errors += checked(f"{at}.name", name, port_name(name)) if name else []
-        errors += [duplicate(f"{at}.name", name)] if name and name in names else []
+        yield from checked(f"{at}.name", name, port_name(name)) if name else []
+        yield from [duplicate(f"{at}.name", name)] if name and name in names else []
         names.add(name)
-        errors += checked(f"{at}.containerPort", port["containerPort"], port_number(port["containerPort"]))
+        yield from checked(f"{at}.containerPort", port["containerPort"], port_number(port["containerPort"]))
         if port.get("protocol") not in PROTOCOLS:
-            errors.append(unsupported(f"{at}.protocol", port.get("protocol", ""), PROTOCOLS))
+            yield unsupported(f"{at}.protocol", port.get("protocol", ""), PROTOCOLS)
         if shared and port.get("hostPort") not in (None, 0, port["containerPort"]):
             why = "must match `hostPort` when `hostNetwork` is true"
-            errors.append(invalid(f"{at}.containerPort", port["containerPort"], why))
-    return errors
+            yield invalid(f"{at}.containerPort", port["containerPort"], why)
 
 
-def validate_pod_update(pod: Document, old: Document) -> list[FieldError]:
+def validate_pod_update(pod: Document, old: Document) -> Iterator[FieldError]:
     """A pod stays what it is: containers' names and ports, and the node once bound."""
-    errors = validate_pod(pod)
+    yield from validate_pod(pod)
     spec, before = pod["spec"], old["spec"]
     bound = before.get("nodeName") and before.get("nodeName") != spec.get("nodeName")
     if bound or [_frozen(c) for c in spec["containers"] or []] != [_frozen(c) for c in before["containers"] or []]:
@@ -223,8 +223,7 @@ def validate_pod_update(pod: Document, old: Document) -> list[FieldError]:
             "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing"
             " tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
         )
-        errors.append(forbidden("spec", why))
-    return errors
+        yield forbidden("spec", why)
 
 
 def _frozen(container: Document) -> Document:

@@ -1,5 +1,7 @@
 """Services: pkg/apis/core/validation ValidateService, ValidateServiceCreate and ValidateServiceUpdate."""
 
+from collections.abc import Iterator
+
 from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
 from nodeagent.controlplane.addresses.texts import parse_cidr, parse_ip
 from nodeagent.controlplane.documents import Document, Json
@@ -27,35 +29,32 @@ _DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
 _HEADLESS = "None"
 
 
-def validate_service(service: Document) -> list[FieldError]:
+def validate_service(service: Document) -> Iterator[FieldError]:
     """The errors of a defaulted service, metadata apart."""
     spec = service["spec"]
-    return [
-        *_kind(spec),
-        *_headless(spec),
-        *_ports(spec),
-        *labels(spec.get("selector") or {}, "spec.selector"),
-        *_affinity(spec),
-        *_external_name(spec),
-        *_cluster_addresses(spec),
-        *_external_addresses(spec),
-        *_load_balancer(spec),
-        *_policies(spec),
-        *_ingress(service),
-    ]
+    yield from _kind(spec)
+    yield from _headless(spec)
+    yield from _ports(spec)
+    yield from labels(spec.get("selector") or {}, "spec.selector")
+    yield from _affinity(spec)
+    yield from _external_name(spec)
+    yield from _cluster_addresses(spec)
+    yield from _external_addresses(spec)
+    yield from _load_balancer(spec)
+    yield from _policies(spec)
+    yield from _ingress(service)
 
 
-def validate_service_update(service: Document, old: Document) -> list[FieldError]:
+def validate_service_update(service: Document, old: Document) -> Iterator[FieldError]:
     """The errors of a change."""
     spec, before = service["spec"], old["spec"]
-    errors: list[FieldError] = []
     if _has_cluster_ip(spec) and _has_cluster_ip(before):
-        errors += _frozen_addresses(spec, before)
-    errors += _frozen_check(spec, before)
+        yield from _frozen_addresses(spec, before)
+    yield from _frozen_check(spec, before)
     balancer = spec.get("loadBalancerClass")
     if before.get("type") == spec.get("type") == "LoadBalancer" and before.get("loadBalancerClass") != balancer:
-        errors.append(invalid("spec.loadBalancerClass", balancer, "may not change once set"))
-    return errors + validate_service(service)
+        yield invalid("spec.loadBalancerClass", balancer, "may not change once set")
+    yield from validate_service(service)
 
 
 def _frozen_addresses(spec: Document, before: Document) -> list[FieldError]:
@@ -105,31 +104,29 @@ def warn_of_service(service: Document) -> list[str]:
     return ["spec.externalIPs is deprecated"] if service["spec"].get("externalIPs") else []
 
 
-def _ports(spec: Document) -> list[FieldError]:
+def _ports(spec: Document) -> Iterator[FieldError]:
     ports: list[Document] = spec.get("ports") or []
     headless = spec.get("clusterIP") == _HEADLESS
-    errors: list[FieldError] = []
     if not ports and not headless and spec.get("type") != "ExternalName":
-        errors.append(required("spec.ports"))
+        yield required("spec.ports")
     names: set[str] = set()
     pairs: set[tuple[Json, Json]] = set()
     node_pairs: set[tuple[Json, Json]] = set()
     for index, port in enumerate(ports):
         field = f"spec.ports[{index}]"
-        errors += _port(port, field, several=len(ports) > 1, kind=spec.get("type", ""))
+        yield from _port(port, field, several=len(ports) > 1, kind=spec.get("type", ""))
         name = port.get("name", "")
         if name:
-            errors += [duplicate(f"{field}.name", name)] if name in names else []
+            yield from [duplicate(f"{field}.name", name)] if name in names else []
             names.add(name)
         pair = (port.get("protocol"), port.get("port"))
         if pair in pairs:
-            errors.append(duplicate(field, {"port": port.get("port"), "protocol": port.get("protocol")}))
+            yield duplicate(field, {"port": port.get("port"), "protocol": port.get("protocol")})
         pairs.add(pair)
         node_pair = (port.get("protocol"), port.get("nodePort"))
         if port.get("nodePort"):
-            errors += [duplicate(f"{field}.nodePort", port["nodePort"])] if node_pair in node_pairs else []
+            yield from [duplicate(f"{field}.nodePort", port["nodePort"])] if node_pair in node_pairs else []
             node_pairs.add(node_pair)
-    return errors
 
 
 def _port(port: Document, field: str, *, several: bool, kind: str) -> list[FieldError]:
@@ -201,83 +198,75 @@ def _external_name(spec: Document) -> list[FieldError]:
     return errors + checked("spec.externalName", name, dns_subdomain(name.removesuffix(".")))
 
 
-def _cluster_addresses(spec: Document) -> list[FieldError]:
+def _cluster_addresses(spec: Document) -> Iterator[FieldError]:
     addresses: list[str] = spec.get("clusterIPs") or []
     if spec.get("type") == "ExternalName":
-        return []
-    errors: list[FieldError] = []
+        return
     first = spec.get("clusterIP", "")
     if first and addresses and first != addresses[0]:
-        errors.append(invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`"))
+        yield invalid("spec.clusterIPs", addresses, "first value must match `clusterIP`")
     if len(addresses) > BOTH_FAMILIES:
-        errors.append(invalid("spec.clusterIPs", addresses, "may only hold up to 2 values"))
+        yield invalid("spec.clusterIPs", addresses, "may only hold up to 2 values")
     for index, address in enumerate(addresses):
         field = f"spec.clusterIPs[{index}]"
         if address == _HEADLESS and len(addresses) > 1:
-            errors.append(invalid(field, address, "'None' must be the first and only value"))
+            yield invalid(field, address, "'None' must be the first and only value")
         elif address != _HEADLESS and parse_ip(address) is None:
-            errors.append(invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+            yield invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
     families: list[str] = spec.get("ipFamilies") or []
-    errors += [
+    yield from (
         unsupported(f"spec.ipFamilies[{index}]", family, FAMILIES)
         for index, family in enumerate(families)
         if family not in FAMILIES
-    ]
+    )
     if len(families) == BOTH_FAMILIES and families[0] == families[1]:
-        errors.append(duplicate("spec.ipFamilies[1]", families[1]))
+        yield duplicate("spec.ipFamilies[1]", families[1])
     for index, (address, family) in enumerate(zip(addresses, families, strict=False)):
         parsed = parse_ip(address)
         if parsed is not None and f"IPv{parsed.version}" != family:
-            errors.append(
-                invalid(
-                    f"spec.clusterIPs[{index}]",
-                    address,
-                    f"expected an {family} value as indicated by `ipFamilies[{index}]`",
-                )
+            yield invalid(
+                f"spec.clusterIPs[{index}]",
+                address,
+                f"expected an {family} value as indicated by `ipFamilies[{index}]`",
             )
     policy = spec.get("ipFamilyPolicy")
     if policy is not None and policy not in _FAMILY_POLICIES:
-        errors.append(unsupported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES))
-    return errors
+        yield unsupported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES)
 
 
-def _external_addresses(spec: Document) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _external_addresses(spec: Document) -> Iterator[FieldError]:
     for index, address in enumerate(spec.get("externalIPs") or []):
         field = f"spec.externalIPs[{index}]"
         if parse_ip(address) is None:
-            errors.append(invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
+            yield invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
         else:
-            errors += special_address(address, field)
-    return errors
+            yield from special_address(address, field)
 
 
-def _load_balancer(spec: Document) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _load_balancer(spec: Document) -> Iterator[FieldError]:
     is_balanced = spec.get("type") == "LoadBalancer"
     ranges: list[str] = spec.get("loadBalancerSourceRanges") or []
     field = "spec.loadBalancerSourceRanges"
     if ranges and not is_balanced:
-        errors.append(forbidden(field, "may only be used when `type` is 'LoadBalancer'"))
+        yield forbidden(field, "may only be used when `type` is 'LoadBalancer'")
     elif is_balanced:
-        errors += [
+        yield from (
             invalid(f"{field}[{index}]", text, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)")
             for index, text in enumerate(ranges)
             if parse_cidr(text.strip()) is None
-        ]
+        )
     if spec.get("loadBalancerClass") is not None and not is_balanced:
-        errors.append(forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'"))
+        yield forbidden("spec.loadBalancerClass", "may only be used when `type` is 'LoadBalancer'")
     elif spec.get("loadBalancerClass") is not None:
-        errors += checked(
+        yield from checked(
             "spec.loadBalancerClass", spec["loadBalancerClass"], qualified_name(spec["loadBalancerClass"])
         )
     allocate = spec.get("allocateLoadBalancerNodePorts")
     if is_balanced and allocate is None:
-        errors.append(required("spec.allocateLoadBalancerNodePorts"))
+        yield required("spec.allocateLoadBalancerNodePorts")
     elif not is_balanced and allocate is not None:
         why = "may only be used when `type` is 'LoadBalancer'"
-        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", why))
-    return errors
+        yield forbidden("spec.allocateLoadBalancerNodePorts", why)
 
 
 def _policies(spec: Document) -> list[FieldError]:
@@ -307,22 +296,19 @@ def _policies(spec: Document) -> list[FieldError]:
     return errors
 
 
-def _ingress(service: Document) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _ingress(service: Document) -> Iterator[FieldError]:
     for index, entry in enumerate(service["status"]["loadBalancer"].get("ingress") or []):
         field = f"status.loadBalancer.ingress[{index}]"
         if service["spec"].get("type") != "LoadBalancer":
-            return [forbidden("status.loadBalancer.ingress", 'may only be used when `spec.type` is "LoadBalancer"')]
+            yield forbidden("status.loadBalancer.ingress", 'may only be used when `spec.type` is "LoadBalancer"')
+            return
         address = entry.get("ip", "")
         if address and parse_ip(address) is None:
-            errors.append(
-                invalid(f"{field}.ip", address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
-            )
+            yield (invalid(f"{field}.ip", address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
         mode = entry.get("ipMode")
         if address and mode is not None and mode not in ("VIP", "Proxy"):
-            errors.append(unsupported(f"{field}.ipMode", mode, ("VIP", "Proxy")))
+            yield unsupported(f"{field}.ipMode", mode, ("VIP", "Proxy"))
         if mode is not None and not address:
-            errors.append(forbidden(f"{field}.ipMode", "may not be specified when `ip` is not set"))
+            yield forbidden(f"{field}.ipMode", "may not be specified when `ip` is not set")
         if entry.get("hostname"):
-            errors += checked(f"{field}.hostname", entry["hostname"], dns_subdomain(entry["hostname"]))
-    return errors
+            yield from checked(f"{field}.hostname", entry["hostname"], dns_subdomain(entry["hostname"]))

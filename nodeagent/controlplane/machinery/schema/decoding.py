@@ -17,10 +17,13 @@ from typing import TypeAlias
 
 from nodeagent.controlplane.documents import Document, Json, encode
 from nodeagent.controlplane.machinery.schema.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct, go_name
+from nodeagent.controlplane.status import excerpt
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)\Z", re.ASCII)
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+))?\Z", re.ASCII)
 _KEY = re.compile(rb'"\s*:')
+_LONGEST_MATCHED = 256
+"""Characters of a time or a quantity."""
 _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
 
@@ -189,6 +192,7 @@ def _is_integer(raw: Json) -> bool:
 
 
 def _time(raw: str, *, micro: bool) -> str:
+    raw = excerpt(raw, _LONGEST_MATCHED)
     try:
         utc = datetime.fromisoformat(raw).astimezone(UTC) if _TIME.match(raw) else None
     except (ValueError, OverflowError):  # no such day; a day that is one of the year 0 or 10000 in UTC
@@ -200,7 +204,7 @@ def _time(raw: str, *, micro: bool) -> str:
 
 def _quantity(raw: Json) -> str:
     text = str(raw) if _is_integer(raw) or isinstance(raw, str | float) else ""
-    if not _QUANTITY.match(text):
+    if len(text) > _LONGEST_MATCHED or not _QUANTITY.match(text):
         raise TypeMismatch(
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )

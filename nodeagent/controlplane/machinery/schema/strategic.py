@@ -131,16 +131,18 @@ def _ordered(shape: Shape | None, items: list[Json], order: Json, server_order: 
             found.setdefault(name_of(item), index)
         return found
 
+    # To name an item is to encode its key, which may be long: once for each.
     wanted, before = places_in(order), places_in(server_order)
-    named = sorted((item for item in items if name_of(item) in wanted), key=lambda item: wanted[name_of(item)])
-    others = [item for item in items if name_of(item) not in wanted]
-    others.sort(key=lambda item: before.get(name_of(item), len(before)))
+    pairs = [(name_of(item), item) for item in items]
+    named = sorted((pair for pair in pairs if pair[0] in wanted), key=lambda pair: wanted[pair[0]])
+    others = [pair for pair in pairs if pair[0] not in wanted]
+    others.sort(key=lambda pair: before.get(pair[0], len(before)))
     result: list[Json] = []
     left = 0
-    for item in named:
-        place = before.get(name_of(item))
-        while left < len(others) and place is not None and before.get(name_of(others[left]), place) < place:
-            result.append(others[left])
+    for name, item in named:
+        place = before.get(name)
+        while left < len(others) and place is not None and before.get(others[left][0], place) < place:
+            result.append(others[left][1])
             left += 1
         result.append(item)
-    return result + others[left:]
+    return result + [item for _, item in others[left:]]
