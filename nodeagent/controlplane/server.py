@@ -41,6 +41,7 @@ from nodeagent.controlplane.controllers.store_space import StoreSpace
 from nodeagent.controlplane.kinds.catalog import all_kinds
 from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.living import Advertised, has_predecessors, kube_apiservers
+from nodeagent.controlplane.machinery.loop_time import LoopTime
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog
 from nodeagent.controlplane.machinery.worker import Worker
@@ -151,6 +152,7 @@ class ApiServer:
             store, shared = await self._open(stack, catalog)
             self._check_against(store)
             worker = stack.enter_context(Worker())
+            loop_time = LoopTime(self._clock.monotonic)
             objects = AddressObjects(self._chance.uid, self._clock.time)
 
             def is_beside_others() -> bool:
@@ -189,12 +191,10 @@ class ApiServer:
             )
             handler = ApiHandler(
                 Objects(
-                    store,
-                    registry,
-                    catalog,
-                    accounts,
+                    *(store, registry, catalog, accounts),
                     clock=self._clock,
                     worker=worker,
+                    loop_time=loop_time,
                     event_limits=EventLimits(EventRoom.within(self._settings.limit_bytes)),
                     stopping=ending,
                 ),
@@ -206,6 +206,7 @@ class ApiServer:
                 figures=figures,
                 scrape=scrapes.text,
                 protobuf=ProtobufAnswers(stack.enter_context(Worker())),
+                loop_time=loop_time,
                 everybody_is_admin=self.credentials is None,
             )
             context = self.credentials.server_context() if self.credentials is not None else None

@@ -1,29 +1,32 @@
-"""Whose turn it is to be told: watchers with news are served in turns, a few hundred at a time.
+"""Whose turn it is to be told: watchers with news are served one after the other, for some milliseconds at a time.
 
-A change that a thousand watchers wait for costs no thousand wake-ups of tasks: each is written to where it stands. Between
+A change that thousands of watchers wait for costs no thousands of wake-ups of tasks: each is written to where it stands. Between
 turns the loop answers other requests.
 """
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
-_AT_ONCE: Final = 200
-"""Watchers of one turn: at some 30 µs each they hold the loop for a few milliseconds."""
+_TURN_SECONDS: Final = 0.005
+_MOST_WOKEN: Final = 100
+"""Tasks of one turn: all of them run in the next turn of the loop, before anything else does."""
 
 
 class Recipient(Protocol):
     """Somebody with news to deliver."""
 
-    def deliver(self) -> None:
-        """Passes on what is there, without waiting and without raising."""
+    def deliver(self) -> bool:
+        """Passes on what is there, without waiting and without raising. False: it has woken a task that does it."""
         ...
 
 
 class Deliveries:
-    """The queue of recipients. Order is that of the first news; more news before its turn are one delivery."""
+    """The queue of recipients. Order is that of the first news; more news before its turn are one delivery. clock: monotonic seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._queue: deque[Recipient] = deque()
         self._queued: set[Recipient] = set()
 
@@ -37,9 +40,11 @@ class Deliveries:
         self._queue.append(recipient)
 
     def _turn(self) -> None:
-        for _ in range(min(_AT_ONCE, len(self._queue))):
+        ends = self._clock() + _TURN_SECONDS
+        woken = 0
+        while self._queue and woken < _MOST_WOKEN and self._clock() < ends:
             recipient = self._queue.popleft()
             self._queued.discard(recipient)
-            recipient.deliver()
+            woken += not recipient.deliver()
         if self._queue:
             asyncio.get_running_loop().call_soon(self._turn)

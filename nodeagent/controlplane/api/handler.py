@@ -1,15 +1,14 @@
 """Every request becomes a reply or a watch, and no request can take the server down."""
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Final, Protocol, TypeAlias
 from urllib.parse import unquote
 
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 
 from nodeagent.controlplane.api import access
 from nodeagent.controlplane.api.access import ANONYMOUS, Role, TokenReader, User
@@ -25,7 +24,16 @@ from nodeagent.controlplane.api.discovery import (
 from nodeagent.controlplane.api.intake import Intake
 from nodeagent.controlplane.api.objects import Objects
 from nodeagent.controlplane.api.protobuf_answers import ProtobufAnswers, ProtobufWatch, asked_in_json, wants_protobuf
-from nodeagent.controlplane.api.replies import JSON, Reply, begun, cached_reply, document_reply, error_reply, text_reply
+from nodeagent.controlplane.api.replies import (
+    JSON,
+    NextPiece,
+    Reply,
+    begun,
+    cached_reply,
+    document_reply,
+    error_reply,
+    text_reply,
+)
 from nodeagent.controlplane.api.request_figures import (
     Labels,
     RequestFigures,
@@ -34,8 +42,10 @@ from nodeagent.controlplane.api.request_figures import (
     labels_of_stranger,
 )
 from nodeagent.controlplane.api.requests import Target, accepts_json, parse_target, prefers, verb_of
+from nodeagent.controlplane.api.sending import WHOLE_BYTES, send, stream
 from nodeagent.controlplane.api.watches import Watch
 from nodeagent.controlplane.documents import encode
+from nodeagent.controlplane.machinery.loop_time import LoopTime
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
@@ -48,15 +58,10 @@ from nodeagent.controlplane.status import (
     too_many_requests,
 )
 from nodeagent.serving.admission import Admission
-from nodeagent.serving.connection import SERVER, taken_in_time
 from nodeagent.serving.origins import AllowedHosts, is_of_another_page
 
 logger = logging.getLogger(__name__)
 Answer: TypeAlias = Reply | Watch | ProtobufWatch
-_PIECE_BYTES: Final = 128 * 1024
-_PIECE_SECONDS: Final = 30.0
-"""Within which a client takes a piece."""
-_STREAM_FROM_BYTES: Final = _PIECE_BYTES
 _UNKNOWN: Final = HTTPStatus.UNAUTHORIZED
 _HUNG_UP: Final = 499
 """What is counted of a request whose client went before there was an answer."""
@@ -118,6 +123,7 @@ class ApiHandler:
         figures: RequestFigures,
         scrape: Callable[[], Awaitable[bytes]],
         protobuf: ProtobufAnswers,
+        loop_time: LoopTime,
         everybody_is_admin: bool = False,
     ) -> None:
         self._objects = objects
@@ -131,6 +137,7 @@ class ApiHandler:
         self._intake = Intake()
         self._hosts = AllowedHosts()
         self._protobuf = protobuf
+        self._loop_time = loop_time
         self._default_user = User("system:admin", Role.ADMIN) if everybody_is_admin else ANONYMOUS
         self._openapi = OpenApi(catalog)
 
@@ -149,7 +156,7 @@ class ApiHandler:
                 is_known = self._is_known(peer, user)
                 answer = await self._answer(request, asked, user)
                 if isinstance(answer, Reply):
-                    answer = await begun(answer, _STREAM_FROM_BYTES)
+                    answer = await begun(answer, WHOLE_BYTES, self._next_piece(user))
             except ApiError as error:
                 answer = error_reply(error)
             except Exception:
@@ -157,11 +164,11 @@ class ApiHandler:
                 logger.exception("request failed method=%s path=%s", request.method, request.path)
                 answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
             if isinstance(answer, Reply):
-                response = await _send(request, answer)
+                response = await send(request, answer, self._next_piece(user), partial(self._loop_time.turn, user.name))
                 sent_bytes = response.body_length
                 return response
             self._figures.streams(labels)
-            return await _stream(request, answer)
+            return await stream(request, answer, partial(self._loop_time.turn, user.name))
         finally:
             if answer is not None and not isinstance(answer, Reply):
                 self._figures.ended(labels, began)
@@ -180,6 +187,9 @@ class ApiHandler:
         if not self._admission.begin(peer, user.name):
             raise too_many_requests(f'User "{user.name}" has too many connections')
         return True
+
+    def _next_piece(self, user: User) -> NextPiece:
+        return partial(self._loop_time.next_piece, user.name)
 
     def _asked(self, request: web.BaseRequest) -> _Asked:
         segments = tuple(unquote(part) for part in request.rel_url.raw_path.strip("/").split("/"))
@@ -327,89 +337,3 @@ def _labels(request: web.BaseRequest, asked: _Asked) -> Labels:
         dry_run=asked.query.get("dryRun"),
         content_type=request.headers.get("Content-Type", ""),
     )
-
-
-async def _send(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
-    response: web.StreamResponse
-    if reply.length is not None and reply.length < _STREAM_FROM_BYTES:
-        response = web.Response(status=reply.status, body=b"".join(reply.pieces()))
-    else:
-        response = _in_parts(request, reply)
-    response.headers["Server"] = SERVER
-    response.headers["Content-Type"] = reply.content_type
-    for name, value in reply.headers:
-        response.headers.add(name, value)
-    if not request.content.is_eof():
-        # A body nobody read would be taken for the next request.
-        response.force_close()
-    await response.prepare(request)
-    if request.transport is not None:
-        # Over TLS asyncio would keep 512 KiB (asyncio/sslproto.py).
-        request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
-    with suppress(ConnectionError):
-        if not isinstance(response, web.Response):
-            for chunk in reply.pieces():
-                await asyncio.sleep(0)  # what is made while it is sent takes a moment, in which others may wait
-                await _write(response, chunk, request)
-        await taken_in_time(response.write_eof(), request, _PIECE_SECONDS)
-    return response
-
-
-async def _write(response: web.StreamResponse, chunk: bytes | memoryview, request: web.BaseRequest) -> None:
-    """By way of aiohttp, which waits for room, in pieces: the connection keeps no more than one that is not taken.
-
-    Raises ConnectionError for a client that does not take it in time, and ends the connection.
-    """
-    for start in range(0, len(chunk), _PIECE_BYTES):
-        piece = chunk if len(chunk) <= _PIECE_BYTES else chunk[start : start + _PIECE_BYTES]
-        await taken_in_time(response.write(piece), request, _PIECE_SECONDS)
-
-
-def _in_parts(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
-    response = web.StreamResponse(status=reply.status)
-    if reply.length is not None:
-        response.content_length = reply.length
-    elif request.version >= HttpVersion11:
-        response.enable_chunked_encoding()
-    else:
-        response.force_close()
-    return response
-
-
-class _Chunks:
-    """The body of a response in chunked encoding."""
-
-    def __init__(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
-        self._request = request
-        self._response = response
-
-    def write_now(self, frames: bytes) -> bool:
-        """Straight to the transport, while that keeps less than its high-water mark back."""
-        protocol = self._request.protocol
-        transport = protocol.transport
-        if transport is None or transport.is_closing() or protocol.writing_paused:
-            return False
-        transport.write(b"%x\r\n%b\r\n" % (len(frames), frames))
-        return True
-
-    async def write(self, frames: bytes | memoryview) -> None:
-        """Waits while the connection is behind. Raises ConnectionError."""
-        await _write(self._response, frames, self._request)
-
-
-async def _stream(request: web.BaseRequest, watch: Watch | ProtobufWatch) -> web.StreamResponse:
-    response = web.StreamResponse()
-    response.headers["Server"] = SERVER
-    response.headers["Content-Type"] = watch.content_type
-    response.enable_chunked_encoding()
-    await response.prepare(request)
-    if request.transport is not None:
-        request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
-    try:
-        await watch.run(_Chunks(request, response))
-        await response.write_eof()
-    except (ConnectionError, asyncio.CancelledError):
-        # The watcher has gone; that is how watches usually end.
-        if request.transport is not None and not request.transport.is_closing():
-            raise
-    return response

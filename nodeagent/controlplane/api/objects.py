@@ -1,11 +1,12 @@
 """Verbs on resources: from a request to a reply, by way of the registry and the store."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
-from typing import Final, TypeVar
+from typing import Final
 
-from nodeagent.controlplane.api import bodies, partial, token_requests
+from nodeagent.controlplane.api import bodies, metadata_only, token_requests
 from nodeagent.controlplane.api.access import User, authorize_new
 from nodeagent.controlplane.api.account_tokens import AccountTokens
 from nodeagent.controlplane.api.deliveries import Deliveries
@@ -20,18 +21,18 @@ from nodeagent.controlplane.kinds.event import EVENTS
 from nodeagent.controlplane.kinds.serviceaccount import TOKEN
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
 from nodeagent.controlplane.machinery.commits import Written
+from nodeagent.controlplane.machinery.loop_time import LoopTime
 from nodeagent.controlplane.machinery.reading import (
     ListRequest,
     Page,
     Selection,
-    candidates,
     in_chunks,
     joined,
     length_of,
+    list_page,
     needs_reader,
     parse_version,
     refused,
-    select,
 )
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.resources import Catalog, FieldReader, Resource
@@ -50,6 +51,7 @@ from nodeagent.controlplane.status import (
     bad_request,
     future_version,
     method_not_allowed,
+    not_acceptable,
     storage_unreachable,
     too_many_operations,
     unsupported_media_type,
@@ -66,9 +68,6 @@ _BOOKMARK_EVERY_SECONDS: Final = 60.0
 _GENERIC_REJECTION: Final = "the server rejected our request due to an error in our request"
 
 
-_Result = TypeVar("_Result")
-
-
 class Objects:
     """Carries out verbs. `stopping` ends watches."""
 
@@ -81,6 +80,7 @@ class Objects:
         *,
         clock: Clock,
         worker: Worker,
+        loop_time: LoopTime,
         event_limits: EventLimits,
         stopping: asyncio.Event,
     ) -> None:
@@ -89,13 +89,14 @@ class Objects:
         self._accounts = accounts
         self._clock = clock
         self._worker = worker
+        self._loop_time = loop_time
         self._event_limits = event_limits
         self._stopping = stopping
-        self._deliveries = Deliveries()
+        self._deliveries = Deliveries(clock.monotonic)
         self._readers = {(row.group, row.plural): FieldReader(row) for row in catalog.rows}
 
     def has_many(self, resource: Resource) -> bool:
-        """A list of these takes a thread."""
+        """A list of these is long."""
         return len(self._store.collection(resource.stored_in).records) > _FEW_RECORDS
 
     def admit(self, verb: str, resource: Resource, target: Target, user: User, body_bytes: int) -> bool:
@@ -149,7 +150,7 @@ class Objects:
         asked = parse_version(request.query.get("resourceVersion", ""))
         if asked > self._store.revision:
             raise future_version(asked, self._store.revision)
-        return self._object(resource, self._registry.get(resource, target.namespace, target.name), request)
+        return await self._object(resource, self._registry.get(resource, target.namespace, target.name), request)
 
     async def _act(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
         match verb:
@@ -169,13 +170,20 @@ class Objects:
                 return await self._delete_collection(resource, target, request)
         raise method_not_allowed()
 
-    def _object(
+    async def _object(
         self, resource: Resource, record: Record, request: Request, status: int = 200, warnings: list[str] | None = None
+    ) -> Reply:
+        made = partial(self._shown, resource, record, request, status, warnings)
+        as_stored = not resource.converts and _shape(request) is None
+        return await self._worker.run(0 if as_stored else len(record.body), made)
+
+    def _shown(
+        self, resource: Resource, record: Record, request: Request, status: int, warnings: list[str] | None
     ) -> Reply:
         headers = warning_headers([*([resource.deprecated] if resource.deprecated else []), *(warnings or [])])
         shape = _shape(request)
-        if shape is not None and shape.kind == partial.KIND:
-            return Reply(status, partial.partial_of(record.body, shape.version), headers=headers)
+        if shape is not None and shape.kind == metadata_only.KIND:
+            return Reply(status, metadata_only.partial_of(record.body, shape.version), headers=headers)
         if shape is not None:
             include = request.query.get("includeObject", "Metadata")
             shown = table_of(
@@ -202,21 +210,21 @@ class Objects:
             raise bad_request("a single object is watched by a field selector on metadata.name")
         return Selection(target.namespace, labels, fields, reader)
 
-    async def _page(self, resource: Resource, target: Target, query: Mapping[str, str]) -> Page:
-        request = ListRequest(
+    async def _page(self, resource: Resource, target: Target, request: Request) -> Page:
+        query = request.query
+        listed = ListRequest(
             self._selection(resource, target, query),
             max(number(query, "limit") or 0, 0),
             query.get("continue", ""),
             query.get("resourceVersion", ""),
             query.get("resourceVersionMatch", ""),
         )
-        found = candidates(self._store, resource, request)
-        return await _looked_through(len(found.records), lambda: select(found, request))
+        return await self._loop_time.run(request.client, list_page(self._store, resource, listed))
 
     async def _list(self, resource: Resource, target: Target, request: Request) -> Reply:
         if "sendInitialEvents" in request.query:
             raise refused("sendInitialEvents", "sendInitialEvents is forbidden for list")
-        page = await self._page(resource, target, request.query)
+        page = await self._page(resource, target, request)
         meta: Document = {"resourceVersion": str(page.revision)}
         if page.token:
             meta["continue"] = page.token
@@ -224,7 +232,7 @@ class Objects:
             meta["remainingItemCount"] = page.remaining
         headers = warning_headers([resource.deprecated] if resource.deprecated else [])
         shape = _shape(request, is_list=True)
-        if shape is not None and shape.kind == partial.LIST_KIND:
+        if shape is not None and shape.kind == metadata_only.LIST_KIND:
             return _partial_list(page, meta, shape.version, headers)
         if shape is not None:
             include = request.query.get("includeObject", "Metadata")
@@ -283,10 +291,12 @@ class Objects:
                 initial_events=initial,
                 timeout_s=float(seconds) if seconds else _LONGEST_WATCH_SECONDS / 2,
                 shape=_shape(request),
+                client=request.client,
             ),
             stopping=self._stopping,
             clock=self._clock,
             deliveries=self._deliveries,
+            loop_time=self._loop_time,
             bookmark_every_seconds=_BOOKMARK_EVERY_SECONDS,
         )
 
@@ -308,7 +318,7 @@ class Objects:
         document = await self._document(resource, request, options)
         authorize_new(request.user, resource.plural, _name_in(document))
         outcome = await self._registry.create(resource, target.namespace, document, options)
-        return self._object(resource, outcome.record, request, 201, options.warnings)
+        return await self._object(resource, outcome.record, request, 201, options.warnings)
 
     async def _change(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
         options = write_options(request, "UpdateOptions" if verb == "update" else "PatchOptions")
@@ -324,7 +334,7 @@ class Objects:
             outcome = await self._registry.apply(*place, document, options, target.part)
         else:
             outcome = await self._patch(resource, target, request, options)
-        return self._object(resource, outcome.record, request, 201 if outcome.created else 200, options.warnings)
+        return await self._object(resource, outcome.record, request, 201 if outcome.created else 200, options.warnings)
 
     async def _patch(self, resource: Resource, target: Target, request: Request, options: WriteOptions) -> Written:
         media_type = request.content_type
@@ -350,22 +360,28 @@ class Objects:
 
         return await self._registry.patch(resource, target.namespace, target.name, changed, options, target.part)
 
+    async def _delete_options(self, request: Request) -> Document:
+        body = await request.read()
+        size = bodies.size_of(body, request.content_type)
+        return await self._worker.run(size, lambda: bodies.parse_delete_options(body, request.content_type))
+
     async def _delete(self, resource: Resource, target: Target, request: Request) -> Reply:
-        options = delete_options(request.query, bodies.parse_delete_options(await request.read(), request.content_type))
+        options = delete_options(request.query, await self._delete_options(request))
         outcome = await self._registry.delete(resource, target.namespace, target.name, options)
         if resource.returns_deleted or not outcome.gone:
-            return self._object(resource, outcome.record, request)
+            return await self._object(resource, outcome.record, request)
         details: Document = {"name": target.name}
         if resource.group:
             details["group"] = resource.group
-        details |= {"kind": resource.plural, "uid": outcome.record.document()["metadata"]["uid"]}
+        details |= {"kind": resource.plural, "uid": outcome.record.uid}
         success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
         return document_reply(success)
 
     async def _delete_collection(self, resource: Resource, target: Target, request: Request) -> Reply:
-        options = delete_options(request.query, bodies.parse_delete_options(await request.read(), request.content_type))
-        page = await self._page(resource, target, request.query)
+        options = delete_options(request.query, await self._delete_options(request))
+        page = await self._page(resource, target, request)
         for record in page.records:
+            await asyncio.sleep(0)  # what is only tried, or refused, does not wait for the store
             try:
                 await self._registry.delete(resource, record.namespace, record.name, options)
             except ApiError as error:
@@ -382,21 +398,16 @@ def _name_in(sent: Document) -> str:
 
 def _shape(request: Request, *, is_list: bool = False) -> Shape | None:
     """What an Accept header asks for instead of the kind itself. Raises ApiError 406: a list is no object, nor the reverse."""
-    shape = shape_of(request.accept, ("Table", partial.KIND, partial.LIST_KIND))
-    if shape is None or shape.kind == "Table" or (shape.kind == partial.LIST_KIND) is is_list:
+    shape = shape_of(request.accept, ("Table", metadata_only.KIND, metadata_only.LIST_KIND))
+    if shape is None or shape.kind == "Table" or (shape.kind == metadata_only.LIST_KIND) is is_list:
         return shape
     what = "a list" if is_list else "not a list"
-    raise ApiError(406, "NotAcceptable", f"you requested {shape.kind}, but the requested object is {what}")
-
-
-async def _looked_through(records: int, function: Callable[[], _Result]) -> _Result:
-    """What `function` returns, which looks at so many records and at nothing that changes: many of them in a thread."""
-    return function() if records <= _FEW_RECORDS else await asyncio.to_thread(function)
+    raise not_acceptable(f"you requested {shape.kind}, but the requested object is {what}")
 
 
 def _partial_list(page: Page, meta: Document, version: str, headers: Sequence[tuple[str, str]]) -> Reply:
-    head = encode({"kind": partial.LIST_KIND, "apiVersion": f"meta.k8s.io/{version}", "metadata": meta})
-    return _made_list((partial.partial_of(record.body, version) for record in page.records), head, headers)
+    head = encode({"kind": metadata_only.LIST_KIND, "apiVersion": f"meta.k8s.io/{version}", "metadata": meta})
+    return _made_list((metadata_only.partial_of(record.body, version) for record in page.records), head, headers)
 
 
 def _list_reply(page: Page, head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:

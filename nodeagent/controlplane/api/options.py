@@ -45,6 +45,11 @@ class Request:
     """What the client wants back."""
 
     @property
+    def client(self) -> str:
+        """Whose it is: the name of the user."""
+        return self.user.name
+
+    @property
     def content_type(self) -> str:
         """The media type of the body, without parameters."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()

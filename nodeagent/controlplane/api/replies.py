@@ -1,15 +1,15 @@
 """Responses, before they meet a connection."""
 
-import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from itertools import islice
+from typing import Final, TypeAlias
 from unicodedata import category
 
 from nodeagent.controlplane.documents import Document, encode
-from nodeagent.controlplane.status import ApiError
+from nodeagent.controlplane.status import ApiError, excerpt
 
 JSON: Final = "application/json"
 _WARNINGS_LONGEST: Final = 4096
@@ -17,6 +17,7 @@ _MOST_WARNINGS: Final = 50
 """Python's http.client reads no more than a hundred headers."""
 _WARNING_LONGEST: Final = 256
 """Of each, where all of them are too long (k8s.io/apiserver/pkg/endpoints/filters/warning.go)."""
+Piece: TypeAlias = bytes | memoryview
 TEXT: Final = "text/plain; charset=utf-8"
 
 
@@ -29,7 +30,7 @@ class Reply:
     body: bytes = b""
     content_type: str = JSON
     headers: Sequence[tuple[str, str]] = field(default_factory=tuple)
-    chunks: Iterable[bytes] | None = None
+    chunks: Iterable[Piece] | None = None
     chunked_bytes: int | None = 0
 
     @property
@@ -37,29 +38,32 @@ class Reply:
         """Of the body, in bytes, where it is known."""
         return len(self.body) if self.chunks is None else self.chunked_bytes
 
-    def pieces(self) -> Iterator[bytes]:
-        """The body, in pieces."""
+    def pieces(self) -> Iterator[Piece]:
+        """The body, in pieces; those of `chunks` that are empty are steps on the way to the next."""
         if self.chunks is None:
             yield self.body
         else:
             yield from self.chunks
 
 
-async def begun(reply: Reply, most_bytes: int) -> Reply:
+NextPiece: TypeAlias = Callable[[Iterator[Piece]], Awaitable[Piece]]
+"""Has the next piece made when it is the client's turn; an empty one at the end."""
+
+
+async def begun(reply: Reply, most_bytes: int, next_piece: NextPiece) -> Reply:
     """A reply whose first `most_bytes` have been made: with its length, if that is all. Raises what making them raises."""
     if reply.length is not None:
         return reply
-    pieces, made, weight = reply.pieces(), deque[bytes](), 0
-    for piece in pieces:
+    pieces, made, weight = reply.pieces(), deque[Piece](), 0
+    while len(piece := await next_piece(pieces)):
         made.append(piece)
         weight += len(piece)
         if weight >= most_bytes:
             return replace(reply, chunks=_all(made, pieces))
-        await asyncio.sleep(0)
     return replace(reply, body=b"".join(made), chunks=None)
 
 
-def _all(made: deque[bytes], further: Iterator[bytes]) -> Iterator[bytes]:
+def _all(made: deque[Piece], further: Iterator[Piece]) -> Iterator[Piece]:
     while made:
         yield made.popleft()
     yield from further
@@ -91,12 +95,12 @@ def error_reply(error: ApiError) -> Reply:
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
     """RFC 7234 Warning headers as Kubernetes sends them, 50 and 4 KiB at most; what clients call a field may hold anything."""
-    given = [_quoted(text) for text in warnings]
+    given = [_quoted(excerpt(text, _WARNINGS_LONGEST)) for text in islice(warnings, _MOST_WARNINGS)]
     if sum(map(len, given)) > _WARNINGS_LONGEST:
         given = [text[:_WARNING_LONGEST] for text in given]
     shown: list[tuple[str, str]] = []
     room = _WARNINGS_LONGEST
-    for text in given[:_MOST_WARNINGS]:
+    for text in given:
         room -= len(text)
         if room < 0:
             break

@@ -6,16 +6,17 @@ takes more is written to at once; its task sleeps on.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
-from nodeagent.controlplane.api import partial
+from nodeagent.controlplane.api import metadata_only
 from nodeagent.controlplane.api.deliveries import Deliveries
 from nodeagent.controlplane.api.requests import Shape
 from nodeagent.controlplane.api.tables import table_of
 from nodeagent.controlplane.documents import Document, decode, encode
-from nodeagent.controlplane.machinery.reading import Selection
+from nodeagent.controlplane.machinery.loop_time import LoopTime
+from nodeagent.controlplane.machinery.reading import Selection, Steps
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.decoding import normalise
 from nodeagent.controlplane.status import ApiError, expired, future_version
@@ -23,10 +24,12 @@ from nodeagent.controlplane.storage.records import Compacted, Event, EventKind, 
 from nodeagent.controlplane.storage.store import Store
 
 _BATCH: Final = 500
-_TURN: Final = 500
-"""Objects that are looked at before others have their turn."""
+_FEW: Final = 20
+"""Events that are told without a task: more take their turn among the long work of all clients."""
 _BATCH_BYTES: Final = 256 * 1024
 """What a watcher that does not read keeps of its own: who wants more at a time gets it piece by piece."""
+Part: TypeAlias = bytes | memoryview
+"""Of a frame, or several frames that are written together."""
 _END_OF_LIST: Final = "k8s.io/initial-events-end"
 
 
@@ -41,6 +44,8 @@ class WatchRequest:
     timeout_s: float = 1800.0
     shape: Shape | None = None
     """What is sent instead of the objects: rows of a Table, or PartialObjectMetadata."""
+    client: str = ""
+    """Whose time it takes to look through objects and events."""
 
 
 class Clock(Protocol):
@@ -90,9 +95,11 @@ class Watch:
         stopping: asyncio.Event,
         clock: Clock,
         deliveries: Deliveries,
+        loop_time: LoopTime,
         bookmark_every_seconds: float,
     ) -> None:
         self._store = store
+        self._loop_time = loop_time
         self._resource = resource
         self._request = request
         self._stopping = stopping
@@ -102,9 +109,13 @@ class Watch:
         self._deliveries = deliveries
         shape = request.shape
         self._table = shape.version if shape is not None and shape.kind == "Table" else ""
-        self._is_partial = shape is not None and shape.kind == partial.KIND
-        self._opening = partial.opening(shape.version) if shape is not None and self._is_partial else resource.opening
-        self._trim = partial.trimmed if self._is_partial else None
+        self._is_partial = shape is not None and shape.kind == metadata_only.KIND
+        self._opening = (
+            metadata_only.opening(shape.version) if shape is not None and self._is_partial else resource.opening
+        )
+        self._openings = {
+            kind: b'{"type":"%b","object":%b' % (kind.value.encode(), self._opening) for kind in EventKind
+        }
         self._is_converted = bool(self._table) or (resource.converts and not self._is_partial)
         """The frames are this watcher's own, not the events' encoded ones."""
         self._position = 0
@@ -130,21 +141,21 @@ class Watch:
         else:
             self._deliveries.add(self)
 
-    def deliver(self) -> None:
-        """Tells what is new where that needs no waiting; otherwise wakes the task, which can wait."""
-        stream = self._idle
-        events = self._collection.events_after(self._position, _BATCH)
-        outrun = self._position < self._collection.forgotten
-        if stream is None or outrun or not events or len(events) >= _BATCH or self._is_converted:
+    def deliver(self) -> bool:
+        """Tells what is new where that is little and needs no waiting. Otherwise wakes the task, which can wait, and says False."""
+        events = self._collection.events_after(self._position, _FEW)
+        if self._idle is None or self._is_converted or not 0 < len(events) <= _FEW:
             self._news.set()
-            return
-        frames, position = self._frames(events)
-        if frames and not stream.write_now(frames):
+            return False
+        if self._position < self._collection.forgotten or sum(len(e.record.body) for e in events) > _BATCH_BYTES:
             self._news.set()
-            return
-        self._position = position
-        if position < events[-1].revision:
+            return False
+        told = b"".join(part for event in events for part in self._told(event))
+        if told and not self._idle.write_now(told):
             self._news.set()
+            return False
+        self._position = events[-1].revision
+        return True
 
     async def _begin(self, stream: Stream) -> None:
         request, store = self._request, self._store
@@ -158,30 +169,34 @@ class Watch:
             except Compacted:
                 raise self._expired() from None
             return
-        frames: list[bytes] = []
-        weight = 0
         # The records are held, so a change while these frames are being written reaches the watcher afterwards.
-        records = [self._collection.records[path] for path in self._collection.paths()]
-        for position, record in enumerate(records, 1):
-            if position % _TURN == 0:
-                await asyncio.sleep(0)
+        records = list(map(self._collection.records.__getitem__, self._collection.paths()))
+        pieces = self._initial(records)
+        while len(piece := await self._loop_time.next_piece(request.client, pieces)):
+            await stream.write(piece)
+
+    def _initial(self, records: Sequence[Record]) -> Iterator[Part]:
+        """The frames of what there is, in pieces; empty ones are steps on the way."""
+        request = self._request
+        parts: list[Part] = []
+        weight = 0
+        for record in records:
+            yield b""
             if not request.selection.matches(record):
                 continue
-            if weight + len(record.body) > _BATCH_BYTES and frames:
-                await stream.write(b"".join(frames))
-                frames, weight = [], 0
-            if len(record.body) > _BATCH_BYTES and not self._is_converted and not self._is_partial:
-                # Its own bytes, of which all who ask share one copy.
-                await stream.write(b'{"type":"ADDED","object":' + self._opening)
-                await stream.write(memoryview(record.body)[1:])
-                await stream.write(b"}\n")
-                continue
-            frames.append(self._frame(EventKind.ADDED, Event(EventKind.ADDED, record, None, 0)))
-            weight += len(frames[-1])
+            frame = self._frame(EventKind.ADDED, Event(EventKind.ADDED, record, None, 0))
+            size = sum(map(len, frame))
+            if weight + size > _BATCH_BYTES and parts:
+                yield b"".join(parts)
+                parts, weight = [], 0
+            if size > _BATCH_BYTES:
+                yield from frame
+            else:
+                parts += frame
+                weight += size
         if request.initial_events and request.bookmarks:
-            frames.append(self._bookmark(end_of_list=True))
-        if frames:
-            await stream.write(b"".join(frames))
+            parts.append(self._bookmark(end_of_list=True))
+        yield b"".join(parts)
 
     async def _follow(self, stream: Stream) -> None:
         ends = self._clock.monotonic() + self._request.timeout_s
@@ -191,9 +206,10 @@ class Watch:
             self._check_history()
             events = self._collection.events_after(self._position, _BATCH)
             if events:
-                frames, self._position = self._frames(events)
-                if frames:
-                    await stream.write(frames)
+                told, self._position = await self._loop_time.run(self._request.client, self._gathered(events))
+                del events  # a watcher that does not read keeps no more than what is being written
+                for piece in told:
+                    await stream.write(piece)
                 continue
             now = self._clock.monotonic()
             if now >= ends:
@@ -223,27 +239,35 @@ class Watch:
     def _expired(self) -> ApiError:
         return expired(f"too old resource version: {self._position} ({self._store.revision})")
 
-    def _frames(self, events: Sequence[Event]) -> tuple[bytes, int]:
-        """(frames, how far they lead): of the first of these events, as many as are not long, or one. Events of one revision
-        are not parted."""
-        frames: list[bytes] = []
+    def _gathered(self, events: Sequence[Event]) -> Steps[tuple[list[Part], int]]:
+        """(what is to be written, how far it leads): of the first of these events, as many as are not long, or one. Events of one
+        revision are not parted."""
+        parts: list[Part] = []
         weight, position = 0, self._position
         for event in events:
             if event.revision > position:
-                if weight + len(event.record.body) > _BATCH_BYTES and frames:
+                if parts and weight + len(event.record.body) > _BATCH_BYTES:
                     break
                 position = event.revision
-            kind = selected_kind(event, self._request.selection)
-            if kind is not None:
-                frames.append(self._frame(kind, event))
-                weight += len(frames[-1])
-        return b"".join(frames), position
+            frame = self._told(event)
+            parts += frame
+            weight += sum(map(len, frame))
+            yield
+        return (parts if weight > _BATCH_BYTES or not parts else [b"".join(parts)]), position
 
-    def _frame(self, kind: EventKind, event: Event) -> bytes:
+    def _told(self, event: Event) -> tuple[Part, ...]:
+        kind = selected_kind(event, self._request.selection)
+        return () if kind is None else self._frame(kind, event)
+
+    def _frame(self, kind: EventKind, event: Event) -> tuple[Part, ...]:
+        """In parts, so that the object's own bytes, which all who watch it share, are not copied before they are sent."""
+        body = event.body_as(kind)
+        if not self._is_converted and not self._is_partial:
+            return self._openings[kind], memoryview(body)[1:], b"}\n"
+        if self._is_partial:
+            return self._openings[kind], b'"metadata":', metadata_only.metadata_of(body), b"}}\n"
+        record = Record(event.record.path, event.revision, body)
         resource = self._resource
-        if not self._is_converted:
-            return event.line(kind, self._opening, self._trim)
-        record = Record(event.record.path, event.revision, event.body_as(kind))
         shown: Document
         if self._table:
             shown = table_of(
@@ -257,7 +281,7 @@ class Watch:
             self._first_table = False
         else:
             shown = decode(resource.opening + encode(resource.from_stored(record.document()))[1:])
-        return b'{"type":"%b","object":%b}\n' % (kind.value.encode(), encode(shown))
+        return (b'{"type":"%b","object":%b}\n' % (kind.value.encode(), encode(shown)),)
 
     def _bookmark(self, *, end_of_list: bool = False) -> bytes:
         resource = self._resource
@@ -271,5 +295,5 @@ class Watch:
             shown["metadata"] |= meta
         encoded = encode(shown)
         if self._is_partial:
-            encoded = self._opening + partial.trimmed(encoded)[1:]
+            encoded = self._opening + metadata_only.trimmed(encoded)[1:]
         return b'{"type":"BOOKMARK","object":%b}\n' % encoded

@@ -113,6 +113,7 @@ class Controller:
             finally:
                 self._busy.discard(key)
                 self._wake.set()
+            await asyncio.sleep(0)  # to find that nothing is to be done waits for nothing
 
     async def _look(self, key: str) -> None:
         try:

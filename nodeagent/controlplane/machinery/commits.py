@@ -88,7 +88,7 @@ class Commits:
     ) -> Written:
         """Store a new object, or a new state of `record`. frees: see Change."""
         lifecycle = self._lifecycles[resource.stored_in]
-        live = record.document() if record is not None else None
+        live = await self._worker.run(len(record.body), record.document) if record is not None else None
         try:
             plan = lifecycle.plan(document, live)
         except AllocationRefused as refused:

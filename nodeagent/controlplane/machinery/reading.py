@@ -2,9 +2,9 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,7 +20,7 @@ from nodeagent.controlplane.status import (
     unsupported,
 )
 from nodeagent.controlplane.storage.records import Compacted, Record
-from nodeagent.controlplane.storage.store import Store
+from nodeagent.controlplane.storage.store import Past, Store
 
 LIST_TOO_OLD: Final = "The resourceVersion for the provided list is too old."
 CONTINUE_TOO_OLD: Final = (
@@ -31,6 +31,7 @@ CONTINUE_TOO_OLD: Final = (
 )
 _MOST_DIGITS: Final = 64
 _BYPATH: Final = frozenset({"metadata.name", "metadata.namespace"})
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class ListRequest:
 class Page:
     """The answer: records in order of their paths, at a revision; `token` continues it."""
 
-    records: list[Record]
+    records: Sequence[Record]
     revision: int
     token: str = ""
     remaining: int | None = None
@@ -104,48 +105,50 @@ def parse_version(text: str) -> int:
     return int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """What a list may consist of, in order of the paths, taken from the store at one moment."""
+Steps: TypeAlias = Generator[None, None, _Result]
+"""Work that may be interrupted wherever it yields (machinery/loop_time.py)."""
 
-    records: list[Record]
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """What a list may consist of, in order of the paths."""
+
+    records: Sequence[Record]
     revision: int
     count: int
     """How many there are, of which `records` holds no more than are needed."""
     prefix: str
 
 
-def list_page(store: Store, resource: Resource, request: ListRequest) -> Page:
-    """Raises ApiError: 400 a bad token or version, 410 too old, 504 from the future."""
-    return select(candidates(store, resource, request), request)
-
-
-def candidates(store: Store, resource: Resource, request: ListRequest) -> Candidates:
-    """What there is to choose from. Raises ApiError: 400 a bad token or version, 410 too old, 504 from the future."""
+def list_page(store: Store, resource: Resource, request: ListRequest) -> Steps[Page]:
+    """What is listed, as the store is when it begins. Raises ApiError: 400 a bad token or version, 410 too old, 504 from the future."""
     selection = request.selection
     prefix = f"{selection.namespace}/" if selection.namespace and resource.namespaced else ""
-    collection = store.collection(resource.stored_in)
     version, after = _origin(store, request, prefix)
     if version is None or version == store.revision:
-        revision = store.revision
+        collection = store.collection(resource.stored_in)
         paths = collection.paths(prefix, after)
-        found: Callable[[str], Record] = collection.records.__getitem__
-    else:
-        revision = version
-        state = _past(store, resource, version, request)
-        paths = sorted(path for path in state if path.startswith(prefix) and (after is None or path > after))
-        found = state.__getitem__
-    needed = paths if selection.selective or not request.limit else paths[: request.limit + 1]
-    return Candidates([found(path) for path in needed], revision, len(paths), prefix)
+        needed = _needed(paths, request)
+        records = list(map(collection.records.__getitem__, needed))
+        return (yield from _select(_Candidates(records, store.revision, len(paths), prefix), request))
+    past = yield from _past(store, resource, version, request)
+    paths = past.paths(prefix, after)
+    records = list(map(past.records.__getitem__, _needed(paths, request)))
+    return (yield from _select(_Candidates(records, version, len(paths), prefix), request))
 
 
-def select(found: Candidates, request: ListRequest) -> Page:
-    """Those that are selected, up to the limit. Pure: it may run in a thread."""
+def _needed(paths: list[str], request: ListRequest) -> list[str]:
+    return paths if request.selection.selective or not request.limit else paths[: request.limit + 1]
+
+
+def _select(found: _Candidates, request: ListRequest) -> Steps[Page]:
+    """Those that are selected, up to the limit."""
     selection = request.selection
     if not selection.selective and not request.limit:
         return Page(found.records, found.revision)
     records: list[Record] = []
     for position, record in enumerate(found.records):
+        yield
         if not selection.matches(record):
             continue
         if request.limit and len(records) == request.limit:
@@ -187,14 +190,15 @@ def refused(field_name: str, why: str) -> ApiError:
     return object_invalid("ListOptions", "", [forbidden(field_name, why)], "meta.k8s.io")
 
 
-def _past(store: Store, resource: Resource, version: int, request: ListRequest) -> dict[str, Record]:
+def _past(store: Store, resource: Resource, version: int, request: ListRequest) -> Steps[Past]:
     try:
-        return store.snapshot_at(resource.stored_in, version)
+        store.check_revision(version)
     except Compacted:
         if not request.token:
             raise expired(LIST_TOO_OLD) from None
         inconsistent = _encode_token(_Token("meta.k8s.io/v1", -1, _read_token(request.token).start))
         raise expired(CONTINUE_TOO_OLD, {"continue": inconsistent}) from None
+    return (yield from store.collection(resource.stored_in).past(version))
 
 
 def _token(revision: int, last: str) -> str:
@@ -230,7 +234,7 @@ def _read_token(text: str) -> _Token:
 def length_of(page: Page, opening: bytes, closing: bytes) -> int:
     """The bytes of `in_chunks`."""
     commas = max(len(page.records) - 1, 0)
-    return len(opening) + sum(len(record.body) for record in page.records) + commas + len(closing)
+    return len(opening) + sum([len(record.body) for record in page.records]) + commas + len(closing)
 
 
 def in_chunks(page: Page, opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
@@ -239,7 +243,10 @@ def in_chunks(page: Page, opening: bytes, closing: bytes, size_bytes: int) -> It
 
 
 def joined(items: Iterable[bytes], opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
-    """The items of a JSON list, with what is around it, in pieces of less than `size_bytes`; an item that is longer is one."""
+    """The items of a JSON list, with what is around it, in pieces of less than `size_bytes`; an item that is longer is one.
+
+    Empty pieces are steps on the way: an item was made that does not fill a piece.
+    """
     pieces: list[bytes] = [opening]
     weight = len(opening)
     for position, item in enumerate(items):
@@ -253,5 +260,6 @@ def joined(items: Iterable[bytes], opening: bytes, closing: bytes, size_bytes: i
         else:
             pieces.append(item)
             weight += len(item)
+            yield b""
     pieces.append(closing)
     yield b"".join(pieces)

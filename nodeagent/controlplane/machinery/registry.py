@@ -116,8 +116,7 @@ class Registry:
             if prefix:
                 base = prefix[: _NAME_LONGEST - _SUFFIX_LENGTH]
                 document["metadata"]["name"] = base + self._chance.suffix(_SUFFIX_LENGTH)
-                resource.default(document)
-            await self._worker.run(size, partial(_validate, resource, document, options))
+            await self._worker.run(size, partial(_validate, resource, document, options, named=bool(prefix)))
             # It may have begun to end meanwhile.
             self._check_namespace(resource, document["metadata"])
             try:
@@ -127,7 +126,7 @@ class Registry:
                 if taken and not prefix:
                     raise already_exists(resource.plural, document["metadata"]["name"], resource.group) from None
             # What was allocated for this attempt has been given back; the next one starts from what was asked for.
-            document = decode(pristine)
+            document = await self._worker.run(size, partial(decode, pristine))
         raise internal_error("no free name or address was found")
 
     def _begin(self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool) -> bytes:
@@ -226,13 +225,11 @@ class Registry:
             raise denied(resource.plural, name, f"this {resource.singular} may not be deleted", resource.group)
         for _ in range(_RETRIES):
             record = self.get(resource, namespace, name)
-            live = record.document()
-            check_preconditions(resource, live, options)
-            marked = self._mark(resource, live, options)
+            live, marked = await self._worker.run(len(record.body), partial(self._condemned, resource, record, options))
             try:
                 if marked is None:
                     return await self._commits.remove(resource, record, live, dry_run=options.dry_run)
-                if marked == live:
+                if marked is live:
                     return Written(record)
                 return await self._commits.write(
                     resource, marked, record, WriteOptions(dry_run=options.dry_run), frees=True
@@ -240,6 +237,15 @@ class Registry:
             except Precondition:
                 continue
         raise modified(resource.plural, name, resource.group)
+
+    def _condemned(
+        self, resource: Resource, record: Record, options: DeleteOptions
+    ) -> tuple[Document, Document | None]:
+        """(The object, and what is left of it: the same where nothing changes, None where nothing is left.)"""
+        live = record.document()
+        check_preconditions(resource, live, options)
+        marked = self._mark(resource, live, options)
+        return live, live if marked == live else marked
 
     def _mark(self, resource: Resource, live: Document, options: DeleteOptions) -> Document | None:
         """The object as it waits for its end, None when nothing holds it."""
@@ -328,7 +334,7 @@ class Registry:
         if record is None:
             raise not_found(NAMESPACES, namespace)
         # Most are not ending, and then need not be decoded.
-        if b'"deletionTimestamp"' in record.body and record.document()["metadata"].get("deletionTimestamp"):
+        if b'"deletionTimestamp"' in record.body and record.is_ending:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             cause = {
                 "reason": "NamespaceTerminating",
@@ -360,7 +366,10 @@ class Registry:
         return rfc3339(int(self._clock()))
 
 
-def _validate(resource: Resource, document: Document, options: WriteOptions) -> None:
+def _validate(resource: Resource, document: Document, options: WriteOptions, *, named: bool) -> None:
+    """named: it has got its name only now."""
+    if named:
+        resource.default(document)
     check(resource, document, resource.validate(document))
     _warn(resource, document, options)
 

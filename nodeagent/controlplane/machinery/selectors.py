@@ -4,57 +4,118 @@ Syntax and messages: k8s.io/apimachinery/pkg/labels and pkg/fields.
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
 
-from nodeagent.controlplane.status import bad_request
+from nodeagent.controlplane.machinery.formats import label_value, qualified_name
+from nodeagent.controlplane.status import ApiError, bad_request, shown
 
 _TOKEN = re.compile(r"\s*(?:(?P<op>==|!=|=|!|\(|\)|,|<|>)|(?P<word>[^\s=!(),<>]+))")
-_KEY = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?\Z")
 
 
 _SEPARATORS = ","
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}\Z")
+_LEAST: Final = -(2**63)
+_GREATEST: Final = 2**63 - 1
+
+
+class Operator(Enum):
+    """What a requirement asks of a value. Absence satisfies NOT_IN and ABSENT only."""
+
+    IN = "in"
+    NOT_IN = "notin"
+    EXISTS = "exists"
+    ABSENT = "absent"
+    GREATER = "gt"
+    LESS = "lt"
+
+
+_OF_ABSENCE: Final = (Operator.NOT_IN, Operator.ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """`key operator values`; the operator is one of in, notin, exists, absent, gt, lt. Absence satisfies `notin`."""
+    """`key operator values`. `bound` is the number of GREATER and LESS."""
 
     key: str
-    operator: str
+    operator: Operator
     values: frozenset[str] = frozenset()
-
-    def matches(self, values: Mapping[str, str]) -> bool:
-        """The requirement holds for these labels or fields."""
-        value = values.get(self.key)
-        match self.operator:
-            case "in":
-                return value in self.values
-            case "notin":
-                return value not in self.values
-            case "exists":
-                return value is not None
-            case "absent":
-                return value is None
-        return value is not None and _compare(value, next(iter(self.values)), self.operator)
-
-
-def _compare(value: str, bound: str, operator: str) -> bool:
-    try:
-        return int(value) > int(bound) if operator == "gt" else int(value) < int(bound)
-    except ValueError:
-        return False
+    bound: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """All requirements must hold; the empty selector matches everything."""
+    """All requirements must hold; the empty selector matches everything.
+
+    What the requirements come to is worked out once, key by key: to match costs no more than the shorter of the two takes, the
+    requirements or the labels.
+    """
 
     requirements: tuple[Requirement, ...] = ()
+    _needed: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
+    _barred: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
+    _allowed: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _denied: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _between: Mapping[str, tuple[int, int]] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        needed, barred = set[str](), set[str]()
+        allowed: dict[str, frozenset[str]] = {}
+        denied: dict[str, set[str]] = {}
+        between: dict[str, tuple[int, int]] = {}
+        for requirement in self.requirements:
+            key, values = requirement.key, requirement.values
+            match requirement.operator:
+                case Operator.ABSENT:
+                    barred.add(key)
+                case Operator.IN:
+                    allowed[key] = allowed[key] & values if key in allowed else values
+                case Operator.NOT_IN:
+                    denied.setdefault(key, set()).update(values)
+                case Operator.GREATER | Operator.LESS:
+                    between[key] = _narrowed(between.get(key, (_LEAST, _GREATEST)), requirement)
+            if requirement.operator not in _OF_ABSENCE:
+                needed.add(key)
+        object.__setattr__(self, "_needed", frozenset(needed))
+        object.__setattr__(self, "_barred", frozenset(barred))
+        object.__setattr__(self, "_allowed", allowed)
+        object.__setattr__(self, "_denied", {key: frozenset(values) for key, values in denied.items()})
+        object.__setattr__(self, "_between", between)
 
     def matches(self, values: Mapping[str, str]) -> bool:
         """Every requirement holds for these labels or fields."""
-        return all(requirement.matches(values) for requirement in self.requirements)
+        keys = values.keys()
+        if not keys >= self._needed or not keys.isdisjoint(self._barred):
+            return False
+        # From here on no more is looked at than there are labels: all that is needed is among them.
+        if any(values[key] not in allowed for key, allowed in self._allowed.items()):
+            return False
+        if self._denied and any(values[key] in self._denied[key] for key in keys & self._denied.keys()):
+            return False
+        return all(_is_between(values[key], wanted) for key, wanted in self._between.items())
+
+
+def _narrowed(wanted: tuple[int, int], requirement: Requirement) -> tuple[int, int]:
+    least, greatest = wanted
+    if requirement.operator is Operator.GREATER:
+        return max(least, requirement.bound + 1), greatest
+    return least, min(greatest, requirement.bound - 1)
+
+
+def _is_between(text: str, wanted: tuple[int, int]) -> bool:
+    number = _number(text)
+    return number is not None and wanted[0] <= number <= wanted[1]
+
+
+def _number(text: str) -> int | None:
+    """As strconv.ParseInt reads 64 bits; None: it does not."""
+    if not _INTEGER.match(text):
+        return None
+    found = int(text)
+    return found if _LEAST <= found <= _GREATEST else None
 
 
 EVERYTHING = Selector()
@@ -66,13 +127,13 @@ def parse_labels(text: str) -> Selector:
     requirements: list[Requirement] = []
     while tokens:
         requirements.append(_requirement(tokens, text))
-        if tokens and (tokens.pop(0) != "," or not tokens):
+        if tokens and (tokens.popleft() != "," or not tokens):
             raise _unparsable(text)
     return Selector(tuple(requirements))
 
 
-def _tokens(text: str) -> list[str]:
-    tokens, position = [], 0
+def _tokens(text: str) -> deque[str]:
+    tokens, position = deque[str](), 0
     stripped = text.strip()
     while position < len(stripped):
         found = _TOKEN.match(stripped, position)
@@ -83,47 +144,59 @@ def _tokens(text: str) -> list[str]:
     return tokens
 
 
-def _requirement(tokens: list[str], text: str) -> Requirement:
-    key = tokens.pop(0)
+def _requirement(tokens: deque[str], text: str) -> Requirement:
+    key = tokens.popleft()
     if key == "!":
-        return Requirement(_key(tokens.pop(0) if tokens else "", text), "absent")
-    key = _key(key, text)
+        return Requirement(_key(tokens.popleft() if tokens else ""), Operator.ABSENT)
+    key = _key(key)
     if not tokens or tokens[0] == ",":
-        return Requirement(key, "exists")
-    operator = tokens.pop(0)
+        return Requirement(key, Operator.EXISTS)
+    operator = tokens.popleft()
     match operator:
         case "=" | "==" | "!=":
-            value = tokens.pop(0) if tokens and tokens[0] != "," else ""
-            return Requirement(key, "notin" if operator == "!=" else "in", frozenset({_value(value, text)}))
+            value = tokens.popleft() if tokens and tokens[0] != "," else ""
+            equal = Operator.NOT_IN if operator == "!=" else Operator.IN
+            return Requirement(key, equal, frozenset({_value(value, key)}))
         case "in" | "notin":
-            return Requirement(key, operator, _values(tokens, text))
+            return Requirement(key, Operator(operator), _values(tokens, key, text))
         case ">" | "<" if tokens:
-            return Requirement(key, "gt" if operator == ">" else "lt", frozenset({_value(tokens.pop(0), text)}))
+            bound = _number(tokens.popleft())
+            if bound is None:
+                raise bad_request("unable to parse requirement: for 'Gt', 'Lt' operators, the value must be an integer")
+            return Requirement(key, Operator.GREATER if operator == ">" else Operator.LESS, bound=bound)
     raise _unparsable(text)
 
 
-def _values(tokens: list[str], text: str) -> frozenset[str]:
-    if not tokens or tokens.pop(0) != "(" or ")" not in tokens:
+def _values(tokens: deque[str], key: str, text: str) -> frozenset[str]:
+    found: set[str] = set()
+    if not tokens or tokens.popleft() != "(":
         raise _unparsable(text)
-    end = tokens.index(")")
-    values = frozenset(_value(token, text) for token in tokens[:end] if token not in _SEPARATORS)
-    del tokens[: end + 1]
-    return values
+    while tokens:
+        token = tokens.popleft()
+        if token == ")":  # noqa: S105 - a bracket
+            return frozenset(found)
+        if token not in _SEPARATORS:
+            found.add(_value(token, key))
+    raise _unparsable(text)
 
 
-def _key(token: str, text: str) -> str:
-    if not _KEY.match(token):
-        raise _unparsable(text)
+def _key(token: str) -> str:
+    for complaint in qualified_name(token):
+        raise _wrong("<nil>", token, complaint)
     return token
 
 
-def _value(token: str, text: str) -> str:
-    if token and not _KEY.match(token):
-        raise _unparsable(text)
+def _value(token: str, key: str) -> str:
+    for complaint in label_value(token):
+        raise _wrong(f"values[0][{key}]", token, complaint)
     return token
 
 
-def _unparsable(text: str) -> Exception:
+def _wrong(field_name: str, value: str, complaint: str) -> ApiError:
+    return bad_request(f"unable to parse requirement: {field_name}: Invalid value: {shown(value)}: {complaint}")
+
+
+def _unparsable(text: str) -> ApiError:
     return bad_request(f'unable to parse requirement: invalid label selector "{text}"')
 
 
@@ -144,7 +217,7 @@ def parse_fields(text: str, supported: Sequence[str], refusal: Callable[[str], s
         if key not in supported:
             raise bad_request(refusal(key))
         value = re.sub(r"\\(.)", r"\1", found["value"])
-        operator = "notin" if found["op"] == "!=" else "in"
+        operator = Operator.NOT_IN if found["op"] == "!=" else Operator.IN
         requirements.append(Requirement(key, operator, frozenset({value})))
     return Selector(tuple(requirements))
 

@@ -1,7 +1,8 @@
 """Revisions, records and events: what the store keeps and what watchers are given. Pure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -9,10 +10,21 @@ import msgspec
 from nodeagent.controlplane.documents import Document, decode, encode
 
 _MARK: Final = b'"resourceVersion":"'
+_MOST_KEPT_LABELS: Final = 32
+"""Of an object, decoded: thousands take twenty times the memory of their bytes."""
 
 
 class _Meta(msgspec.Struct, gc=False):
     labels: dict[str, str] = {}
+
+
+class _Life(msgspec.Struct, rename="camel", gc=False):
+    uid: str = ""
+    deletion_timestamp: str = ""
+
+
+class _Living(msgspec.Struct, gc=False):
+    metadata: _Life
 
 
 class _Labelled(msgspec.Struct, gc=False):
@@ -20,6 +32,13 @@ class _Labelled(msgspec.Struct, gc=False):
 
 
 _labels = msgspec.json.Decoder(_Labelled)
+_life = msgspec.json.Decoder(_Living)
+
+
+@lru_cache(maxsize=2)
+def _labels_of(body: bytes) -> Mapping[str, str]:
+    """Of the objects that were looked at last: all watchers look at an object that changes, one after the other."""
+    return _labels.decode(body).metadata.labels
 
 
 def draft(document: Document) -> bytes:
@@ -58,10 +77,23 @@ class Record(msgspec.Struct, eq=False, gc=False):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """metadata.labels, decoded when first asked for."""
-        if self._labels is None:
-            self._labels = _labels.decode(self.body).metadata.labels
-        return self._labels
+        """metadata.labels, decoded when first asked for, and kept where they are few."""
+        if self._labels is not None:
+            return self._labels
+        found = _labels_of(self.body)
+        if len(found) <= _MOST_KEPT_LABELS:
+            self._labels = found
+        return found
+
+    @property
+    def is_ending(self) -> bool:
+        """It has a metadata.deletionTimestamp."""
+        return bool(_life.decode(self.body).metadata.deletion_timestamp)
+
+    @property
+    def uid(self) -> str:
+        """metadata.uid."""
+        return _life.decode(self.body).metadata.uid
 
     @property
     def name(self) -> str:
@@ -98,33 +130,21 @@ class Event(msgspec.Struct, eq=False, gc=False):
     before: Record | None
     at: int
     """Unix seconds: when it was written."""
-    _lines: dict[tuple[str, bytes], bytes] | None = None
+    _gone: bytes | None = None
+    """The object as it was, at this revision, once a watcher saw it leave its selection."""
 
     @property
     def revision(self) -> int:
         """The revision of the change."""
         return self.record.revision
 
-    def line(self, kind: EventKind, prefix: bytes, trim: Callable[[bytes], bytes] | None = None) -> bytes:
-        """The watch frame saying `kind`; `prefix` opens the object with its kind and apiVersion, `trim` shortens its body.
-
-        Encoded once for all watchers: one prefix always comes with one way to trim. An object that leaves a selection is reported as it was, at this revision.
-        """
-        key = (kind.value, prefix)
-        if self._lines is None:
-            self._lines = {}
-        line = self._lines.get(key)
-        if line is None:
-            body = self.body_as(kind)
-            line = b'{"type":"%b","object":%b%b}\n' % (kind.value.encode(), prefix, (trim(body) if trim else body)[1:])
-            self._lines[key] = line
-        return line
-
     def body_as(self, kind: EventKind) -> bytes:
-        """The object as an event of this kind shows it."""
-        if kind is EventKind.DELETED and self.kind is not EventKind.DELETED and self.before is not None:
-            return assemble(self.before.body, self.revision)
-        return self.record.body
+        """The object as an event of this kind shows it, the same bytes for all who ask: one that leaves a selection as it was."""
+        if kind is not EventKind.DELETED or self.kind is EventKind.DELETED or self.before is None:
+            return self.record.body
+        if self._gone is None:
+            self._gone = assemble(self.before.body, self.revision)
+        return self._gone
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):

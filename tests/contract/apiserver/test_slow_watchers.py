@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.api import handler
+from nodeagent.controlplane.api import sending
 from tests.contract.apiserver.conftest import DEADLINE_SECONDS, Api
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -51,7 +51,7 @@ def names(connection: socket.socket) -> list[str]:
 def test_what_a_watcher_does_not_read_is_kept_by_nobody(
     start: Callable[..., Api], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handler, "_PIECE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(sending, "_PIECE_SECONDS", PATIENCE_SECONDS)
     api = start(in_memory=True)
     slow, quick = watching(api), watching(api)
     heard: list[str] = []

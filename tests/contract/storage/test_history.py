@@ -15,6 +15,7 @@ from nodeagent.controlplane.machinery.selectors import parse_labels
 from nodeagent.controlplane.storage.port import Write
 from nodeagent.controlplane.storage.records import Change, Compacted, EventKind, Revision, draft
 from nodeagent.controlplane.storage.store import Window
+from tests.harness.steps import finished
 
 THINGS = "things"
 NewBench = Callable[[], Any]
@@ -55,15 +56,17 @@ def test_the_past_can_be_read_until_it_is_compacted(new_bench: NewBench) -> None
             (then,) = await store.commit([put("b")])
             (late,) = await store.commit([put("a", value=2)])
             (last,) = await store.commit([gone("b")])
-            past = store.snapshot_at(THINGS, then.revision)
-            assert {path: record.document()["value"] for path, record in past.items()} == {"a": 1, "b": 0}
+            past = finished(store.collection(THINGS).past(then.revision))
+            assert {path: record.document()["value"] for path, record in past.records.items()} == {"a": 1, "b": 0}
+            assert past.paths() == ["a", "b"]
             bench.clock.now += 11
             await store.commit([put("c")])
             await store.compact()
             assert store.floor == last.revision
             with pytest.raises(Compacted):
-                store.snapshot_at(THINGS, late.revision)
-            assert set(store.snapshot_at(THINGS, last.revision)) == {"a"}
+                store.check_revision(late.revision)
+            store.check_revision(last.revision)
+            assert finished(store.collection(THINGS).past(last.revision)).paths() == ["a"]
 
     asyncio.run(scenario())
 

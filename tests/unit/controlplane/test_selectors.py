@@ -26,6 +26,7 @@ from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
+from tests.harness.steps import finished
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,53 @@ from nodeagent.controlplane.storage.store import Store
 )
 def test_label_selectors(selector: str, labels: dict[str, str], expected: bool) -> None:
     assert parse_labels(selector).matches(labels) is expected
+
+
+class Counted(dict[str, str]):
+    """Labels that count how often one is looked up."""
+
+    looks = 0
+
+    def __getitem__(self, key: str) -> str:
+        self.looks += 1
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("term", ["a!=v{}", "k{}!=v", "!k{}", "a notin (v{})"])
+def test_a_thousand_terms_cost_what_the_labels_do(term: str) -> None:
+    labels = Counted(a="b", c="d")
+    assert parse_labels(",".join(term.format(number) for number in range(1000))).matches(labels)
+    assert labels.looks <= 2
+    assert not parse_labels(",".join(f"k{number}" for number in range(1000))).matches(labels)
+    assert labels.looks <= 2
+
+
+@given(
+    terms=st.lists(
+        st.sampled_from(["a=1", "a!=1", "a in (1,2)", "a notin (2,3)", "b", "!b", "a>1", "a<3", "b=", "b>0"])
+    ),
+    labels=st.dictionaries(st.sampled_from("abc"), st.sampled_from(["", "1", "2", "3", "x"])),
+)
+def test_terms_of_one_key_hold_together_as_each_alone(terms: list[str], labels: dict[str, str]) -> None:
+    together = parse_labels(",".join(terms)).matches(labels)
+    assert together is all(parse_labels(term).matches(labels) for term in terms)
+
+
+@pytest.mark.parametrize(
+    ("selector", "why"),
+    [
+        ("a" * 64, "name part must be no more than 63 bytes"),
+        (f"a={'b' * 64}", "must be no more than 63 bytes"),
+        (f"a in (b,{'c' * 64})", "must be no more than 63 bytes"),
+        ("A_/b", "prefix part"),
+        ("a>b", "the value must be an integer"),
+        ("a>99999999999999999999", "the value must be an integer"),
+    ],
+)
+def test_a_term_is_as_long_as_a_label_may_be(selector: str, why: str) -> None:
+    """As kube-apiserver refuses them."""
+    with pytest.raises(ApiError, match=why):
+        parse_labels(selector)
 
 
 @pytest.mark.parametrize("selector", ["a b", "a in b", "a in (b", "=", ",", "a=b,", "a=b=c", "!", "a!", "-a=b"])
@@ -91,7 +139,7 @@ def test_pages_make_up_the_list_as_it_was_when_it_began(count: int, limit: int, 
             names, token = [], ""
             while True:
                 request = ListRequest(Selection("demo"), limit=limit, token=token)
-                page = list_page(store, configmaps, request)
+                page = finished(list_page(store, configmaps, request))
                 names += [record.name for record in page.records]
                 assert page.revision == count
                 token = page.token

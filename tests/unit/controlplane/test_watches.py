@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeagent.controlplane.api.deliveries import Deliveries
+from nodeagent.controlplane.api.requests import Shape
 from nodeagent.controlplane.api.watches import Stream, Watch, WatchRequest
 from nodeagent.controlplane.kinds.catalog import all_kinds
+from nodeagent.controlplane.machinery.loop_time import LoopTime
 from nodeagent.controlplane.machinery.reading import Selection
 from nodeagent.controlplane.machinery.selectors import parse_labels
 from nodeagent.controlplane.storage.log import Log
-from nodeagent.controlplane.storage.records import Change, draft
+from nodeagent.controlplane.storage.records import Change, Event, Record, draft
 from nodeagent.controlplane.storage.store import Store, Window
 
 CONFIG_MAPS = all_kinds().named("configmaps")
@@ -46,6 +49,7 @@ class Connection:
         self._busy = iter(busy)
         self.at_once = 0
         self.frames: list[Any] = []
+        self._begun = b""
         self._more = asyncio.Event()
 
     def write_now(self, frames: bytes) -> bool:
@@ -60,8 +64,8 @@ class Connection:
         await asyncio.sleep(0)
 
     def _take(self, frames: bytes) -> None:
-        assert frames.endswith(b"\n")
-        self.frames += [json.loads(line) for line in frames.splitlines()]
+        *lines, self._begun = (self._begun + frames).split(b"\n")
+        self.frames += [json.loads(line) for line in lines]
         self._more.set()
 
     async def until(self, enough: Callable[[list[Any]], bool]) -> list[Any]:
@@ -79,7 +83,8 @@ class World:
         self.store = store
         self.clock = clock
         self._group = group
-        self._deliveries = Deliveries()
+        self._deliveries = Deliveries(clock.monotonic)
+        self._loop_time = LoopTime(clock.monotonic)
         self._stopping = asyncio.Event()
 
     def watch(self, connection: Stream, **request: Any) -> asyncio.Task[None]:
@@ -91,6 +96,7 @@ class World:
             stopping=self._stopping,
             clock=self.clock,
             deliveries=self._deliveries,
+            loop_time=self._loop_time,
             bookmark_every_seconds=60.0,
         )
         return self._group.create_task(watch.run(connection))
@@ -150,20 +156,38 @@ def test_a_watcher_that_keeps_up_is_written_to_without_a_task_of_its_own() -> No
     asyncio.run(scenario())
 
 
-def test_all_watchers_share_one_encoding_of_an_event() -> None:
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_watcher_of_metadata_leaves_nothing_at_the_events(version: str) -> None:
     async def scenario() -> None:
         async with world() as made:
-            connections = [Connection() for _ in range(20)]
+            written = [await made.put("a"), await made.put("a", tier="front"), await made.put("a")]
+            events = made.store.collection("configmaps").events_after(0)
+            before = [kept_bytes(event) for event in events]
+            shapes = [Shape("PartialObjectMetadata", version), Shape("Table", version), None]
+            connections = [Connection() for _ in shapes]
+            for connection, shape in zip(connections, shapes, strict=True):
+                made.watch(connection, since=0, shape=shape)
             for connection in connections:
-                made.watch(connection)
-            await made.put("a")
-            for connection in connections:
-                await connection.until(lambda frames: len(frames) == 1)
-            (event,) = made.store.collection("configmaps").events_after(0)
-            first = event.line(event.kind, CONFIG_MAPS.opening)
-            assert event.line(event.kind, CONFIG_MAPS.opening) is first
+                frames = await connection.until(lambda frames: len(frames) == len(written))
+                assert {frame["type"] for frame in frames} == {"ADDED", "MODIFIED"}
+            assert connections[0].frames[0]["object"]["apiVersion"] == f"meta.k8s.io/{version}"
+            assert [kept_bytes(event) for event in events] == before
 
     asyncio.run(scenario())
+
+
+def kept_bytes(event: Event) -> int:
+    """Bytes of what an event keeps, labels that were decoded left out."""
+    kept = [event.record.body, event.before.body if event.before is not None else b"", event._gone or b""]
+    return sum(sys.getsizeof(value) for value in kept) + len(event.__struct_fields__)
+
+
+def test_labels_of_an_object_that_has_many_are_not_kept() -> None:
+    body = draft({"metadata": {"name": "a", "resourceVersion": "0", "labels": {f"k{n}": "" for n in range(1000)}}})
+    few = draft({"metadata": {"name": "a", "resourceVersion": "0", "labels": {"k": "v"}}})
+    many, one = Record("default/a", 1, body), Record("default/b", 2, few)
+    assert (len(many.labels), one.labels) == (1000, {"k": "v"})
+    assert (many._labels, one._labels) == (None, {"k": "v"})
 
 
 def test_a_selective_watcher_is_told_of_its_selection_only() -> None:

@@ -1,5 +1,7 @@
 """PartialObjectMetadata (meta.k8s.io): an object without all but its metadata, for clients that look at nothing else. Pure."""
 
+from functools import lru_cache
+
 import msgspec
 
 KIND = "PartialObjectMetadata"
@@ -18,9 +20,15 @@ def opening(version: str) -> bytes:
     return f'{{"kind":"{KIND}","apiVersion":"meta.k8s.io/{version}",'.encode()
 
 
+@lru_cache(maxsize=2)
+def metadata_of(body: bytes) -> memoryview:
+    """The encoded metadata of an encoded object: a view, so that all who are sent it share the object's bytes."""
+    return memoryview(_metadata.decode(body).metadata)
+
+
 def trimmed(body: bytes) -> bytes:
     """Of an encoded object its metadata only, as it is."""
-    return b'{"metadata":%b}' % bytes(_metadata.decode(body).metadata)
+    return b'{"metadata":%b}' % bytes(metadata_of(body))
 
 
 def partial_of(body: bytes, version: str) -> bytes:
