@@ -41,7 +41,15 @@ from nodeagent.controlplane.api.request_figures import (
     labels_of_resource,
     labels_of_stranger,
 )
-from nodeagent.controlplane.api.requests import Target, accepts_json, parse_target, prefers, verb_of
+from nodeagent.controlplane.api.requests import (
+    ACCEPTED,
+    Target,
+    accepts_json,
+    as_text,
+    parse_target,
+    prefers,
+    verb_of,
+)
 from nodeagent.controlplane.api.sending import WHOLE_BYTES, send, stream
 from nodeagent.controlplane.api.watches import Watch
 from nodeagent.controlplane.documents import encode
@@ -49,12 +57,12 @@ from nodeagent.controlplane.machinery.loop_time import LoopTime
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
-from nodeagent.controlplane.machinery.schema.protobuf import MEDIA_TYPE
 from nodeagent.controlplane.status import (
     ApiError,
     forbidden_page,
     internal_error,
     method_not_allowed,
+    not_acceptable,
     too_many_requests,
 )
 from nodeagent.serving.admission import Admission
@@ -192,8 +200,8 @@ class ApiHandler:
         return partial(self._loop_time.next_piece, user.name)
 
     def _asked(self, request: web.BaseRequest) -> _Asked:
-        segments = tuple(unquote(part) for part in request.rel_url.raw_path.strip("/").split("/"))
-        query = dict(request.query)
+        segments = tuple(as_text(unquote(part)) for part in request.rel_url.raw_path.strip("/").split("/"))
+        query = {as_text(name): as_text(request.query[name]) for name in request.query}
         target = parse_target(segments)
         resource = self._catalog.find(target.group, target.version, target.plural) if target else None
         verb = verb_of(request.method, target, query) if target is not None and resource is not None else ""
@@ -216,7 +224,7 @@ class ApiHandler:
             return self._plain_path(request, about.segments, user)
         access.authorize(
             user,
-            verb or request.method.lower(),
+            verb or ("get" if request.method == "HEAD" else request.method.lower()),
             request.path,
             target.plural,
             target.namespace,
@@ -232,11 +240,7 @@ class ApiHandler:
         if in_protobuf:
             accept = asked_in_json(accept)
         elif not accepts_json(accept):
-            raise ApiError(
-                406,
-                "NotAcceptable",
-                f"only the following media types are accepted: {JSON}, {MEDIA_TYPE}",
-            )
+            raise not_acceptable(ACCEPTED)
 
         try:
             answer = await self._handle(request, about, target, resource, user, accept)

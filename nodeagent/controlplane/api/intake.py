@@ -45,7 +45,7 @@ class Intake:
                     await stack.enter_async_context(self._writes.turn(user.name))
                 return sent
 
-            yield Request(query, request.headers, read, user, accept)
+            yield Request(query, request.headers, read, user, accept, request.query.getall("dryRun", ()))
 
     @asynccontextmanager
     async def look(

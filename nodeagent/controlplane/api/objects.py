@@ -126,6 +126,8 @@ class Objects:
             raise
 
     async def _carry_out(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
+        # Before anything is done: who cannot be answered has nothing written.
+        _shape(request, is_list=verb in ("list", "deletecollection"))
         if verb in ("get", "list", "watch"):
             await self._come_to(request.query.get("resourceVersion", ""))
             return await self._look(verb, resource, target, request)
@@ -366,7 +368,7 @@ class Objects:
         return await self._worker.run(size, lambda: bodies.parse_delete_options(body, request.content_type))
 
     async def _delete(self, resource: Resource, target: Target, request: Request) -> Reply:
-        options = delete_options(request.query, await self._delete_options(request))
+        options = delete_options(request, await self._delete_options(request))
         outcome = await self._registry.delete(resource, target.namespace, target.name, options)
         if resource.returns_deleted or not outcome.gone:
             return await self._object(resource, outcome.record, request)
@@ -378,7 +380,7 @@ class Objects:
         return document_reply(success)
 
     async def _delete_collection(self, resource: Resource, target: Target, request: Request) -> Reply:
-        options = delete_options(request.query, await self._delete_options(request))
+        options = delete_options(request, await self._delete_options(request))
         page = await self._page(resource, target, request)
         for record in page.records:
             await asyncio.sleep(0)  # what is only tried, or refused, does not wait for the store

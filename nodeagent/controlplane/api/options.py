@@ -1,12 +1,12 @@
 """What a request says of how it is to be carried out: its query, its headers, and the body of a deletion."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from nodeagent.controlplane.api import bodies
 from nodeagent.controlplane.api.access import User
-from nodeagent.controlplane.api.requests import is_true, number
+from nodeagent.controlplane.api.requests import as_text, is_true, number
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
 from nodeagent.controlplane.machinery.write_rules import DeleteOptions
@@ -43,6 +43,8 @@ class Request:
     user: User
     accept: str = ""
     """What the client wants back."""
+    dry_run: Sequence[str] = ()
+    """`dryRun`, each time that it was given."""
 
     @property
     def client(self) -> str:
@@ -57,8 +59,14 @@ class Request:
     @property
     def manager(self) -> str:
         """Who owns the fields of a write: `fieldManager`, else the client's program name."""
-        agent = self.headers.get("User-Agent", "").partition("/")[0]
-        return self.query.get("fieldManager") or agent or "unknown"
+        given = self.query.get("fieldManager") or _printable(self.headers.get("User-Agent", "").partition("/")[0])
+        return given or "unknown"
+
+
+def _printable(agent: str) -> str:
+    """As prefixFromUserAgent in k8s.io/apiserver/pkg/endpoints/handlers: what can be printed, of 128 bytes."""
+    text = "".join(char for char in as_text(agent) if char.isprintable())
+    return text.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
 
 
 def write_options(request: Request, kind: str) -> WriteOptions:
@@ -68,7 +76,6 @@ def write_options(request: Request, kind: str) -> WriteOptions:
     """
     query = request.query
     validation = query.get("fieldValidation") or "Warn"
-    dry_run = query.get("dryRun", "")
     manager = query.get("fieldManager", "")
     errors: list[FieldError] = []
     if kind == "PatchOptions" and request.content_type == bodies.APPLY_PATCH:
@@ -80,23 +87,28 @@ def write_options(request: Request, kind: str) -> WriteOptions:
         errors.append(too_long("fieldManager", _LONGEST_MANAGER))
     elif not manager.isprintable():
         errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
-    if dry_run not in ("", "All"):
-        errors.append(unsupported("dryRun", dry_run, ("All",)))
+    errors += _dry_run(request.dry_run)
     if validation not in ("Ignore", "Warn", "Strict"):
         errors.append(unsupported("fieldValidation", validation, ("Ignore", "Strict", "Warn")))
     if errors:
         raise object_invalid(kind, "", errors, "meta.k8s.io")
     return WriteOptions(
-        manager=request.manager[:_LONGEST_MANAGER],
-        dry_run=dry_run == "All",
+        manager=request.manager,
+        dry_run=bool(request.dry_run),
         validation=validation,
         force=is_true(query.get("force", "")),
     )
 
 
-def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
+def _dry_run(asked: Sequence[str]) -> list[FieldError]:
+    """Anything but `All`, however often, is a mistake: what was meant to be tried only is not to be done."""
+    return [unsupported("dryRun", list(asked), ("All",))] if any(one != "All" for one in asked) else []
+
+
+def delete_options(request: Request, given: Document) -> DeleteOptions:
     """How a deletion is to be done, from its query and its body. Raises ApiError 400, 422."""
     _check_types(given)
+    query = request.query
     policy = query.get("propagationPolicy") or given.get("propagationPolicy")
     errors: list[FieldError] = []
     if policy is not None and given.get("orphanDependents") is not None:
@@ -105,9 +117,8 @@ def delete_options(query: Mapping[str, str], given: Document) -> DeleteOptions:
         )
     elif policy not in (None, "Background", "Foreground", "Orphan"):
         errors.append(unsupported("propagationPolicy", policy, ("Background", "Foreground", "Orphan", "nil")))
-    dry_run = query.get("dryRun") or given.get("dryRun")
-    if dry_run not in (None, "", "All", [], ["All"]):
-        errors.append(unsupported("dryRun", dry_run, ("All",)))
+    dry_run = [*request.dry_run, *(given.get("dryRun") or ())]
+    errors += _dry_run(dry_run)
     if errors:
         raise object_invalid("DeleteOptions", "", errors, "meta.k8s.io")
     conditions = given.get("preconditions") or {}

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from nodeagent.controlplane.api.replies import Reply
-from nodeagent.controlplane.api.requests import accepts_json, parse_accept, shape_of
+from nodeagent.controlplane.api.requests import accepts_json, parse_accept
 from nodeagent.controlplane.api.watches import Stream, Watch
 from nodeagent.controlplane.kinds.serviceaccount import TOKEN_REQUEST
 from nodeagent.controlplane.machinery.resources import Resource
@@ -16,7 +16,7 @@ from nodeagent.controlplane.machinery.schema.protobuf_writing import write_event
 from nodeagent.controlplane.machinery.schema.shapes import Struct
 from nodeagent.controlplane.machinery.schema.shared import ANSWERS
 from nodeagent.controlplane.machinery.worker import Worker
-from nodeagent.controlplane.status import ApiError
+from nodeagent.controlplane.status import not_acceptable
 
 _JSON: Final = "application/json"
 _LONGEST_BYTES: Final = 16 * 1024 * 1024
@@ -32,8 +32,8 @@ def wants_protobuf(accept: str) -> bool:
 def asked_in_json(accept: str) -> str:
     """The Accept header of a client that wants the same in JSON. Raises ApiError 406 for a Table, which has no protobuf."""
     header = accept.replace(MEDIA_TYPE, _JSON)
-    if shape_of(header, ("Table",)) is not None:
-        raise _not_acceptable("a Table is answered in JSON only")
+    if any(entry.parameters.get("as") == "Table" for entry in parse_accept(header)):
+        raise not_acceptable("a Table is answered in JSON only")
     return header
 
 
@@ -56,7 +56,7 @@ class ProtobufAnswers:
             for piece in reply.pieces():
                 size += len(piece)
                 if size > _LONGEST_BYTES:
-                    raise _not_acceptable("a list this long is answered in JSON, or in pages (limit)")
+                    raise not_acceptable("a list this long is answered in JSON, or in pages (limit)")
                 pieces.append(piece)
                 await asyncio.sleep(0)
             written = await self._worker.run(size, lambda: write_object(structs_of(resource), b"".join(pieces)))
@@ -103,7 +103,3 @@ class ProtobufStream:
 def structs_of(resource: Resource) -> Mapping[str, Struct]:
     """The structs of all that a request about this resource may be answered with, by kind."""
     return {**ANSWERS, "TokenRequest": TOKEN_REQUEST, resource.kind: resource.struct}
-
-
-def _not_acceptable(why: str) -> ApiError:
-    return ApiError(406, "NotAcceptable", why)

@@ -4,11 +4,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nodeagent.controlplane.status import bad_request
+from nodeagent.controlplane.machinery.schema.protobuf import MEDIA_TYPE
+from nodeagent.controlplane.status import bad_request, not_acceptable
 
 _PARTS_OF_A_NAMESPACE = ("status", "finalize")
 _INT64: Final = range(-(2**63), 2**63)
 _MOST_DIGITS: Final = 64
+_META: Final = "meta.k8s.io"
+_META_VERSIONS: Final = ("v1", "v1beta1")
+_ANSWERED: Final = ("application/json", "*/*", "application/*", "application/yaml")
+"""Media types that are answered with JSON."""
+ACCEPTED: Final = f"only the following media types are accepted: application/json, {MEDIA_TYPE}"
 _MOST_WORDS: Final = 3
 """Resource, object, part of it."""
 
@@ -48,7 +54,7 @@ def parse_target(segments: tuple[str, ...]) -> Target | None:
 
 def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
     """The Kubernetes verb, empty when the method has none here."""
-    if method in ("GET", "HEAD"):
+    if method == "GET":
         if is_true(query.get("watch", "")):
             return "watch"
         if target.part == "token":
@@ -106,16 +112,23 @@ class Shape:
 
 
 def shape_of(header: str, shapes: Collection[str]) -> Shape | None:
-    """The first of `shapes` an Accept header asks for; None when it prefers plain JSON."""
-    for accepted in parse_accept(header):
-        if accepted.media_type not in ("application/json", "*/*", "application/*"):
-            continue
+    """The first of `shapes` an Accept header asks for, in a version there is; None when it prefers the kind itself.
+
+    Raises ApiError 406 for a header that asks for other forms only.
+    """
+    wanted = parse_accept(header)
+    for accepted in wanted:
         asked = accepted.parameters.get("as")
+        if accepted.media_type not in _ANSWERED:
+            continue
         if asked is None:
             return None
-        if asked in shapes:
-            return Shape(asked, accepted.parameters.get("v") or "v1")
-    return None
+        version = accepted.parameters.get("v", "")
+        if asked in shapes and accepted.parameters.get("g") == _META and version in _META_VERSIONS:
+            return Shape(asked, version)
+    if not header:
+        return None
+    raise not_acceptable(ACCEPTED)
 
 
 def prefers(header: str, media_types: Collection[str]) -> bool:
@@ -132,7 +145,9 @@ def accepts_json(header: str) -> bool:
     """JSON, in some shape, is acceptable."""
     if not header:
         return True
-    return any(
-        accepted.media_type in ("application/json", "*/*", "application/*", "application/yaml")
-        for accepted in parse_accept(header)
-    )
+    return any(accepted.media_type in _ANSWERED for accepted in parse_accept(header))
+
+
+def as_text(received: str) -> str:
+    """What a client sent in its head, with U+FFFD for bytes that are not UTF-8, as Go replaces them."""
+    return received if received.isascii() else received.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

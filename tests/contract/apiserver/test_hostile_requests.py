@@ -3,6 +3,8 @@
 import asyncio
 import json
 import time
+import zlib
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -228,3 +230,107 @@ def test_a_list_that_is_made_while_it_is_sent_arrives_whole(many: Any, accept: s
     objects = [row["object"] for row in found["rows"]] if "rows" in found else found["items"]
     names = {entry["metadata"]["name"] for entry in objects}
     assert names - {"kube-root-ca.crt"} == {f"n{number}" for number in range(5000)}
+
+
+def answer_of(api: Api, head: str, *lines: bytes, body: bytes = b"") -> bytes:
+    """What comes back to a request whose head may hold any bytes, until the server closes the connection."""
+    sent = [head.encode(), b"Host: a", b"Connection: close", b"Authorization: Bearer " + api.token.encode(), *lines]
+    sent += [b"Content-Length: %d" % len(body)] if body else []
+    with closing(api.connect()) as connection:
+        connection.connect()
+        connection.sock.sendall(b"\r\n".join(sent) + b"\r\n\r\n" + body)
+        received = b""
+        while part := connection.sock.recv(65_536):
+            received += part
+    return received
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        pytest.param([b"User-Agent: a\xff/1", b"Content-Type: application/json"], 201, id="agent"),
+        pytest.param([b"User-Agent: a\tb/1", b"Content-Type: application/json"], 201, id="a tab in the agent"),
+        pytest.param([b"Accept: \xff", b"Content-Type: application/json"], 406, id="accept"),
+        pytest.param([b"Accept: application/json;as=Table;v=\xff;g=meta.k8s.io"], 406, id="version"),
+        pytest.param([b"Content-Type: \xff"], 415, id="content"),
+    ],
+)
+def test_bytes_that_are_no_text_are_answered_as_kubernetes_does(
+    api: Any, lines: list[bytes], code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = configmap(f"bytes-{code}-{zlib.crc32(b''.join(lines)):x}")
+    found = answer_of(api, f"POST {CONFIGMAPS} HTTP/1.1", *lines, body=body)
+    assert found.startswith(b"HTTP/1.1 %d " % code), found[:300]
+    answer = json.loads(found.partition(b"\r\n\r\n")[2])
+    if code == 201:
+        manager = answer["metadata"]["managedFields"][0]["manager"] if answer["metadata"].get("managedFields") else "a"
+        assert manager in ("a", "a\ufffd", "ab")
+    assert not caplog.records
+
+
+VERSIONS = ["v2", "", 'v1"', "v1%22x"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", ["Table", "PartialObjectMetadata", "PartialObjectMetadataList", "Nothing"])
+@pytest.mark.parametrize("query", ["", "?watch=1&timeoutSeconds=1", "?limit=1"])
+def test_forms_there_are_not_are_not_acceptable(api: Any, version: str, kind: str, query: str) -> None:
+    """kube-apiserver has meta.k8s.io/v1 and v1beta1, and falls back to whatever else the client takes."""
+    asked = f"application/json;as={kind};v={version};g=meta.k8s.io"
+    assert api.call("GET", f"{CONFIGMAPS}{query}", headers={"Accept": asked}).status == 406
+    fallen_back = api.call("GET", f"{CONFIGMAPS}{query}", headers={"Accept": f"{asked},application/json"})
+    assert fallen_back.status == 200
+
+
+def test_what_is_not_acceptable_is_not_written(api: Any) -> None:
+    asked = {"Accept": "application/json;as=Table;v=v2;g=meta.k8s.io"}
+    assert api.call("POST", CONFIGMAPS, raw=configmap("unwritten"), headers=asked).status == 406
+    assert api.call("GET", f"{CONFIGMAPS}/unwritten").status == 404
+
+
+@pytest.mark.parametrize("accept", ["as=Table;v=v1", "as=Table;g=meta.k8s.io", "as=Table;v=v1;g=other", "as=Table"])
+def test_a_form_is_asked_for_with_group_and_version(api: Any, accept: str) -> None:
+    assert api.call("GET", CONFIGMAPS, headers={"Accept": f"application/json;{accept}"}).status == 406
+
+
+@pytest.mark.parametrize(
+    "query", ["dryRun=&dryRun=All", "dryRun=All&dryRun=", "dryRun=All&dryRun=x", "dryRun=", "dryRun"]
+)
+def test_what_was_to_be_tried_only_is_not_done(api: Any, query: str) -> None:
+    path = f"{CONFIGMAPS}/tried"
+    refused = api.call("POST", f"{CONFIGMAPS}?{query}", raw=configmap("tried"))
+    assert (refused.status, "dryRun: Unsupported value: [" in refused.json["message"]) == (422, True)
+    assert api.call("POST", f"{CONFIGMAPS}?dryRun=All&dryRun=All", raw=configmap("tried")).status == 201
+    assert api.call("GET", path).status == 404
+    assert api.call("POST", CONFIGMAPS, raw=configmap("tried")).status == 201
+    merge = {"Content-Type": "application/merge-patch+json"}
+    assert api.call("PATCH", f"{path}?{query}", {"data": {"a": "b"}}, merge).status == 422
+    assert api.call("DELETE", f"{path}?{query}").status == 422
+    assert api.call("DELETE", path, {"kind": "DeleteOptions", "dryRun": ["", "All"]}).status == 422
+    assert api.call("DELETE", path, {"kind": "DeleteOptions", "dryRun": ["All", "All"]}).status == 200
+    assert "data" not in api.get(path)
+    assert api.call("DELETE", path).status == 200
+
+
+def test_a_watch_without_chunks_ends_with_its_connection(api: Any) -> None:
+    """HTTP/1.0 knows none."""
+    found = answer_of(api, f"GET {CONFIGMAPS}?watch=1&timeoutSeconds=1 HTTP/1.0")
+    head, _, body = found.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200 ")
+    assert b"chunked" not in head
+    assert all(json.loads(line)["type"] == "ADDED" for line in body.splitlines())
+
+
+@pytest.mark.parametrize("query", ["", "?watch=1&timeoutSeconds=1"])
+def test_a_head_of_a_resource_is_not_allowed_and_has_no_body(api: Any, query: str) -> None:
+    head, _, body = answer_of(api, f"HEAD {CONFIGMAPS}{query} HTTP/1.1").partition(b"\r\n\r\n")
+    assert (head.split()[1], body) == (b"405", b"")
+
+
+def test_errors_repeat_only_the_beginning_of_what_is_long(api: Any) -> None:
+    long = "!" * 1_000_000
+    for body in ({"metadata": {"name": long}}, {"metadata": {"name": "a", "finalizers": [long] * 2}}):
+        answer = api.call("POST", CONFIGMAPS, body)
+        assert (answer.status, len(answer.body) < 100_000) == (422, True)
+    answer = api.call("POST", CONFIGMAPS, {"metadata": {"name": "long-field"}, "\n" + long: 1})
+    assert (answer.status, len(answer.headers["Warning"]) < 8192) == (201, True)
