@@ -1,4 +1,4 @@
-"""The sources that kube-proxy leads to, in the same worlds: what differs from ours is written down here.
+"""The sources that endpoints see with kube-proxy, in the same worlds: they are ours.
 
 `KUBERNETES=DIR`: a directory with kube-proxy, as releases of Kubernetes have it. Without it there is nothing to compare with.
 """
@@ -18,8 +18,8 @@ from tests.harness.cluster import NODE
 from tests.harness.plain_api_server import plain_api_server
 from tests.harness.serving_node import ServingNode
 from tests.netns.services import test_sources
-from tests.netns.services.test_sources import Connection, ask_all, expected
-from tests.netns.services.ways import NODE_ADDRESSES, of, place
+from tests.netns.services.test_sources import ask_all, expected
+from tests.netns.services.ways import place
 
 pytestmark = [
     pytest.mark.kernel,
@@ -69,24 +69,11 @@ def kube_proxy(served: ServingNode, mode: str, place_for_files: Path) -> Iterato
             served.world.run(NODE, [str(program), "--cleanup"])
 
 
-def of_kube_proxy(connection: Connection, source: str, mode: str, family: Family) -> str:
-    """The source that an endpoint sees with kube-proxy, where ours is `source`.
-
-    Where pods cannot be told, kube-proxy rewrites no connection to a ClusterIP. The node's have the address by which the node
-    would leave towards the ClusterIP; ours that by which it leaves towards the endpoint.
-    """
-    _, way, _, _, client = connection
-    if mode == "none" and way == "ClusterIP" and client == NODE:
-        return of(family, NODE_ADDRESSES)
-    return source
-
-
 @pytest.mark.parametrize("mode", test_sources.FLAGS)
 def test_kube_proxy_lets_endpoints_see_the_same(
     exposed: ServingNode, mode: str, pod_bridge: str, tmp_path: Path
 ) -> None:
     with kube_proxy(exposed, mode, tmp_path):
         for family in Family:
-            ours = expected(exposed, family, mode, pod_bridge)
-            wanted = {one: of_kube_proxy(one, source, mode, family) for one, source in ours.items()}
+            wanted = expected(exposed, family, mode, pod_bridge)
             assert ask_all(exposed, family, wanted) == wanted
