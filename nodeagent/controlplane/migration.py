@@ -57,7 +57,7 @@ async def _write(target: Store, part: Sequence[tuple[str, Record]]) -> int:
 
 
 def _objects(store: Store) -> Iterator[tuple[str, Record]]:
-    """Namespaces first: whoever watches finds every object in one."""
+    """Namespaces first, so that a watcher knows the namespace of each object."""
     for name in sorted(store.names, key=lambda name: (name != "namespaces", name)):
         if name not in _NOT_MOVED:
             for path in store.collection(name).paths():

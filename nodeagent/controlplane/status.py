@@ -10,7 +10,7 @@ from typing import Final
 from nodeagent.controlplane.documents import Document, Json, encode
 
 MOST_ERRORS: Final = 100
-"""Told of one object; what comes after them need not be looked for."""
+"""Reported for one object; what comes after them need not be looked for."""
 _LONGEST_VALUE: Final = 1024
 """Characters of what a client wrote that an error repeats."""
 _LONGEST_MESSAGE: Final = 128 * 1024

@@ -59,7 +59,7 @@ class Told:
         self.sources_in_doubt = False
 
     def take(self) -> Self:
-        """All of this as it is now; from here on it is forgotten, and what is told meanwhile is not."""
+        """Returns what was reported so far and forgets it; what the kernel reports from now on is kept."""
         taken = copy(self)
         self.clear()
         return taken
@@ -87,7 +87,7 @@ class Told:
         return True
 
     def address(self, found: InterfaceAddress, *, gone: bool) -> bool:
-        """Take in what was told of an address; whether it concerns our interface, or may be the source of the node's connections."""
+        """Notes what the kernel reports of an address; returns whether it is on our interface, or may be the source of the node's connections."""
         if found.ifindex == self._ifindex:
             self._addresses[found.address, found.prefix_length] = not gone
             return True
@@ -106,7 +106,7 @@ class Told:
         self.sources_in_doubt = True
 
     def route(self, route: LocalRoute, *, gone: bool) -> None:
-        """Take in what was told of one of our routes over the interface."""
+        """Notes what the kernel reports of one of our routes over the interface."""
         self._routes[route.destination] = None if gone else route.source
 
     def route_over_lo(self, route: LocalRoute, *, gone: bool) -> None:

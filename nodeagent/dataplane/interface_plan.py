@@ -61,7 +61,7 @@ class InterfacePlan(NamedTuple):
     the route that says which source to take.
 
     redundant_routes: routes to what is, or now becomes, an address. sourced: IPv6 routes that get this source: those of
-    `add_routes` are made with it, others are replaced. doubled_over_lo: routes over ``lo`` that could not be told from the new
+    `add_routes` are made with it, others are replaced. doubled_over_lo: routes over ``lo`` that look like the new
     ones. source: that of the routes of `add_over_lo`. Each part is in numeric order, IPv4 first.
     """
 

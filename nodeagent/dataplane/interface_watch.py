@@ -44,11 +44,11 @@ class Watched(Protocol):
     def name(self) -> str: ...
 
     async def differs(self, told: Told) -> Drift | None:
-        """How it is not what was programmed, given what was told; looks itself when that is not clear."""
+        """How it differs from what was programmed, given what the kernel reported; looks itself when that is not clear."""
         ...
 
     async def ipv6_differs(self) -> Drift | None:
-        """The same of IPv6, without being told anything."""
+        """The same of IPv6, without a report of the kernel."""
         ...
 
 
@@ -126,7 +126,7 @@ class InterfaceWatch:
         logger.warning("interface %s %s%s: repairing", self._interface.name, drift.value, row)
 
     async def _quiet(self) -> None:
-        """Until nothing more was told for a moment."""
+        """Until the kernel has reported nothing for a moment."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + _LONGEST_QUIET_SECONDS
         while self._news.is_set() and loop.time() < latest:

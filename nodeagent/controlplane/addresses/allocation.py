@@ -169,7 +169,7 @@ class Allocator:
         return address in self._reserved or self._store.get(ADDRESSES, address) is not None
 
     def _is_port_taken(self, port: int) -> bool:
-        """Raises Unavailable where that cannot be told."""
+        """Raises Unavailable where that is not known."""
         _, bitmap = self._bitmap()
         if bitmap.ports != self._ports:
             raise Unavailable("the provided port range does not match the previous range")

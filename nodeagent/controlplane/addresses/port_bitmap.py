@@ -26,7 +26,7 @@ class PortBitmap:
 
     @classmethod
     def read(cls, document: Document) -> Self:
-        """Raises RangeRefused where the document is none."""
+        """Raises RangeRefused where the document is not a range."""
         try:
             data = b64decode(document.get("data") or "", validate=True)
             return cls(parse_port_range(document["range"]), int.from_bytes(data, "big"))

@@ -1,4 +1,4 @@
-"""Whose turn it is to be told: watchers with news are served one after the other, for some milliseconds at a time.
+"""Whose turn it is: watchers with news are served one after the other, for some milliseconds at a time.
 
 A change that thousands of watchers wait for costs no thousands of wake-ups of tasks: each is written to where it stands. Between
 turns the loop answers other requests.

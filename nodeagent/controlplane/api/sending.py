@@ -1,4 +1,4 @@
-"""Responses on their way to a connection, piece by piece: whoever does not read keeps little, and nobody waits for a piece to be encrypted."""
+"""Responses on their way to a connection, piece by piece: for a client that does not read little is kept, and no request waits while much is encrypted."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

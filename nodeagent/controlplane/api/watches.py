@@ -25,7 +25,7 @@ from nodeagent.controlplane.storage.store import Store
 
 _BATCH: Final = 500
 _FEW: Final = 20
-"""Events that are told without a task: more take their turn among the long work of all clients."""
+"""Events that are delivered without a task: more of them take their turn among the long work of all clients."""
 _BATCH_BYTES: Final = 256 * 1024
 """What a watcher that does not read keeps of its own: who wants more at a time gets it piece by piece."""
 Part: TypeAlias = bytes | memoryview

@@ -102,7 +102,7 @@ class LoopTime:
 
     def _is_over(self, job: _Job) -> bool:
         if job.done.done():
-            return True  # whoever asked for it has gone
+            return True  # the client has gone
         try:
             self._advance(job.work)
         except StopIteration as end:

@@ -159,7 +159,7 @@ class Resource:
         return own + self.fields
 
     def unselectable(self, name: str) -> str:
-        """What a client is told that names another field (k8s.io/apimachinery/pkg/runtime, conversion.go)."""
+        """The error for a selector with another field (k8s.io/apimachinery/pkg/runtime, conversion.go)."""
         if self.fields:
             return f"field label not supported: {name}"
         return f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'

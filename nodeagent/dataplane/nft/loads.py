@@ -124,9 +124,9 @@ FROM_NODE: Rule = (FibType(0, source=True), Cmp(0, native_u32(RTN_LOCAL)))
 
 
 def from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> Rule:
-    """Matches traffic of pods (inverted: of anyone else); empty when pods cannot be told.
+    """Matches traffic of pods (inverted: of anyone else); empty when pods cannot be detected.
 
-    Behind `prerouting` it says this only of what has an input interface, where pods are told by that.
+    Behind `prerouting` it says this only of what has an input interface, where pods are detected by that.
     """
     match options.pod_detection:
         case PodDetection.NONE:
@@ -140,7 +140,7 @@ def from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> 
 
 
 def to_pods_interface(options: ProgramOptions, *, invert: bool = False) -> Rule:
-    """Matches what leaves by the interface of pods (inverted: by another); empty unless pods are told by that."""
+    """Matches what leaves by the interface of pods (inverted: by another); empty unless pods are detected by that."""
     if options.pod_detection in {PodDetection.INTERFACE, PodDetection.INTERFACE_PREFIX}:
         return _by_pod_interface(MetaKey.OIFNAME, options, invert=invert)
     return ()

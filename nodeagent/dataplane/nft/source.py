@@ -5,7 +5,7 @@ frontends apart: ClusterIPs, then addresses whose source is always rewritten, th
 node ports, which share numbers with anything. A node port counts only together with an endpoint it leads to: another
 program may have translated a connection to the same port of some other address.
 
-Where pods can be told, what is not a pod's parts from the rest first. For what is left nothing but ClusterIPs can be the
+Where pods can be detected, what is not a pod's parts from the rest first. For what is left nothing but ClusterIPs can be the
 destination in some blocks of addresses, which spares most connections the look at all ClusterIPs, which are thousands.
 """
 
@@ -76,9 +76,9 @@ def _all_to_cluster_ips(regs: Loader) -> Rule:
 
 
 def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
-    """What is not a pod's, where pods can be told.
+    """What is not a pod's, where pods can be detected.
 
-    Where they are told by their interface, a packet that a bridge carried from one port to another has none but that by which
+    Where they are detected by their interface, a packet that a bridge carried from one port to another has none but that by which
     it leaves: the bridge. So has a packet of the node to a pod of that bridge, which only its source tells apart.
     """
     not_from_pod = from_pod(regs, options, invert=True)

@@ -83,8 +83,8 @@ class Stopwatch:
 
 
 class Heartbeat:
-    """say: sends a message to the process. unread: the sockets whose datagrams the process has to read by now. on_late: told
-    when the process becomes late, and when it is no more."""
+    """say: sends a message to the process. unread: the sockets whose datagrams the process has to read by now. on_late: called
+    when the process becomes late, and when it is not any more."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ BETWEEN_SECONDS = 0.001
 
 def hold(path: Path, places: Iterable[object]) -> int | None:
     """Write the places, one a line, and return the open file that holds the lock; None where there cannot be such a file.
-    It is never waited for: names do not depend on it. Whoever has the open file can only read: the process has it."""
+    It is never waited for: names do not depend on it. The process has the open file, and can only read."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         for _ in range(LOCK_TRIES):

@@ -238,7 +238,7 @@ class Supervisor:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            for task in tasks:  # what the process said last counts more than that it cannot be told
+            for task in tasks:  # what the process said last counts more than that nothing can be sent to it
                 if task in done:
                     task.result()
         except Hung as hung:
