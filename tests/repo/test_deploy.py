@@ -108,7 +108,8 @@ def test_only_the_init_container_is_privileged(tmp_path: Path, components: tuple
     pod = pod_of(rendered(tmp_path, *components))
     (agent,) = pod["containers"]
     rights = agent["securityContext"]
-    assert rights["capabilities"] == {"drop": ["ALL"], "add": ["NET_ADMIN"]}
+    for_names = ["NET_BIND_SERVICE", "SETUID", "SETGID", "KILL"] if "names" in components else []
+    assert rights["capabilities"] == {"drop": ["ALL"], "add": ["NET_ADMIN", *for_names]}
     assert rights["readOnlyRootFilesystem"]
     assert not rights["allowPrivilegeEscalation"]
     assert "privileged" not in rights
