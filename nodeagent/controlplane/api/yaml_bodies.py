@@ -47,7 +47,7 @@ class _Open:
 
 
 def read_yaml(body: bytes) -> Json:
-    """The one document in `body`; None when there is none. Raises YamlRefused, ApiError 413 for too many values."""
+    """The one document in `body`; None for an empty body. Raises YamlRefused, ApiError 413 for too many values."""
     try:
         text = body.decode()
         if sum(line.startswith("%") for line in text.splitlines()) > _MOST_DIRECTIVES:

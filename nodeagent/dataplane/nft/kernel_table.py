@@ -165,7 +165,7 @@ class KernelTable:
         return contents
 
     def base_chains(self) -> tuple[str, ...]:
-        """Where the kernel enters the table; nowhere when there is none. Raises DumpInterrupted."""
+        """Where the kernel enters the table; nowhere when there is no table. Raises DumpInterrupted."""
         return tuple(chain.name for chain in self._chains() if chain.hook is not None)
 
     def _chains(self) -> list[ChainHeader]:

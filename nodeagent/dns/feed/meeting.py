@@ -47,7 +47,7 @@ class Met:
 
 
 async def meet(path: Path) -> Met | None:
-    """Connect to the process behind a path; None when there is none. One that does not say Hello in time is killed."""
+    """Connects to the process behind a path; None when there is no process. One that does not say Hello in time is killed."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     pid = 0
     try:
@@ -85,7 +85,7 @@ async def look(path: Path) -> Settings | None:
 
 
 async def part_with(path: Path) -> socket.socket | None:
-    """Tell the process behind a path to end; a connection that it closes when it has, None when there is none."""
+    """Tell the process behind a path to end; a connection that it closes when it has ended, None when there is no process."""
     met = await _meet_without_sockets(path)
     if met is None:
         return None
@@ -105,7 +105,7 @@ async def until_closed(connection: socket.socket) -> None:
 
 def bind_at(path: Path) -> socket.socket:
     """A unix socket at the path that only we may connect to. The process listens on it, so that the kernel names the
-    process to those who connect, and refuses them while there is none."""
+    process to those who connect, and refuses them while there is no process."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.stat().st_mode):

@@ -181,7 +181,7 @@ class Supervisor:
                 connection.sendall(encode(Retire(replaced=True)))
 
     async def _connect(self) -> Met | None:
-        """Meet the process behind the path and take a share of its sockets; None when there is none."""
+        """Meet the process behind the path and take a share of its sockets; None when there is no process."""
         met = await meet(self._path)
         if met is not None:
             self._keep(met.sockets)
