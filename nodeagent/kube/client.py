@@ -21,6 +21,7 @@ from nodeagent.kube.errors import (
     CredentialsError,
     ForbiddenError,
     KubeError,
+    MalformedAnswerError,
     NotServedError,
     NotYetReachedError,
     OversizedError,
@@ -193,6 +194,38 @@ class ApiClient:
                     yield pieces
         finally:
             del self._streams[response]
+
+    @asynccontextmanager
+    async def channel(
+        self, path: str, parameters: Iterable[tuple[str, str]], protocols: Iterable[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket to the server in use that speaks one of these protocols. Raises MalformedAnswerError when it knows
+        none of them, ServerUnreachableError also for what breaks while it is open."""
+        assert self._session is not None, "ApiClient is used as an async context manager"
+        server = self._servers.current
+        url = url_of(server, path, parameters)
+        encrypted = url.scheme == "https"
+        credential = await self._access.credentials.current()
+        try:
+            with failures_named(server):
+                async with asyncio.timeout(self._timeouts.headers):
+                    opened = await self._session.ws_connect(
+                        url,
+                        protocols=tuple(protocols),
+                        headers={"Authorization": credential.authorization} if credential.authorization else {},
+                        ssl=self._tls.context(credential.client_certificate) if encrypted else True,
+                        server_hostname=self._access.trust.server_name if encrypted else None,
+                        proxy=server.proxy,
+                    )
+        except ServerUnreachableError as error:
+            if isinstance(refusal := error.__cause__, aiohttp.WSServerHandshakeError):
+                raise status_error(refusal.status, f"{path}: {refusal.message}".encode()) from error
+            raise
+        async with opened:
+            if opened.protocol is None:
+                raise MalformedAnswerError(f"{shown(server)}: {path}: none of {', '.join(protocols)} is spoken there")
+            with failures_named(server):
+                yield opened
 
     async def _open(
         self,

@@ -77,6 +77,10 @@ class FakeApiServer:
 
         self._answers[path].append(answer)
 
+    def answer(self, path: str, answer: Answer) -> None:
+        """Queue an answer that the test writes itself."""
+        self._answers[path].append(answer)
+
     def hold(self, path: str, until: asyncio.Event) -> None:
         """Queue an answer, without a body, of which nothing is sent before that event."""
 
