@@ -176,6 +176,8 @@ PURE = (
     "dataplane/nft/inspection.py",
     "dataplane/nft/affinity.py",
     "dataplane/nft/loads.py",
+    "dataplane/nft/names_elements.py",
+    "dataplane/nft/names_here.py",
     "dataplane/nft/machine.py",
     "dataplane/nft/packet.py",
     "dataplane/nft/spelling.py",
@@ -263,6 +265,30 @@ def test_what_points_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert any(line.startswith("translate/") and "translate must not import nodeagent.model" in line for line in found)
     assert any(line.startswith("config/") and "yaml belongs to" in line for line in found)
+
+
+SIMULATOR = frozenset({"packet", "machine", "interpreter", "spelling", "deviation"})
+"""Where a packet goes through rules, and how elements read: for those who ask why, not for what programs the kernel."""
+ELEMENTS = frozenset({"image", "blocks", "render", "slots", "desired", "names_elements", "affinity", "diff"})
+RULES = frozenset({"chain", "classes", "learning", "loads", "names_here", "picking", "program", "schema", "source"})
+
+
+def table_imports(path: Path) -> set[str]:
+    """The modules of the table that a module imports."""
+    graph = import_graph(PACKAGE / "dataplane" / "nft")
+    own = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return {name.rpartition(".")[2] for name in graph[own]}
+
+
+def test_what_programs_the_kernel_needs_no_simulator() -> None:
+    for path in sorted((PACKAGE / "dataplane" / "nft").glob("*.py")):
+        if path.stem not in SIMULATOR and path.stem != "__init__":
+            assert not table_imports(path) & SIMULATOR, path
+
+
+def test_rules_know_no_elements() -> None:
+    for name in sorted(RULES):
+        assert not table_imports(PACKAGE / "dataplane" / "nft" / f"{name}.py") & ELEMENTS, name
 
 
 def test_the_package_imports_no_tests() -> None:

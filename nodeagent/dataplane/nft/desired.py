@@ -9,7 +9,7 @@ from nodeagent.dataplane.nft.affinity import AffinityIds
 from nodeagent.dataplane.nft.blocks import OtherAddresses
 from nodeagent.dataplane.nft.classes import PickClass, pick_class
 from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image, interval_elements, ping_elements
-from nodeagent.dataplane.nft.names_here import names_elements
+from nodeagent.dataplane.nft.names_elements import names_elements
 from nodeagent.dataplane.nft.render import MemberList, Rendering, SlotList, render_service
 from nodeagent.dataplane.nft.slots import Held, hold
 from nodeagent.dataplane.nft.timeouts import AffinityTimeouts

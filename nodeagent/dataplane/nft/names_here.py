@@ -6,12 +6,8 @@ else the rule ends, and the query goes where the DNS Service leads.
 
 from nodeagent.dataplane.nft import schema
 from nodeagent.dataplane.nft.chain import Chain, ChainType, Hook, HookNumber
-from nodeagent.dataplane.nft.classes import pick_class
-from nodeagent.dataplane.nft.image import Elements, class_of, frontend_key
 from nodeagent.dataplane.nft.loads import Loader
-from nodeagent.dataplane.nft.packet import SYN
-from nodeagent.model.addresses import Family, Protocol, family_of
-from nodeagent.model.frontend import NamesHere
+from nodeagent.model.addresses import Family, Protocol
 from nodeagent.netlink.nf_tables.expressions import (
     Cmp,
     Code,
@@ -33,7 +29,8 @@ from nodeagent.netlink.uapi.rtnetlink import RTN_LOCAL
 
 BEFORE_TRACKING = -300
 """NF_IP_PRI_RAW: before connection tracking (-200), behind the reassembly of fragments (-400)."""
-SETS = (schema.DNS_UNTRACKED, schema.DNS_TRACKED, schema.DNS_REPLIES)
+_SYN = 0x02
+"""Of the flags in byte 13 of a TCP header (RFC 9293, 3.1)."""
 
 _AT_THE_NODE: Rule = (FibType(0, source=False), Cmp(0, native_u32(RTN_LOCAL)))
 _FOR_A_SOCKET: Rule = (SocketWildcard(0), Cmp(0, b"\0"))
@@ -42,7 +39,7 @@ _WITHIN_A_CONNECTION: Rule = (
     Meta(0, MetaKey.L4PROTO),
     Cmp(0, bytes((Protocol.TCP,))),
     Payload(0, PayloadBase.TRANSPORT, 13, 1),
-    Mask(0, bytes((SYN,))),
+    Mask(0, bytes((_SYN,))),
     Cmp(0, b"\0"),
 )
 """The socket of a connection that is not accepted yet says nothing of its address."""
@@ -68,28 +65,3 @@ def answered_in_connections(family: Family, *, arriving: bool) -> Rule:
     there = _FOR_A_SOCKET if arriving else ()
     query: Rule = (*regs.frontend(), Lookup(schema.DNS_TRACKED, 0), *_AT_THE_NODE, *there)
     return (*query, regs.destination(0), Dnat(regs.nfproto, 0, None))
-
-
-def names_elements(names: NamesHere, frontends: Elements, family: Family) -> dict[str, Elements]:
-    """What the sets hold. frontends: those programmed, by which the DNS Service's endpoints are known.
-
-    A query waits in its socket for the process only where no endpoint could answer it meanwhile. Connections are
-    tracked where somebody else may have answered before, or may later: they stay with whom they began. The answer to a
-    query that was not tracked is not tracked, whatever has become of the sets meanwhile: the node's own programs ask from
-    the ClusterIP itself, and there a packet that belongs to nothing is refused.
-    """
-    found: dict[str, Elements] = {name: {} for name in SETS}
-    for address, port in dict.fromkeys((*names.places, *names.former)):
-        if family_of(address) is not family:
-            continue
-        for protocol in (Protocol.UDP, Protocol.TCP):
-            key = frontend_key(address, protocol, port)
-            served = frontends.get(key)
-            tracked = protocol is Protocol.TCP and served is not None
-            if not tracked:
-                found[schema.DNS_REPLIES][key] = b""
-            if (address, port) not in names.places:
-                continue
-            if names.answering or served is None or pick_class(class_of(served)) is None:
-                found[schema.DNS_TRACKED if tracked else schema.DNS_UNTRACKED][key] = b""
-    return found
