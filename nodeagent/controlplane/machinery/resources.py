@@ -64,7 +64,7 @@ def _take_status(document: Document, sent: Document) -> None:
 
 STATUS: Final = "status"
 _STATUS_PART: Final = Part(STATUS, take=_take_status)
-_GROUPS: Final = ("", "events.k8s.io", "networking.k8s.io", "coordination.k8s.io", "discovery.k8s.io")
+_GROUPS: Final = ("", "apps", "events.k8s.io", "networking.k8s.io", "coordination.k8s.io", "discovery.k8s.io")
 """In the order discovery lists them: by the priorities kube-aggregator gives them."""
 
 

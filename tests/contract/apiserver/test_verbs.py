@@ -35,7 +35,7 @@ def test_unknown_and_repeated_fields_are_told_as_asked(api: Any, demo: str) -> N
     body = b'{"metadata":{"name":"odd"},"spec":{"colour":"red","ports":[{"port":80}],"ports":[{"port":81}]}}'
     strict = api.call("POST", f"{services(demo)}?fieldValidation=Strict", raw=body)
     assert strict.status == 400
-    assert 'strict decoding error: unknown field "spec.colour", duplicate field "ports"' in strict.json["message"]
+    assert 'strict decoding error: unknown field "spec.colour", duplicate field "spec.ports"' in strict.json["message"]
     warned = api.call("POST", f"{services(demo)}?fieldValidation=Warn&dryRun=All", raw=body)
     assert 'unknown field \\"spec.colour\\"' in warned.headers["Warning"]
     ignored = api.call("POST", f"{services(demo)}?fieldValidation=Ignore", raw=body)

@@ -174,6 +174,12 @@ def _duplicate() -> object:
     return duplicate_fields(text, parse(text, JSON))
 
 
+def _duplicates_below_a_long_key() -> object:
+    pairs = b",".join(b'"k%d":1,"k%d":1' % (n, n) for n in range(25_000))
+    text = b'{"' + b"x" * 1_000_000 + b'":{' + pairs + b"}}"
+    return duplicate_fields(text, parse(text, JSON))
+
+
 def _merge_by_key() -> object:
     items = [{"port": n, "protocol": "TCP"} for n in range(20_000)]
     shape = endpointslice.SHAPES["EndpointSlice"]
@@ -195,7 +201,7 @@ def _hints() -> object:
     return list(endpointslice.validate_slice({"addressType": "IPv4", "endpoints": endpoints}))
 
 
-@pytest.mark.parametrize("work", [_duplicate, _merge_by_key, _quantity, _hints])
+@pytest.mark.parametrize("work", [_duplicate, _duplicates_below_a_long_key, _merge_by_key, _quantity, _hints])
 def test_work_grows_no_faster_than_the_body(work: Callable[[], object]) -> None:
     with within(2, 150):
         work()

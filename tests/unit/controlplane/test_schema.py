@@ -103,6 +103,8 @@ def test_any_document_is_decoded_or_refused_and_decoding_twice_changes_nothing(d
 
 def test_repeated_keys_are_found_whatever_the_spacing() -> None:
     assert duplicate_fields(b'{"a" :1,"a":2}', {"a": 2}) == ["a"]
+    twice = b'{"a":[{"b":1},{"b":1,"b":{"c":1},"b":2}],"d":{"e":1,"e":2},"d":3}'
+    assert duplicate_fields(twice, {"a": [{"b": 1}, {"b": 2}], "d": 3}) == ["a[1].b", "d.e", "d"]
     assert duplicate_fields(b'{"a":"\\":","b":{"c":1}}', {"a": '":', "b": {"c": 1}}) == []
 
 

@@ -133,9 +133,9 @@ _RESTARTS = ("Always", "Never", "OnFailure")
 _DNS = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 
 
-def default_pod(pod: Document) -> None:
-    """core/v1 SetDefaults_Pod, Container and ContainerPort, as far as clients look at it."""
-    spec = pod["spec"]
+def default_pod_spec(spec: Document, *, is_template: bool = False) -> None:
+    """core/v1 SetDefaults_PodSpec, Container and ContainerPort, as far as clients look at it. In a template a port of the host
+    stays open."""
     for name, value in (
         ("restartPolicy", "Always"),
         ("dnsPolicy", "ClusterFirst"),
@@ -152,8 +152,13 @@ def default_pod(pod: Document) -> None:
         container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
         for port in container.get("ports") or []:
             port.setdefault("protocol", "TCP")
-            if spec.get("hostNetwork"):
+            if spec.get("hostNetwork") and not is_template:
                 port.setdefault("hostPort", port["containerPort"])
+
+
+def default_pod(pod: Document) -> None:
+    """core/v1 SetDefaults_Pod."""
+    default_pod_spec(pod["spec"])
     status = pod["status"]
     first = status.get("podIP")
     if first and [entry["ip"] for entry in status.get("podIPs") or []][:1] != [first]:
@@ -163,15 +168,14 @@ def default_pod(pod: Document) -> None:
         status["podIP"] = status["podIPs"][0]["ip"]
 
 
-def validate_pod(pod: Document) -> Iterator[FieldError]:
-    """Containers with unique names and valid ports; addresses that are addresses."""
-    spec = pod["spec"]
+def validate_pod_spec(spec: Document, at: str) -> Iterator[FieldError]:
+    """Containers with unique names and valid ports; names that are names. `at`: the path of the spec in its object."""
     containers: list[Document] = spec.get("containers") or []
     if not containers:
-        yield required("spec.containers")
+        yield required(f"{at}.containers")
     names: set[str] = set()
     for index, container in enumerate(containers):
-        field = f"spec.containers[{index}]"
+        field = f"{at}.containers[{index}]"
         name = container.get("name", "")
         yield from checked(f"{field}.name", name, dns_label(name)) if name else [required(f"{field}.name")]
         yield from [duplicate(f"{field}.name", name)] if name and name in names else []
@@ -182,13 +186,18 @@ def validate_pod(pod: Document) -> Iterator[FieldError]:
             container.get("ports") or [], f"{field}.ports", shared=spec.get("hostNetwork", False)
         )
     if spec.get("nodeName"):
-        yield from checked("spec.nodeName", spec["nodeName"], dns_subdomain(spec["nodeName"]))
+        yield from checked(f"{at}.nodeName", spec["nodeName"], dns_subdomain(spec["nodeName"]))
     for part, known in (("restartPolicy", _RESTARTS), ("dnsPolicy", _DNS)):
         if spec.get(part) not in known:
-            yield unsupported(f"spec.{part}", spec.get(part, ""), known)
+            yield unsupported(f"{at}.{part}", spec.get(part, ""), known)
     for part in ("hostname", "subdomain"):
         if spec.get(part):
-            yield from checked(f"spec.{part}", spec[part], dns_label(spec[part]))
+            yield from checked(f"{at}.{part}", spec[part], dns_label(spec[part]))
+
+
+def validate_pod(pod: Document) -> Iterator[FieldError]:
+    """Its spec; addresses that are addresses."""
+    yield from validate_pod_spec(pod["spec"], "spec")
     yield from (
         invalid(f"status.podIPs[{index}]", entry["ip"], IP_EXAMPLE)
         for index, entry in enumerate(pod["status"].get("podIPs") or [])

@@ -9,10 +9,11 @@ import binascii
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
+from itertools import islice
 from typing import TypeAlias
 
 from nodeagent.controlplane.documents import Document, Json, encode
@@ -24,6 +25,8 @@ _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][
 _KEY = re.compile(rb'"\s*:')
 _LONGEST_MATCHED = 256
 """Characters of a time or a quantity."""
+_MOST_REPEATED = 100
+_TWICE = 2
 _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
 
@@ -239,19 +242,48 @@ def _json_type(raw: Json) -> str:
 
 
 def duplicate_fields(text: bytes, document: Json) -> list[str]:
-    """Keys given twice in one object (`fieldValidation` reports them; decoders keep the last).
+    """Paths of keys given twice in one object (`fieldValidation` reports them; decoders keep the last).
 
     `document` is `text` decoded. Counting is enough to see that there are none, which is nearly always: encoded again, it
     has as many quotes before colons. Inside strings both have the same, or else the text is looked at more closely.
     """
     if len(_KEY.findall(text)) == encode(document).count(b'":'):
         return []
-    found: list[str] = []
+    sent = json.loads(text, object_pairs_hook=_Pairs)
+    return [_written(place) for place in islice(_repeated(sent, None), _MOST_REPEATED)]
 
-    def notice(pairs: list[tuple[str, Json]]) -> None:
-        keys = Counter(key for key, _ in pairs)
-        if len(keys) != len(pairs):
-            found.extend(sorted(key for key, times in keys.items() if times > 1))
 
-    json.loads(text, object_pairs_hook=notice)
-    return found
+class _Pairs(list[tuple[str, Json]]):
+    """An object as it was sent, with every key as often as it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A key or an index, within another place. It becomes text only when it is reported: a path may be as long as the body."""
+
+    within: "_Place | None"
+    step: str | int
+
+
+def _repeated(value: Json, place: _Place | None) -> Iterator[_Place]:
+    """Keys that came before in their object, once each, in the order of the text."""
+    if isinstance(value, _Pairs):
+        times: Counter[str] = Counter()
+        for key, below in value:
+            here = _Place(place, key)
+            times[key] += 1
+            if times[key] == _TWICE:
+                yield here
+            yield from _repeated(below, here)
+    elif isinstance(value, list):
+        for index, below in enumerate(value):
+            yield from _repeated(below, _Place(place, index))
+
+
+def _written(place: _Place) -> str:
+    steps: list[str] = []
+    found: _Place | None = place
+    while found is not None:
+        steps.append(f"[{found.step}]" if isinstance(found.step, int) else f".{excerpt(found.step)}")
+        found = found.within
+    return "".join(reversed(steps)).removeprefix(".")
