@@ -131,7 +131,7 @@ class Cluster:
     def _kubectl(
         self, *arguments: str, stdin: str = "", seconds: float = PATIENCE_SECONDS
     ) -> subprocess.CompletedProcess[str]:
-        command = self.command("kubectl", "--kubeconfig", str(self.kubeconfig), *arguments)
+        command = self.command(str(self._release.find("kubectl")), "--kubeconfig", str(self.kubeconfig), *arguments)
         return subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=seconds)
 
     def _succeeds(self, *arguments: str) -> bool:

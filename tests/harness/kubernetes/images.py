@@ -1,6 +1,6 @@
-"""The images that Kubernetes' end-to-end tests of the network run, made without a registry: agnhost, busybox and pause.
+"""The images that a cluster and Kubernetes' end-to-end tests of the network run, made without a registry: agnhost, busybox, CoreDNS, pause.
 
-They hold the release's `agnhost` and Debian's packages in place of BusyBox; the names are those that the release's `e2e.test` asks for.
+They hold the programs `agnhost` and `coredns` of KUBERNETES and Debian's packages in place of BusyBox; the names are those that the release's `e2e.test` asks for.
 """
 
 import hashlib
@@ -37,10 +37,12 @@ class Image:
     command: dict[str, list[str]]
 
 
+COREDNS = "registry.k8s.io/coredns/coredns:of-the-release"
 _TESTS = "registry.k8s.io/e2e-test-images/"
 IMAGES = (
     Image((f"{_TESTS}agnhost:",), ("system", "agnhost"), {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]}),
     Image((f"{_TESTS}busybox:", f"{_TESTS}glibc-dns-testing:"), ("system",), {"Cmd": ["sh"]}),
+    Image((COREDNS,), ("coredns",), {"Entrypoint": ["/coredns"]}),
     Image(("registry.k8s.io/pause:",), ("pause",), {"Entrypoint": ["/pause"]}),
 )
 
@@ -48,13 +50,19 @@ IMAGES = (
 def make(release: Release, place: Path = PLACE) -> Path:
     """Their archive, for `ctr image import`; that of an earlier call where nothing has changed since. Raises LabError."""
     agnhost = release.find("agnhost")
+    coredns = release.find("coredns")
     tags = _run("the names of images", str(release.find("e2e.test")), "--list-images").split()
-    directory = place / _digest(agnhost, Path(__file__), PAUSE, " ".join(tags))
+    directory = place / _digest(agnhost, coredns, Path(__file__), PAUSE, " ".join(tags))
     archive = directory / "images.tar"
     if not archive.exists():
         directory.mkdir(parents=True, exist_ok=True)
-        layers = {"system": _system(place), "agnhost": _agnhost(directory, agnhost), "pause": _pause(directory)}
-        _write(archive, tags, layers)
+        layers = {
+            "system": _system(place),
+            "agnhost": _agnhost(directory, agnhost),
+            "coredns": _layer(directory / "coredns.layer", {"coredns": coredns}),
+            "pause": _pause(directory),
+        }
+        _write(archive, [*tags, COREDNS], layers)
     return archive
 
 

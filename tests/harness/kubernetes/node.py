@@ -110,6 +110,16 @@ class Node:
             raise LabError(f"{' '.join(argv)} on {self.name} ended with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
+    def run_daemon(self, name: str, *argv: str) -> None:
+        """Start a program that ends with the node at the latest; what it prints is in a file of its name."""
+        with (self.directory / f"{name}.log").open("ab") as log:
+            subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", *self.command(*argv)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
     def import_image(self, archive: Path) -> None:
         """Make the images of an archive known to its containerd."""
         self.run("ctr", "-a", SOCKET, "-n", "k8s.io", "image", "import", str(archive.resolve()))

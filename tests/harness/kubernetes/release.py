@@ -11,9 +11,10 @@ from nodeagent.lab.net.namespaces import LabError
 ROOT = Path(__file__).parents[3]
 PLACES = ("", "bin", "server/bin", "test/bin", "kubernetes/server/bin", "kubernetes/test/bin")
 """Where below DIR programs are: beside each other, or as the archives of a release unpack."""
+TOOLS = {"etcd": ROOT / ".tools" / "etcd-3.4" / "etcd", "kubectl": ROOT / ".tools" / "kubectl-1.32" / "kubectl"}
+"""Debian's, where the directory has none: the archives of a release have no etcd, and not all of them have kubectl."""
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-NODE = ("kubelet",)
-MACHINE = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", "kubectl": "kubernetes-client"}
+MACHINE = {"containerd": "containerd", "ctr": "containerd", "runc": "runc"}
 """Programs of this machine, and the Debian packages they are in."""
 PLUGINS = Path("/usr/lib/cni")
 
@@ -35,8 +36,7 @@ class Release:
     def find(self, program: str) -> Path:
         """Raises LabError that names the program."""
         places = [self.directory / place / program for place in PLACES]
-        # The archives of a release have no etcd; the tests have one of Debian's.
-        places += [ROOT / ".tools" / "etcd-3.4" / "etcd"] if program == "etcd" else []
+        places += [TOOLS[program]] if program in TOOLS else []
         for place in places:
             if os.access(place, os.X_OK) and place.is_file():
                 return place
@@ -44,7 +44,7 @@ class Release:
 
     def check(self, *programs: str) -> None:
         """Raise LabError for the first program that a cluster needs and that is missing; `programs`: more of the release."""
-        for program in (*CONTROL_PLANE, *NODE, *programs):
+        for program in (*CONTROL_PLANE, "kubelet", "kubectl", *programs):
             self.find(program)
         for program, package in MACHINE.items():
             if shutil.which(program) is None:
