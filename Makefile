@@ -21,7 +21,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
+.PHONY: help setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -47,6 +47,8 @@ help:
 	@echo "make wheel   dist/nodeagent-*.whl, and beside it what it is made of, dist/nodeagent.cdx.json"
 	@echo "make deb     dist/nodeagent_*.deb, for the release of Debian this machine runs"
 	@echo "make image   dist/nodeagent-*.tar, container images for amd64 and arm64 (root)"
+	@echo "make conformance  Kubernetes' own tests of the network beside nodeagent and beside kube-proxy, in real clusters on this"
+	@echo "                machine, and docs/conformance.md from them; KUBERNETES=DIR has the programs of a release (root)"
 	@echo "make lock    requirements/*.txt anew, with the newest releases that pyproject.toml admits"
 	@echo "make audit   ask PyPI whether a hole is known in a locked release, or with OSV=URL what has the API of osv.dev"
 	@echo "make clean   remove what these commands made in this directory"
@@ -213,6 +215,14 @@ deb: $(VENV)/.installed
 image: SYSTEM_PACKAGES += mmdebstrap
 image: setup $(VENV)/.installed
 	$(SUDO) deploy/image/build.sh dist
+
+# What nodes of a real cluster run, and what the tests' images are made with. IMAGE=FILE takes an image of ours that is there, IMAGES=FILE
+# an archive of the tests' images, ONLY=PART one part (python -m tests.conformance --help).
+CONFORMANCE_PACKAGES := containerd runc containernetworking-plugins iptables conntrack ethtool socat mmdebstrap gcc libc6-dev procps
+conformance: SYSTEM_PACKAGES += $(CONFORMANCE_PACKAGES)
+conformance: setup $(VENV)/.installed .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd $(if $(IMAGE),,image)
+	$(SUDO) env KUBERNETES=$(KUBERNETES) PYTHONPATH=. $(BIN)/python -m tests.conformance $(addprefix --only ,$(ONLY)) \
+		$(addprefix --image ,$(IMAGE)) $(addprefix --images ,$(IMAGES))
 
 BOOTING := boot-image boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
 $(BOOTING): SYSTEM_PACKAGES += $(BOOT_PACKAGES)
