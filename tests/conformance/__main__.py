@@ -46,9 +46,12 @@ def _run_parts(options: argparse.Namespace, release: Release, known_specs: Seque
         raise LabError(f"no image {options.image}: `make image` builds it")
     archives = [options.images or images.make(release), options.image]
     for plugin, proxy, kind in parts():
-        if not options.only or f"{plugin.name}-{proxy.name}-{kind}" in options.only:
-            wanted = specs.chosen(known_specs, kind)
-            run(release, archives, plugin, proxy, kind, wanted, options.directory, options.jobs)
+        name = f"{plugin.name}-{proxy.name}-{kind}"
+        if not options.only or name in options.only:
+            number, of = options.share
+            wanted = specs.chosen(known_specs, kind)[number - 1 :: of]
+            place = options.directory / (name if of == 1 else f"{name}-{number}-of-{of}")
+            run(release, archives, plugin, proxy, kind, wanted, place, options.jobs)
 
 
 def parts() -> Iterator[tuple[NetworkPlugin, Proxy, str]]:
@@ -64,12 +67,20 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="conformance", description="Kubernetes' own tests of the network, as a table")
     every = [f"{plugin.name}-{proxy.name}-{kind}" for plugin, proxy, kind in parts()]
     parser.add_argument("--only", action="append", choices=every, help="run this part; may be repeated")
+    parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="run share K of N, about equal")
     parser.add_argument("--report", action="store_true", help="run nothing, write the document from earlier results")
     parser.add_argument("--jobs", type=int, default=3, help="that many specs at a time")
     parser.add_argument("--image", type=Path, default=IMAGE, help="archive of nodeagent's image")
     parser.add_argument("--images", type=Path, help="archive of the tests' images; made where it is not given")
     parser.add_argument("--directory", type=Path, default=PLACE, help="where results are")
     return parser.parse_args()
+
+
+def _share(text: str) -> tuple[int, int]:
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share like 1/3")
+    return int(number), int(of)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.conformance import results, specs
@@ -31,12 +32,17 @@ node, in nftables mode, with two pods of CoreDNS.
 
 
 def parts(directory: Path) -> list[tuple[Part, Results]]:
-    """What has been run, with its results."""
-    found = []
+    """What has been run, with its results; shares of one part together."""
+    found: dict[tuple[str, str, str], tuple[Part, Results]] = {}
     for path in sorted(directory.glob(f"*/{RUN}")):
         part = Part(**json.loads(path.read_text()))
-        found.append((part, results.read(sorted(path.parent.glob("*.xml")))))
-    return found
+        of = results.read(sorted(path.parent.glob("*.xml")))
+        key = (part.plugin, part.proxy, part.kind)
+        if key in found:
+            before, earlier = found[key]
+            part, of = replace(part, seconds=part.seconds + before.seconds), earlier | of
+        found[key] = (part, of)
+    return list(found.values())
 
 
 def table(directory: Path) -> str:

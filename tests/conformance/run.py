@@ -49,11 +49,10 @@ def run(
     proxy: Proxy,
     kind: str,
     wanted: Sequence[str],
-    directory: Path,
+    place: Path,
     jobs: int,
 ) -> None:
-    """Writes the results of these specs below `directory`. Raises LabError."""
-    place = directory / f"{plugin.name}-{proxy.name}-{kind}"
+    """Writes the results of these specs to a directory. Raises LabError."""
     place.mkdir(parents=True, exist_ok=True)
     for old in place.iterdir():
         old.unlink()

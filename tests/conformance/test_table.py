@@ -66,6 +66,17 @@ def test_the_document_says_what_failed_and_what_differs(directory: Path) -> None
     assert "Of 2 specs 0 are left out" in text
 
 
+def test_shares_of_a_part_are_one_line(directory: Path) -> None:
+    place = directory / "bridge-nodeagent-others-2-of-2"
+    place.mkdir()
+    (place / "together-0.xml").write_text(
+        REPORT.replace(PASSES, "[sig-network] Services should pass, in the other share")
+    )
+    (place / RUN).write_text((directory / "bridge-nodeagent-others" / RUN).read_text())
+
+    assert report.table(directory).splitlines()[2].split() == ["bridge", "nodeagent", "others", "4", "1", "1", "3.0"]
+
+
 @pytest.mark.parametrize("kind", [specs.CONFORMANCE, specs.OTHERS])
 def test_a_conformance_spec_that_fails_fails_the_run(directory: Path, kind: str) -> None:
     place = directory / "bridge-nodeagent-others" / RUN
