@@ -1,6 +1,7 @@
-"""The images that a cluster and Kubernetes' end-to-end tests of the network run, made without a registry: agnhost, busybox, CoreDNS, pause.
+"""The images that a cluster and Kubernetes' end-to-end tests of the network run, made without a registry.
 
-They hold the programs `agnhost` and `coredns` of KUBERNETES and Debian's packages in place of BusyBox; the names are those that the release's `e2e.test` asks for.
+They hold the programs `agnhost` and `coredns` of KUBERNETES, both in the image agnhost as upstream's has them, and Debian's packages in
+place of BusyBox. Their names are those that the release's `e2e.test` asks for.
 """
 
 import hashlib
@@ -21,7 +22,15 @@ PLACE = ROOT / "build" / "kubernetes"
 PAUSE = Path(__file__).with_name("pause.c")
 DEBIAN = "bookworm"
 PACKAGES = (
-    *("curl", "wget", "bind9-dnsutils", "netcat-openbsd", "iproute2", "procps", "iputils-ping", "conntrack", "iperf"),
+    "curl",
+    "wget",
+    "bind9-dnsutils",
+    "netcat-openbsd",
+    "iproute2",
+    "procps",
+    "iputils-ping",
+    "conntrack",
+    "iperf",
 )
 """Programs that the tests start in their containers."""
 LEFT_OUT = ("/usr/share/locale/*", "/usr/share/doc/*", "/usr/share/man/*", "/usr/share/info/*", "/usr/lib/*/gconv/*")
@@ -40,7 +49,7 @@ class Image:
 COREDNS = "registry.k8s.io/coredns/coredns:of-the-release"
 _TESTS = "registry.k8s.io/e2e-test-images/"
 IMAGES = (
-    Image((f"{_TESTS}agnhost:",), ("system", "agnhost"), {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]}),
+    Image((f"{_TESTS}agnhost:",), ("system", "agnhost", "coredns"), {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]}),
     Image((f"{_TESTS}busybox:", f"{_TESTS}glibc-dns-testing:"), ("system",), {"Cmd": ["sh"]}),
     Image((COREDNS,), ("coredns",), {"Entrypoint": ["/coredns"]}),
     Image(("registry.k8s.io/pause:",), ("pause",), {"Entrypoint": ["/pause"]}),
