@@ -64,8 +64,12 @@ class Scrapes:
         self._exposition: Exposition | None = None
 
     async def text(self) -> bytes:
-        """A scrape. What is counted is copied here and written beside the event loop, which others wait for."""
-        copied = [copy_of(one) for one in self._instruments()]
+        """A scrape."""
+        return await self.text_of(self._instruments())
+
+    async def text_of(self, instruments: Iterable[Instrument]) -> bytes:
+        """What is counted is copied here and written beside the event loop, which others wait for."""
+        copied = [copy_of(one) for one in instruments]
         return await asyncio.to_thread(self._write, copied)
 
     def _write(self, instruments: list[Instrument]) -> bytes:

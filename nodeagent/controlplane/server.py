@@ -24,7 +24,8 @@ from nodeagent.controlplane.api import kubeconfig, pki
 from nodeagent.controlplane.api.access import Tokens
 from nodeagent.controlplane.api.account_tokens import Account, AccountTokens, Bearers
 from nodeagent.controlplane.api.event_limits import EventLimits, EventRoom
-from nodeagent.controlplane.api.handler import CHECKS, VERSION, ApiHandler
+from nodeagent.controlplane.api.handler import VERSION, ApiHandler
+from nodeagent.controlplane.api.health_checks import CHECKS, HealthChecks
 from nodeagent.controlplane.api.listener import Listener
 from nodeagent.controlplane.api.objects import Objects
 from nodeagent.controlplane.api.protobuf_answers import ProtobufAnswers
@@ -189,6 +190,7 @@ class ApiServer:
             scrapes = Scrapes(
                 figures, self._calls, store, catalog, checks=CHECKS, failing=self.failing, version=VERSION
             )
+            health = HealthChecks(self)
             handler = ApiHandler(
                 Objects(
                     *(store, registry, catalog, accounts),
@@ -200,11 +202,12 @@ class ApiServer:
                 ),
                 catalog,
                 Bearers(static, accounts, lambda account: _is_current(store, account)),
-                self,
+                health,
                 address=f"{self._checked.advertised}:{self._settings.port}",
                 admission=admission,
                 figures=figures,
                 scrape=scrapes.text,
+                scrape_checks=lambda: scrapes.text_of(health.instruments()),
                 protobuf=ProtobufAnswers(stack.enter_context(Worker())),
                 loop_time=loop_time,
                 everybody_is_admin=self.credentials is None,

@@ -17,8 +17,8 @@ ADMINS: Final = "system:masters"
 AGENTS: Final = "nodeagent:agents"
 READERS: Final = "nodeagent:readers"
 PUBLIC: Final = ("livez", "readyz", "version")
-METRICS: Final = "metrics"
-"""A path for who looks after the server: administrators and readers."""
+_SCRAPED: Final = ("metrics", "metrics/slis")
+"""Paths for who looks after the server: administrators and readers."""
 _LOOKING: Final = ("get", "list", "watch")
 _FOLLOWED: Final = frozenset({"endpoints", "endpointslices", "namespaces", "nodes", "pods", "servicecidrs", "services"})
 """What agents look at."""
@@ -111,7 +111,7 @@ def authorize(
         raise unauthorized()
     if user.role is Role.READER and verb in _LOOKING and not confidential:
         return
-    if user.role is Role.AGENT and path.strip("/") != METRICS and _agent_may(user, verb, resource, name, part):
+    if user.role is Role.AGENT and path.strip("/") not in _SCRAPED and _agent_may(user, verb, resource, name, part):
         return
     if not resource:
         raise ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"', details={})

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -21,6 +21,7 @@ from nodeagent.controlplane.api.discovery import (
     api_versions,
     wants_aggregated,
 )
+from nodeagent.controlplane.api.health_checks import CHECKS, HealthChecks
 from nodeagent.controlplane.api.intake import Intake
 from nodeagent.controlplane.api.objects import Objects
 from nodeagent.controlplane.api.protobuf_answers import ProtobufAnswers, ProtobufWatch, asked_in_json, wants_protobuf
@@ -46,6 +47,7 @@ from nodeagent.controlplane.api.requests import (
     Target,
     accepts_json,
     as_text,
+    check_timeout,
     parse_target,
     prefers,
     verb_of,
@@ -73,8 +75,6 @@ Answer: TypeAlias = Reply | Watch | ProtobufWatch
 _UNKNOWN: Final = HTTPStatus.UNAUTHORIZED
 _HUNG_UP: Final = 499
 """What is counted of a request whose client went before there was an answer."""
-_TOLD_WHY: Final = (Role.ADMIN, Role.READER)
-CHECKS: Final = ("ping", "store", "store-space", "etcd")
 _EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 VERSION: Final = {
     "major": "1",
@@ -93,18 +93,6 @@ VERSION: Final = {
 }
 
 
-class Health(Protocol):
-    """Whether the server can serve."""
-
-    def failing(self) -> list[str]:
-        """Names of the checks that fail, none when all is well."""
-        ...
-
-    def why(self, check: str) -> str:
-        """What is known of a check that fails; empty: nothing."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     """A request by its method, path and query. `verb` is empty where the method has none for that resource."""
@@ -117,19 +105,21 @@ class _Asked:
 
 
 class ApiHandler:
-    """Answers requests. `everybody_is_admin` is for a loopback listener without credentials; scrape: the text of /metrics."""
+    """Answers requests. `everybody_is_admin` is for a loopback listener without credentials; scrape: the text of /metrics, or of
+    other instruments."""
 
     def __init__(
         self,
         objects: Objects,
         catalog: Catalog,
         tokens: TokenReader,
-        health: Health,
+        health: HealthChecks,
         *,
         address: str,
         admission: Admission,
         figures: RequestFigures,
         scrape: Callable[[], Awaitable[bytes]],
+        scrape_checks: Callable[[], Awaitable[bytes]],
         protobuf: ProtobufAnswers,
         loop_time: LoopTime,
         everybody_is_admin: bool = False,
@@ -141,7 +131,7 @@ class ApiHandler:
         self._address = address
         self._admission = admission
         self._figures = figures
-        self._scrape = scrape
+        self._scrapes = {("metrics",): scrape, ("metrics", "slis"): scrape_checks}
         self._intake = Intake()
         self._hosts = AllowedHosts()
         self._protobuf = protobuf
@@ -209,6 +199,8 @@ class ApiHandler:
 
     async def _answer(self, request: web.BaseRequest, about: _Asked, user: User) -> Answer:
         target, resource, verb = about.target, about.resource, about.verb
+        if verb != "watch":
+            check_timeout(about.query)
         if target is None or resource is None:
             access.authorize(
                 user, "get" if request.method in ("GET", "HEAD") else request.method.lower(), request.path, ""
@@ -218,9 +210,10 @@ class ApiHandler:
                 if (target.group, target.version) in {(row.group, row.version) for row in self._catalog.rows}:
                     raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
                 return text_reply("404 page not found\n", 404)
-            if about.segments == ("metrics",) and request.method in ("GET", "HEAD"):
+            scrape = self._scrapes.get(about.segments)
+            if scrape is not None and request.method in ("GET", "HEAD"):
                 async with self._intake.look(request, about.query, user, "", is_large=True):
-                    return Reply(body=await self._scrape(), content_type=_EXPOSITION)
+                    return Reply(body=await scrape(), content_type=_EXPOSITION)
             return self._plain_path(request, about.segments, user)
         access.authorize(
             user,
@@ -288,11 +281,11 @@ class ApiHandler:
         match segments:
             case ("version",):
                 return document_reply(dict(VERSION))
-            case ("livez" | "readyz" | "healthz" as check,):
-                return self._check(check, user, verbose="verbose" in request.query)
-            case ("livez" | "readyz" | "healthz", name) if name in CHECKS:
-                failing = name in self._health.failing()
-                return text_reply("internal server error: not ready\n", 500) if failing else text_reply("ok")
+            case ("livez" | "readyz" | "healthz" as endpoint,):
+                excluded = request.query.getall("exclude", ())
+                return self._health.answer(endpoint, user, verbose="verbose" in request.query, excluded=excluded)
+            case ("livez" | "readyz" | "healthz" as endpoint, name) if name in CHECKS:
+                return self._health.single(endpoint, name)
             case ("openapi", *rest):
                 return self._schema("/".join(rest), request.headers.get("Accept", ""))
         found_document = self._discovery(request, segments)
@@ -320,14 +313,6 @@ class ApiHandler:
             case ("apis", group, "v1") if group in groups:
                 return document_reply(api_resources(group, groups[group]))
         return None
-
-    def _check(self, check: str, user: User, *, verbose: bool) -> Reply:
-        failing = self._health.failing() if check != "livez" else []
-        reasons = {name: self._health.why(name) if user.role in _TOLD_WHY else "" for name in failing}
-        lines = [f"[-]{name} failed{f': {why}' if why else ''}" for name, why in reasons.items()]
-        if failing:
-            return text_reply("\n".join([*lines, f"{check} check failed\n"]), 500)
-        return text_reply(f"[+]ping ok\n[+]store ok\n{check} check passed\n" if verbose else "ok")
 
 
 def _labels(request: web.BaseRequest, asked: _Asked) -> Labels:

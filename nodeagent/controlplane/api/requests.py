@@ -1,15 +1,17 @@
 """What a request is about, from its method, path and query. Pure."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from nodeagent.controlplane.machinery.schema.protobuf import MEDIA_TYPE
-from nodeagent.controlplane.status import bad_request, not_acceptable
+from nodeagent.controlplane.status import bad_request, excerpt, not_acceptable
 
 _PARTS_OF_A_NAMESPACE = ("status", "finalize")
 _INT64: Final = range(-(2**63), 2**63)
 _MOST_DIGITS: Final = 64
+_DURATION: Final = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+)", re.ASCII)
 _META: Final = "meta.k8s.io"
 _META_VERSIONS: Final = ("v1", "v1beta1")
 _ANSWERED: Final = ("application/json", "*/*", "application/*", "application/yaml")
@@ -83,6 +85,15 @@ def number(query: Mapping[str, str], name: str) -> int | None:
     if len(digits) > _MOST_DIGITS or int(text) not in _INT64:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return int(text)
+
+
+def check_timeout(query: Mapping[str, str]) -> None:
+    """Raises ApiError 400 for a `timeout` that is no duration of Go's (time.ParseDuration). What it says has no effect: a request
+    takes as long as it takes, and its client may hang up."""
+    text = query.get("timeout", "")
+    if text and (len(text) > _MOST_DIGITS or not _DURATION.fullmatch(text)):
+        why = f'time: invalid duration "{excerpt(text)}"'
+        raise bad_request(f"invalid timeout specified in the request URL - {why}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ def table_of(
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version or 'v1'}",
         "metadata": {"resourceVersion": str(revision), **(list_meta or {})},
-        "columnDefinitions": column_definitions(resource) if headed else [],
+        "columnDefinitions": column_definitions(resource) if headed else None,
         "rows": rows,
     }
 
@@ -46,6 +46,12 @@ def row_of(resource: Resource, record: Record, *, version: str, now: float, incl
             "metadata": document["metadata"],
         }
     return row
+
+
+def bookmark_row(resource: Resource, version: str, meta: Document) -> Document:
+    """The row of a bookmark: no object, so its cells are empty; its metadata says how far a watch has come."""
+    partial = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": meta}
+    return {"cells": [None] * len(column_definitions(resource)), "object": partial}
 
 
 def column_definitions(resource: Resource) -> list[Document]:

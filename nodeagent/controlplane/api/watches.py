@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 from nodeagent.controlplane.api import metadata_only
 from nodeagent.controlplane.api.deliveries import Deliveries
 from nodeagent.controlplane.api.requests import Shape
-from nodeagent.controlplane.api.tables import table_of
+from nodeagent.controlplane.api.tables import bookmark_row, table_of
 from nodeagent.controlplane.documents import Document, decode, encode
 from nodeagent.controlplane.machinery.loop_time import LoopTime
 from nodeagent.controlplane.machinery.reading import Selection, Steps
@@ -292,7 +292,7 @@ class Watch:
         shown = {"kind": resource.kind, "apiVersion": resource.group_version, **empty, "metadata": meta}
         if self._table:
             shown = table_of(resource, [], version=self._table, revision=self._position, now=0.0, headed=False)
-            shown["metadata"] |= meta
+            shown["rows"] = [bookmark_row(resource, self._table, meta)]
         encoded = encode(shown)
         if self._is_partial:
             encoded = self._opening + metadata_only.trimmed(encoded)[1:]

@@ -135,10 +135,10 @@ class Api:
     def get(self, path: str) -> Any:
         return self.call("GET", path).json
 
-    def watch(self, path: str) -> Iterator[Any]:
+    def watch(self, path: str, headers: dict[str, str] | None = None) -> Iterator[Any]:
         """Frames until the server ends the stream."""
         connection = self.connect()
-        connection.request("GET", path, None, {"Authorization": f"Bearer {self.token}"})
+        connection.request("GET", path, None, {"Authorization": f"Bearer {self.token}", **(headers or {})})
         response = connection.getresponse()
         try:
             for line in response:

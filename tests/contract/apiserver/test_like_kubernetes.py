@@ -108,6 +108,28 @@ def test_a_watch_from_no_version_begins_with_what_is_there(api: Any) -> None:
     assert frames[first]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
+def test_a_watch_in_tables_says_its_columns_once_and_its_place_in_a_row(api: Any) -> None:
+    query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1"
+    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    frames = [frame["object"] for frame in api.watch(f"/api/v1/namespaces?{query}", headers=table)]
+    columns = [frame["columnDefinitions"] for frame in frames]
+    assert columns[0][0]["name"] == "Name"
+    assert columns[1:] == [None] * len(columns[1:])
+    (end,) = next(frame["rows"] for frame in frames if frame["rows"][0]["cells"][0] is None)
+    assert len(end["cells"]) == len(columns[0])
+    assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+@pytest.mark.parametrize(
+    ("timeout", "code"), [("3m", 200), ("0s", 200), ("0", 200), ("1h2.5ms", 200), ("5", 400), ("soon", 400)]
+)
+def test_a_timeout_is_a_duration(api: Any, timeout: str, code: int) -> None:
+    for path in ("/version", "/api/v1/namespaces"):
+        answer = api.call("GET", f"{path}?timeout={timeout}")
+        assert answer.status == code
+        assert code == 200 or "invalid timeout specified in the request URL" in answer.json["message"]
+
+
 @pytest.mark.parametrize(
     ("body", "query", "code", "said"),
     [
@@ -236,7 +258,7 @@ def test_an_object_is_not_shown_older_than_asked(api: Any, demo: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE"])
-@pytest.mark.parametrize("path", ["/apis/apps/v1/namespaces/default/deployments/a", "/api/v1/namespaces/default/jobs"])
+@pytest.mark.parametrize("path", ["/apis/apps/v1/namespaces/default/daemonsets/a", "/api/v1/namespaces/default/jobs"])
 def test_a_kind_that_is_not_served_is_not_found_whatever_the_method(api: Any, method: str, path: str) -> None:
     assert api.call(method, path, None if method == "GET" else {}).status == 404
 
