@@ -20,6 +20,8 @@ PUBLIC: Final = ("livez", "readyz", "version")
 _SCRAPED: Final = ("metrics", "metrics/slis")
 """Paths for who looks after the server: administrators and readers."""
 _LOOKING: Final = ("get", "list", "watch")
+_ABOUT_ONESELF: Final = (("selfsubjectreviews", "create"), ("selfsubjectaccessreviews", "create"))
+"""What everybody with credentials may ask."""
 _FOLLOWED: Final = frozenset({"endpoints", "endpointslices", "namespaces", "nodes", "pods", "servicecidrs", "services"})
 """What agents look at."""
 
@@ -39,9 +41,15 @@ class User:
 
     name: str
     role: Role
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 ANONYMOUS: Final = User("system:anonymous", Role.NOBODY)
+AUTHENTICATED: Final = "system:authenticated"
+_ACCOUNTS: Final = "system:serviceaccounts"
+_ACCOUNT: Final = "system:serviceaccount:"
 
 
 def role_of(groups: Sequence[str]) -> Role:
@@ -50,7 +58,20 @@ def role_of(groups: Sequence[str]) -> Role:
         return Role.ADMIN
     if AGENTS in groups:
         return Role.AGENT
-    return Role.READER if READERS in groups else Role.NOBODY
+    return Role.READER if READERS in groups or _ACCOUNTS in groups else Role.NOBODY
+
+
+def user_of(
+    name: str, groups: Sequence[str], *, uid: str = "", extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+) -> User:
+    """A user by name and groups, with the role that they give. A service account without groups is in those of accounts."""
+    if name == ANONYMOUS.name:
+        return ANONYMOUS
+    if name.startswith(_ACCOUNT) and not groups:
+        namespace = name.removeprefix(_ACCOUNT).partition(":")[0]
+        groups = (_ACCOUNTS, f"{_ACCOUNTS}:{namespace}")
+    every = groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED)
+    return User(name, role_of(groups), tuple(every), uid, extra)
 
 
 class Tokens:
@@ -109,6 +130,8 @@ def authorize(
         return
     if user.role is Role.NOBODY and user == ANONYMOUS:
         raise unauthorized()
+    if (resource, verb) in _ABOUT_ONESELF:
+        return
     if user.role is Role.READER and verb in _LOOKING and not confidential:
         return
     if user.role is Role.AGENT and path.strip("/") not in _SCRAPED and _agent_may(user, verb, resource, name, part):
@@ -134,7 +157,7 @@ def certificate_user(certificate: object) -> User | None:
     pairs = [pair for entry in certificate.get("subject", ()) for pair in entry]
     names = [value for key, value in pairs if key == "commonName"]
     groups = [value for key, value in pairs if key == "organizationName"]
-    return User(names[0], role_of(groups)) if names else None
+    return user_of(names[0], groups) if names else None
 
 
 def authorize_new(user: User, resource: str, name: str) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import jwt
 import msgspec
 
-from nodeagent.controlplane.api.access import Role, TokenReader, User
+from nodeagent.controlplane.api.access import TokenReader, User, user_of
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 """Also the audience of tokens that are meant for this server."""
@@ -105,4 +105,4 @@ class Bearers:
         account = self._accounts.read(token)
         if account is None or not self._exists(account):
             return None
-        return User(f"system:serviceaccount:{account.namespace}:{account.name}", Role.READER)
+        return user_of(f"system:serviceaccount:{account.namespace}:{account.name}", (), uid=account.uid)

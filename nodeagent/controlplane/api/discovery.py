@@ -3,8 +3,9 @@
 from typing import Final
 
 from nodeagent.controlplane.api.requests import accepts_json, parse_accept
+from nodeagent.controlplane.api.review_shapes import REVIEWS, ReviewKind, reviews_of
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.machinery.resources import Catalog, Part, Resource
+from nodeagent.controlplane.machinery.resources import Catalog, Part, Resource, rank
 from nodeagent.controlplane.status import ApiError
 
 _GROUP: Final = "apidiscovery.k8s.io"
@@ -21,12 +22,17 @@ def api_versions(address: str) -> Document:
     }
 
 
+def group_names(catalog: Catalog) -> list[str]:
+    """All groups but the core, in the order they are listed: those of kinds, and those of reviews."""
+    return sorted({name for name in catalog.groups() if name} | {review.group for review in REVIEWS}, key=rank)
+
+
 def api_groups(catalog: Catalog) -> Document:
     """/apis"""
     return {
         "kind": "APIGroupList",
         "apiVersion": "v1",
-        "groups": [_group(name) for name in catalog.groups() if name],
+        "groups": [_group(name) for name in group_names(catalog)],
     }
 
 
@@ -68,6 +74,16 @@ def api_resources(group: str, rows: list[Resource]) -> Document:
             }
             for part in row.parts
         ]
+    resources += [
+        {
+            "name": review.plural,
+            "singularName": review.kind.lower(),
+            "namespaced": review.namespaced,
+            "kind": review.kind,
+            "verbs": ["create"],
+        }
+        for review in reviews_of(group)
+    ]
     resources.sort(key=lambda entry: str(entry["name"]))
     head: Document = {"kind": "APIResourceList"}
     if group:
@@ -95,17 +111,34 @@ def wants_aggregated(accept: str) -> bool:
 
 def aggregated(catalog: Catalog, *, core: bool) -> Document:
     """/api or /apis for clients that accept everything at once."""
+    kinds = catalog.groups()
     items = [
         {
             "metadata": {"name": name} if name else {},
             "versions": [
-                {"version": "v1", "resources": [_aggregated_resource(row) for row in rows], "freshness": "Current"}
+                {
+                    "version": "v1",
+                    "resources": [
+                        *map(_aggregated_resource, kinds.get(name, [])),
+                        *map(_aggregated_review, reviews_of(name)),
+                    ],
+                    "freshness": "Current",
+                }
             ],
         }
-        for name, rows in catalog.groups().items()
-        if bool(name) != core
+        for name in ([""] if core else group_names(catalog))
     ]
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _aggregated_review(review: ReviewKind) -> Document:
+    return {
+        "resource": review.plural,
+        "responseKind": {"group": "", "version": "", "kind": review.kind},
+        "scope": "Namespaced" if review.namespaced else "Cluster",
+        "singularResource": review.kind.lower(),
+        "verbs": ["create"],
+    }
 
 
 def _aggregated_resource(row: Resource) -> Document:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from nodeagent.controlplane.api import access
 from nodeagent.controlplane.api.access import ANONYMOUS, Role, TokenReader, User
+from nodeagent.controlplane.api.bodies import parse_object
 from nodeagent.controlplane.api.discovery import (
     AGGREGATED,
     aggregated,
@@ -19,9 +20,11 @@ from nodeagent.controlplane.api.discovery import (
     api_groups,
     api_resources,
     api_versions,
+    group_names,
     wants_aggregated,
 )
 from nodeagent.controlplane.api.health_checks import CHECKS, HealthChecks
+from nodeagent.controlplane.api.impersonation import acting_user
 from nodeagent.controlplane.api.intake import Intake
 from nodeagent.controlplane.api.objects import Objects
 from nodeagent.controlplane.api.protobuf_answers import ProtobufAnswers, ProtobufWatch, asked_in_json, wants_protobuf
@@ -50,8 +53,11 @@ from nodeagent.controlplane.api.requests import (
     check_timeout,
     parse_target,
     prefers,
+    shape_of,
     verb_of,
 )
+from nodeagent.controlplane.api.review_shapes import ReviewKind, review_at
+from nodeagent.controlplane.api.reviews import Reviews
 from nodeagent.controlplane.api.sending import WHOLE_BYTES, send, stream
 from nodeagent.controlplane.api.watches import Watch
 from nodeagent.controlplane.documents import encode
@@ -59,6 +65,7 @@ from nodeagent.controlplane.machinery.loop_time import LoopTime
 from nodeagent.controlplane.machinery.resources import Catalog, Resource
 from nodeagent.controlplane.machinery.schema import gnostic
 from nodeagent.controlplane.machinery.schema.openapi import OpenApi
+from nodeagent.controlplane.machinery.worker import LARGE_BYTES
 from nodeagent.controlplane.status import (
     ApiError,
     forbidden_page,
@@ -136,8 +143,9 @@ class ApiHandler:
         self._hosts = AllowedHosts()
         self._protobuf = protobuf
         self._loop_time = loop_time
-        self._default_user = User("system:admin", Role.ADMIN) if everybody_is_admin else ANONYMOUS
+        self._default_user = access.user_of("system:admin", [access.ADMINS]) if everybody_is_admin else ANONYMOUS
         self._openapi = OpenApi(catalog)
+        self._reviews = Reviews(catalog, tokens)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """One request."""
@@ -152,7 +160,7 @@ class ApiHandler:
             try:
                 user = self._authenticate(request)
                 is_known = self._is_known(peer, user)
-                answer = await self._answer(request, asked, user)
+                answer = await self._answer(request, asked, acting_user(user, request.headers.items()))
                 if isinstance(answer, Reply):
                     answer = await begun(answer, WHOLE_BYTES, self._next_piece(user))
             except ApiError as error:
@@ -202,12 +210,15 @@ class ApiHandler:
         if verb != "watch":
             check_timeout(about.query)
         if target is None or resource is None:
+            review = review_at(target) if target is not None else None
+            if target is not None and review is not None and request.method == "POST":
+                return await self._review(request, about, target, review, user)
             access.authorize(
                 user, "get" if request.method in ("GET", "HEAD") else request.method.lower(), request.path, ""
             )
             if target is not None:
                 # Whatever the method: "not allowed" would say that there is something.
-                if (target.group, target.version) in {(row.group, row.version) for row in self._catalog.rows}:
+                if target.version == "v1" and target.group in ("", *group_names(self._catalog)):
                     raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
                 return text_reply("404 page not found\n", 404)
             scrape = self._scrapes.get(about.segments)
@@ -256,6 +267,16 @@ class ApiHandler:
             request, query, user, accept, lambda size: objects.admit(verb, resource, target, user, size)
         ) as asked_for:
             return await objects.handle(verb, resource, target, asked_for)
+
+    async def _review(
+        self, request: web.BaseRequest, about: _Asked, target: Target, review: ReviewKind, user: User
+    ) -> Reply:
+        access.authorize(user, "create", request.path, review.plural, target.namespace, "", review.group)
+        accept = request.headers.get("Accept", "")
+        shape_of(accept, ())  # there is no other form, nor any protobuf
+        async with self._intake.write(request, about.query, user, accept, lambda size: size > LARGE_BYTES) as asked_for:
+            sent = parse_object(await asked_for.read(), asked_for.content_type, review.sent)
+        return document_reply(self._reviews.answer(review, sent, user, target.namespace), 201)
 
     def _authenticate(self, request: web.BaseRequest) -> User:
         certificate = None
@@ -308,10 +329,10 @@ class ApiHandler:
                 return document_reply(api_versions(self._address) if root == "api" else api_groups(self._catalog))
             case ("api", "v1"):
                 return document_reply(api_resources("", groups[""]))
-            case ("apis", group) if group in groups:
+            case ("apis", group) if group in group_names(self._catalog):
                 return document_reply(api_group(group))
-            case ("apis", group, "v1") if group in groups:
-                return document_reply(api_resources(group, groups[group]))
+            case ("apis", group, "v1") if group in group_names(self._catalog):
+                return document_reply(api_resources(group, groups.get(group, [])))
         return None
 
 

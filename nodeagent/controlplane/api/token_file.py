@@ -4,10 +4,10 @@ import csv
 import logging
 from pathlib import Path
 
-from nodeagent.controlplane.api.access import Role, Tokens, User, role_of
+from nodeagent.controlplane.api.access import Role, Tokens, User, user_of
 
 logger = logging.getLogger(__name__)
-_TOKEN, _NAME, _GROUPS = 0, 1, 3
+_TOKEN, _NAME, _UID, _GROUPS = 0, 1, 2, 3
 """Columns."""
 
 
@@ -49,5 +49,5 @@ class TokenFile:
         with self._path.open(newline="") as lines:
             for row in csv.reader(lines):
                 if len(row) > _GROUPS:
-                    users[row[_TOKEN]] = User(row[_NAME], role_of(row[_GROUPS].split(",")))
+                    users[row[_TOKEN]] = user_of(row[_NAME], row[_GROUPS].split(","), uid=row[_UID])
         self._users, self._tokens, self._seen = users, Tokens(users), seen

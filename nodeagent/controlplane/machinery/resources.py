@@ -64,11 +64,15 @@ def _take_status(document: Document, sent: Document) -> None:
 
 STATUS: Final = "status"
 _STATUS_PART: Final = Part(STATUS, take=_take_status)
-_GROUPS: Final = ("", "apps", "events.k8s.io", "networking.k8s.io", "coordination.k8s.io", "discovery.k8s.io")
+_GROUPS: Final = (
+    *("", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "networking.k8s.io"),
+    *("coordination.k8s.io", "discovery.k8s.io"),
+)
 """In the order discovery lists them: by the priorities kube-aggregator gives them."""
 
 
-def _rank(group: str) -> tuple[int, str]:
+def rank(group: str) -> tuple[int, str]:
+    """Where discovery lists a group; those that Kubernetes has not come last."""
     return (_GROUPS.index(group) if group in _GROUPS else len(_GROUPS), group)
 
 
@@ -237,7 +241,7 @@ class Catalog:
     """The rows of the kinds, found by group, version and plural name, in the order discovery lists them."""
 
     def __init__(self, rows: Iterable[Resource]) -> None:
-        self.rows = tuple(sorted(rows, key=lambda row: (_rank(row.group), row.plural)))
+        self.rows = tuple(sorted(rows, key=lambda row: (rank(row.group), row.plural)))
         self._by_name = {(row.group, row.version, row.plural): row for row in self.rows}
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
