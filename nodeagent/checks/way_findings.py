@@ -11,7 +11,8 @@ class WayFact(Struct, frozen=True):
     """Connections of one kind of client to Services with endpoints: how many were looked at, how many are stopped.
 
     first: the first that is, as `SRC -> DST:PORT/PROTOCOL`. why, cure: of it. by_route: of some the routing is the cause.
-    hole, hole_cure: where long packets vanish; empty for nowhere.
+    share: of the connections of the first that are stopped, as `1/3`; empty: all. hole, hole_cure: where long packets
+    vanish; empty for nowhere. left_out: endpoints of those Services that were not followed.
     """
 
     family: str
@@ -24,6 +25,8 @@ class WayFact(Struct, frozen=True):
     by_route: bool = False
     hole: str = ""
     hole_cure: str = ""
+    share: str = ""
+    left_out: int = 0
 
 
 def way_findings(facts: tuple[WayFact, ...]) -> Iterator[Finding]:
@@ -32,13 +35,16 @@ def way_findings(facts: tuple[WayFact, ...]) -> Iterator[Finding]:
         check = f"{one.family} connections"
         if one.hole:
             yield Finding(check, Result.FAILED, f"from {one.client}: {one.hole}", one.hole_cure)
+        left_out = f"; {one.left_out} of their endpoints were not followed" if one.left_out else ""
         if not one.stopped:
-            yield Finding(check, Result.OK, f"from {one.client}: {one.asked} of {one.asked} Services are reached")
+            found = f"from {one.client}: {one.asked} of {one.asked} Services are reached{left_out}"
+            yield Finding(check, Result.OK, found)
             continue
+        first = f"{one.first}, in {one.share} of all cases" if one.share else one.first
         failed = one.by_route or one.stopped == one.asked
         yield Finding(
             check,
             Result.FAILED if failed else Result.NOTE,
-            f"from {one.client}: {one.stopped} of {one.asked} Services are not reached ({one.first}): {one.why}",
+            f"from {one.client}: connections to {one.stopped} of {one.asked} Services fail ({first}): {one.why}{left_out}",
             one.cure,
         )

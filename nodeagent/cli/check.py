@@ -160,22 +160,23 @@ def _ways(ruleset: Ruleset, family: Family) -> list[WayFact]:
 
 
 def _way_fact(family: Family, ways: Ways) -> WayFact:
-    stopped = sorted(ways.stopped, key=lambda one: not one.by_route)
     hole, hole_cure = ("", "") if ways.hole is None else (str(ways.hole), cure(family))
-    if not stopped:
-        return WayFact(family.value, ways.client, ways.asked, hole=hole, hole_cure=hole_cure)
-    first = stopped[0]
+    if not ways.stopped:
+        return WayFact(family.value, ways.client, ways.asked, hole=hole, hole_cure=hole_cure, left_out=ways.left_out)
+    first = min(ways.stopped, key=lambda one: not one.by_route)
     return WayFact(
         family.value,
         ways.client,
         ways.asked,
-        len(stopped),
+        len(ways.stopped),
         str(first.question),
         first.reason.why,
         first.reason.cure,
-        any(one.by_route for one in stopped),
+        any(one.by_route for one in ways.stopped),
         hole,
         hole_cure,
+        "" if first.share == 1 else str(first.share),
+        ways.left_out,
     )
 
 

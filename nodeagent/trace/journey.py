@@ -87,12 +87,15 @@ class Journey(Struct, frozen=True):
         return (self.destination, self.port) if self.end is End.ARRIVED and self.translated else None
 
 
-def journeys(question: Question, node: Node, router: Router, interface: str = "") -> tuple[Journey, ...]:
+def journeys(
+    question: Question, node: Node, router: Router, interface: str = "", most: int | None = None
+) -> tuple[Journey, ...]:
     """Every possible way of the connection's first packet; probabilities add up to 1. Raises what `router` raises.
 
-    interface: by which it comes in; by default that of the route back to its source, or none for the node's own.
+    interface: by which it comes in; by default that of the route back to its source, or none for the node's own. most: of each
+    random choice so many numbers are followed, evenly spread; the probabilities add up to less then.
     """
-    return tuple(_Trip(question, node, router, interface).explore())
+    return tuple(_Trip(question, node, router, interface).explore(most))
 
 
 class _Trip:
@@ -115,14 +118,16 @@ class _Trip:
         others = (table for table in node.others if family in table.families)
         self._others = sorted(others, key=lambda table: -table.made)
 
-    def explore(self) -> Iterator[Journey]:
+    def explore(self, most: int | None = None) -> Iterator[Journey]:
         branches: list[tuple[int, ...]] = [()]
         while branches:
             choices = branches.pop()
             try:
                 yield self._journey(choices)
             except ChoiceNeeded as needed:
-                branches.extend((*choices, number) for number in reversed(range(needed.among)))
+                count = needed.among if most is None else min(most, needed.among)
+                numbers = (place * needed.among // count for place in range(count))
+                branches.extend((*choices, number) for number in reversed(list(numbers)))
 
     def _journey(self, choices: tuple[int, ...]) -> Journey:
         asked = self._question

@@ -1,11 +1,12 @@
 """Whether connections to Services get through: what a daemon of the node answers is no Service."""
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import pytest
 
-from nodeagent.model.frontend import Route
+from nodeagent.model.frontend import Backend, Route
 from nodeagent.trace.routes import Leg, Way
 from nodeagent.trace.routes import Route as Route_
 from nodeagent.trace.ways import ways_to_services
@@ -44,3 +45,25 @@ def test_what_others_do_not_let_be_tracked_does_not_reach_the_service(listening:
     )
     assert stopped.reason.cure.startswith("change that rule")
     assert not stopped.by_route
+
+
+MANY = tuple(Backend(f"192.0.2.{number}", 8080, local=False) for number in range(1, 21))
+
+
+@pytest.mark.parametrize("count", [8, 9, 20])
+def test_of_many_endpoints_some_are_followed(count: int) -> None:
+    """A range that leads nowhere is found however many endpoints there are; what was left out is counted."""
+    node = node_with(frontend(Route(MANY[:count])))
+    blocked = LocalVips(blocked=frozenset(one.address for one in MANY))
+    (way,) = ways_to_services(node, blocked)
+    assert way.closed
+    assert [one.share for one in way.stopped] == [1]
+    assert way.left_out == count - 8
+    (right,) = ways_to_services(node, LocalVips())
+    assert (right.asked, right.stopped, right.left_out) == (1, (), count - 8)
+
+
+def test_the_share_of_the_cases_that_fail() -> None:
+    node = node_with(frontend(Route(MANY[:3])))
+    (way,) = ways_to_services(node, LocalVips(blocked=frozenset({MANY[1].address})))
+    assert [one.share for one in way.stopped] == [Fraction(1, 3)]
