@@ -29,14 +29,15 @@ class LinkFact(Struct, frozen=True):
 
 class Facts(Struct, frozen=True):
     """settings: sysctls below net, by path (`ipv4/ip_forward`); what is not there is missing. counters: of the kernel's
-    statistics, by name. pod_cidrs: of our tables. programmed: there is a table of ours. kube_proxy: its pid."""
+    statistics, by name. pod_cidrs: of our tables. programmed: the families of which there is a table
+    of ours. kube_proxy: its pid."""
 
     chains: tuple[ChainFact, ...] = ()
     links: tuple[LinkFact, ...] = ()
     settings: Mapping[str, int] = {}
     counters: Mapping[str, int] = {}
     pod_cidrs: tuple[str, ...] = ()
-    programmed: bool = False
+    programmed: frozenset[Family] = frozenset()
     kube_proxy: int | None = None
 
     def tables(self) -> frozenset[str]:

@@ -56,7 +56,7 @@ _COUNTED = (
 """Counters below net/stat: a line for each processor; of entries each says the same."""
 
 
-def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: bool) -> Facts:
+def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: frozenset[Family]) -> Facts:
     """Everything that judgements are made of. Raises DataplaneError, OSError where the kernel cannot be asked at all."""
     links = tuple(_links())
     return Facts(

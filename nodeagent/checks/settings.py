@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from nodeagent.checks.facts import Facts
 from nodeagent.checks.finding import Finding, Result
+from nodeagent.model.addresses import Family
 from nodeagent.netlink.bridges import FOR_ALL_BRIDGES
 
 STRICT = 1
@@ -40,7 +41,7 @@ def _forwarding(facts: Facts) -> Iterator[Finding]:
         if facts.settings[path]:
             yield Finding(f"{family} forwarding", Result.OK, f"{name} is on")
         else:
-            result = Result.FAILED if facts.programmed else Result.NOTE
+            result = Result.FAILED if Family(family) in facts.programmed else Result.NOTE
             detail = f"{name} is 0: no connection reaches an endpoint in a pod or on another node"
             yield Finding(f"{family} forwarding", result, detail, f"sysctl -w {name}=1")
 

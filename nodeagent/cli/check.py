@@ -43,7 +43,7 @@ from nodeagent.dataplane.nft.listing import Listing, differences, own_listing, r
 from nodeagent.dataplane.nft.ownership import probe_ownership
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.dataplane.nft.schema import SetSpec
-from nodeagent.model.addresses import Family, Protocol, unpack_address
+from nodeagent.model.addresses import Family, Protocol, family_of, unpack_address
 from nodeagent.model.text import printable
 from nodeagent.trace.kernel_connections import read_crowds
 from nodeagent.trace.kernel_routes import KernelRoutes
@@ -109,7 +109,7 @@ def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
     """Settings, the order of hooks, and other programs."""
     tables = {family: found for family in Family if (found := read_contents(ruleset, family)) is not None}
     pods = tuple(cidr for contents, specs in tables.values() for cidr in _pod_cidrs(contents, specs))
-    facts = read_facts(ruleset, pods, programmed=bool(tables))
+    facts = read_facts(ruleset, pods, programmed=frozenset(tables))
     yield from setting_findings(facts)
     yield from order_findings(facts)
     yield from program_findings(facts)
@@ -126,6 +126,13 @@ def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
 
 def _has_interface() -> bool:
     return any(name == _INTERFACE for _, name in socket.if_nameindex())
+
+
+def _families_of_interface() -> frozenset[Family]:
+    """The families of which the service interface carries addresses or routes; link-local addresses do not count."""
+    present = read_interface(_INTERFACE).present
+    carried = [cidr.partition("/")[0] for cidr in (*present.addresses, *present.routes, *present.ranges)]
+    return frozenset(family_of(one) for one in carried if not ip_address(one).is_link_local)
 
 
 def _interface_fact(tables: list[Contents]) -> InterfaceFact:
@@ -252,7 +259,7 @@ def _table_finding(ruleset: Ruleset, family: Family, reader: SecondReader | None
     before = ruleset.generation()
     found = read_contents(ruleset, family)
     if found is None:
-        return _absent(check)
+        return _absent(check, family)
     contents, specs = found
     if not contents.fits(specs, family):
         detail = "it is not as this version makes it; an agent that starts replaces it"
@@ -265,8 +272,8 @@ def _table_finding(ruleset: Ruleset, family: Family, reader: SecondReader | None
     return _read_twice(ruleset, family, found, reader, before)
 
 
-def _absent(check: str) -> Finding:
-    if not _has_interface():
+def _absent(check: str, family: Family) -> Finding:
+    if family not in _families_of_interface():
         return Finding(check, Result.NOTE, "nothing is programmed")
     detail = "it is gone, and nodeagent0 still has the ClusterIPs: somebody removed it (nft flush ruleset, perhaps)"
     return Finding(check, Result.FAILED, detail, "start the agent, or see why it is not running")

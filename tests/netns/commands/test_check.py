@@ -83,6 +83,19 @@ def test_a_table_that_was_flushed_is_missed(node: Node) -> None:
     assert told[0].startswith("not healthy: IPv4 table: it is gone, and nodeagent0 still has the ClusterIPs")
 
 
+def test_a_family_that_is_not_served_is_not_missed(node: Node) -> None:
+    """The control: where it was served, its table is missed."""
+    node.shell("sysctl -qw net.ipv6.conf.all.forwarding=0")
+    node.program_examples("--table-ownership", "plain", "--families", "IPv4")
+    found = findings(node)
+    assert found["IPv6 table"] == ("note", "nothing is programmed")
+    assert found["IPv6 forwarding"][0] == "note"
+    node.program_examples("--table-ownership", "plain")
+    assert findings(node)["IPv6 table"][0] == "ok"
+    node.shell("nft delete table ip6 nodeagent")
+    assert findings(node, exit_code=1)["IPv6 table"][0] == "failed"
+
+
 def test_rules_that_others_changed_are_noticed(node: Node) -> None:
     node.program_examples("--table-ownership", "plain")
     node.shell("nft insert rule ip nodeagent prerouting ip saddr 10.9.9.9 drop")

@@ -24,12 +24,20 @@ LINKS = (LinkFact("eth0"), LinkFact("eth1"), LinkFact("cni0", "bridge", has_port
 
 
 def found(settings: dict[str, int], **more: Any) -> dict[str, Finding]:
-    facts = Facts(links=LINKS, settings=RIGHT | settings, programmed=True, **more)
+    facts = Facts(links=LINKS, settings=RIGHT | settings, programmed=frozenset(Family), **more)
     return {finding.check: finding for finding in setting_findings(facts)}
 
 
 def test_a_node_that_is_right_has_nothing_to_note() -> None:
     assert {finding.result for finding in found({}).values()} == {Result.OK}
+
+
+def test_forwarding_is_missed_for_the_families_that_are_programmed() -> None:
+    off = RIGHT | {"ipv6/conf/all/forwarding": 0}
+    for programmed, result in ((frozenset({Family.IPV4}), Result.NOTE), (frozenset(Family), Result.FAILED)):
+        findings = setting_findings(Facts(links=LINKS, settings=off, programmed=programmed))
+        (told,) = (one for one in findings if one.check == "IPv6 forwarding")
+        assert told.result is result
 
 
 def test_what_is_meant_and_harms_nobody_is_no_failure() -> None:
