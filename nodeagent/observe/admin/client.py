@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from nodeagent.observe.admin.documents import Status
-from nodeagent.observe.admin.place import beside, network_namespace
+from nodeagent.observe.admin.place import beside, listener_namespace, network_namespace
 
 T = TypeVar("T")
 
@@ -96,7 +96,9 @@ def find_agent(path: Path | None, usual: Path) -> tuple[AgentClient, Status]:
         try:
             status = client.ask("status", Status)
         except NoAgent as error:
-            reasons.append(error)
+            namespace = listener_namespace(place) if isinstance(error, Hangs) else None
+            foreign = namespace not in (None, network_namespace())
+            reasons.append(NoAgent(f"{error}, in another network namespace (--socket asks it)") if foreign else error)
             continue
         if status.network_namespace == network_namespace():
             return client, status

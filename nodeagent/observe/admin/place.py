@@ -6,6 +6,7 @@ and has a path with the number of its namespace beside it; commands look there f
 
 import os
 import socket
+import struct
 from pathlib import Path
 
 _NAMESPACE = Path("/proc/self/ns/net")
@@ -32,6 +33,18 @@ def is_answered(path: Path) -> bool:
         except TimeoutError:
             return True  # its backlog is full
     return True
+
+
+def listener_namespace(path: Path) -> int | None:
+    """The number of the network namespace of the process that listens there, however it is; None where that cannot be found out."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
+        caller.settimeout(1.0)
+        try:
+            caller.connect(str(path))
+            pid, _, _ = struct.unpack("iII", caller.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            return Path(f"/proc/{pid}/ns/net").stat().st_ino
+        except OSError:
+            return None
 
 
 def sweep(path: Path) -> list[Path]:

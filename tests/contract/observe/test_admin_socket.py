@@ -6,6 +6,8 @@ import os
 import resource
 import socket
 import stat
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
@@ -145,6 +147,27 @@ def test_an_agent_that_says_nothing_is_told_from_one_that_is_not_there(
         with pytest.raises(Failure, match=r"it hangs: restart it, or give --manifests"):
             look_at_node(Access(socket=path))
     assert "one that died left" in agent_finding(path).detail
+
+
+_SILENT = "import socket, sys, time; s = socket.socket(1); s.bind(sys.argv[1]); s.listen(); print('.', flush=True); time.sleep(99)"
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["another namespace", "this one"])
+def test_an_agent_that_hangs_in_another_namespace_is_not_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    monkeypatch.setattr("nodeagent.observe.admin.client.TIMEOUT_SECONDS", 0.1)
+    path = tmp_path / "agent.sock"
+    within = ["unshare", "--net"] if elsewhere else []
+    with subprocess.Popen([*within, sys.executable, "-c", _SILENT, str(path)], stdout=subprocess.PIPE) as silent:
+        assert silent.stdout is not None
+        silent.stdout.readline()
+        with pytest.raises(NoAgent) as told:
+            find_agent(None, path)
+        silent.kill()
+    assert isinstance(told.value, Hangs) != elsewhere
+    assert ("in another network namespace" in str(told.value)) == elsewhere
 
 
 def test_a_long_answer_comes_in_pieces(tmp_path: Path) -> None:
