@@ -63,7 +63,7 @@ _LOOK_AROUND_EVERY_SECONDS: Final = 2.0
 
 
 class Notifier(Protocol):
-    """Whoever started the server and wants to know how it is (systemd)."""
+    """The process that started the server and follows its state (systemd)."""
 
     def ready(self, status: str) -> None:
         """Called once, when requests are answered. status: one line for people."""
@@ -253,7 +253,7 @@ class ApiServer:
                 await action()
                 said = ""
             except LeftBehind as error:
-                # What it shows is no longer true, and nothing it would write could be: whoever runs it starts it again.
+                # The data it serves is outdated and no write could succeed: the operator or systemd restarts it.
                 self._ended_by = error
                 self._stop.set()
                 return

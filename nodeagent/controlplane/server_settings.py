@@ -1,4 +1,4 @@
-"""What a server is told when it starts, and what of it cannot be. Pure."""
+"""The settings of a server, and which of them are invalid. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class SettingsRefused(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """Everything a server is told. Addresses and ranges are text, checked by `check`."""
+    """All settings of a server. Addresses and ranges are text, checked by `check`."""
 
     host: str = "127.0.0.1"
     port: int = 6443
@@ -72,7 +72,7 @@ def check(settings: ServerSettings) -> Checked:
         raise SettingsRefused(f"refusing to listen on {host} without TLS and credentials: leave out --insecure")
     advertised = settings.advertise_address or str(host)
     if host.is_unspecified and not settings.advertise_address:
-        raise SettingsRefused(f"listening on {host} needs --advertise-address: clients are told one address")
+        raise SettingsRefused(f"listening on {host} needs --advertise-address: clients need one address to connect to")
     try:
         ip_address(advertised)
         ranges = parse_service_ranges(settings.service_ranges, settings.taken)

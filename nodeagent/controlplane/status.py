@@ -119,7 +119,7 @@ def too_long(field: str, limit: int, unit: str = "bytes") -> FieldError:
 
 
 def object_invalid(kind: str, name: str, errors: Sequence[FieldError], group: str = "") -> ApiError:
-    """422: the object has these errors, of which the first hundred are told."""
+    """422: the object has these errors; the answer lists the first hundred."""
     more = len(errors) > MOST_ERRORS
     errors, name = errors[:MOST_ERRORS], excerpt(name)
     causes = [{"reason": e.cause, "message": e.text, "field": e.field} for e in errors]
@@ -267,12 +267,12 @@ def too_many_requests(message: str, seconds: int = 1) -> ApiError:
 
 
 def storage_unreachable(message: str) -> ApiError:
-    """503: whoever keeps the data does not answer; nothing was written."""
+    """503: the storage does not answer; nothing was written."""
     return ApiError(503, "ServiceUnavailable", message, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})
 
 
 def storage_uncertain(message: str) -> ApiError:
-    """504: it is not known whether it was written; whoever asks again finds out."""
+    """504: the outcome of the write is unknown; the client must read again to find out."""
     return ApiError(504, "Timeout", message, details={"retryAfterSeconds": 1}, headers={"Retry-After": "1"})
 
 

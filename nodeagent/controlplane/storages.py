@@ -36,7 +36,7 @@ class EtcdSettings:
         """None without TLS. Raises OSError, also where a file is not what it should be (ssl.SSLError)."""
         if not self.secure:
             return None
-        # Whoever needs no etcd does not load what speaks to it.
+        # Servers without etcd do not load the etcd client.
         from nodeagent.controlplane.storage.etcd.certificates import RenewedContext  # noqa: PLC0415
 
         return RenewedContext.of(self.cafile, self.certfile, self.keyfile)
@@ -59,7 +59,7 @@ def etcd_storage(
 ) -> Storage:
     """To be opened in the event loop it was made in; on_call: as that of its Client. In the directory `memory` it keeps what it
     saw of etcd. Raises OSError."""
-    # Whoever needs no etcd does not load what speaks to it.
+    # Servers without etcd do not load the etcd client.
     from nodeagent.controlplane.storage.etcd.client import Client  # noqa: PLC0415
     from nodeagent.controlplane.storage.etcd.layout import Layout, StoredCollection  # noqa: PLC0415
     from nodeagent.controlplane.storage.etcd.numbering import Memory  # noqa: PLC0415

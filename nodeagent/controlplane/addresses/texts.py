@@ -10,7 +10,7 @@ _LENGTH: Final = re.compile("0|[1-9][0-9]{0,2}")
 
 
 def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
-    """An address without zone, or None; an IPv4 address written as IPv6 (`::ffff:192.0.2.1`) is none."""
+    """An address without zone, or None; an IPv4 address written as IPv6 (`::ffff:192.0.2.1`) gives None, too."""
     if len(text) > _LONGEST:
         return None
     try:
@@ -23,7 +23,7 @@ def parse_ip(text: str) -> IPv4Address | IPv6Address | None:
 
 
 def parse_cidr(text: str) -> IPv4Network | IPv6Network | None:
-    """A network by the length of its prefix, or None; host bits are allowed and cleared, IPv4 written as IPv6 is none."""
+    """A network by the length of its prefix, or None; host bits are allowed and cleared, IPv4 written as IPv6 gives None."""
     address, _, length = text.rpartition("/")
     if parse_ip(address) is None or not _LENGTH.fullmatch(length):
         return None

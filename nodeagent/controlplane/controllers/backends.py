@@ -90,7 +90,7 @@ class Pod(Struct, gc=False):
 
     @property
     def is_terminating(self) -> bool:
-        """Whether it has been told to end (deletionTimestamp)."""
+        """Whether it is being deleted (deletionTimestamp)."""
         return self.metadata.deletion_timestamp is not None
 
     @property
@@ -139,7 +139,7 @@ def _named(pod: Pod, name: str, protocol: str) -> int:
 
 
 def endpoint(service: Document, pod: Pod, family: str, node_labels: Mapping[str, str]) -> Document | None:
-    """The pod as an endpoint of the service in one IP family; None when it is none."""
+    """The pod as an endpoint of the service in one IP family; None when the pod is no endpoint of it."""
     address = pod.address(family)
     if address is None or pod.has_ended:
         return None

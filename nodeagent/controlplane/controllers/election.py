@@ -1,6 +1,6 @@
 """Which of several servers runs the controllers: the one that a Lease in kube-system names.
 
-The rules are client-go's (tools/leaderelection): whoever holds the lease writes it again and again, and stops before
+The rules are client-go's (tools/leaderelection): the holder renews the lease again and again, and stops before
 others may take it when that fails; the others wait until they have seen it unchanged for its duration. Only spans of a
 server's own monotonic clock count; what time it is on any server does not matter. Writes name the revision they were
 computed from, so that one of several that try at once succeeds.

@@ -29,7 +29,7 @@ _REFUSED: Final = (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND)
 
 
 class NamespaceContents:
-    """Reconciles one namespace by name. `authority` is the certificate in PEM; None: there is none to publish."""
+    """Reconciles one namespace by name. authority: the certificate in PEM; None: no certificate is published."""
 
     def __init__(self, store: Store, registry: Registry, catalog: Catalog, authority: str | None) -> None:
         self._store = store

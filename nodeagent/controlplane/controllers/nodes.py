@@ -1,6 +1,6 @@
-"""A node that has not been heard of for a while is not ready (pkg/controller/nodelifecycle).
+"""Marks a node as not ready when its heartbeat has stopped (pkg/controller/nodelifecycle).
 
-A node is heard of through its Lease in kube-node-lease or the heartbeat in its conditions. Nodes that never sent either (a lab
+A node's heartbeat is its Lease in kube-node-lease or the times in its conditions. Nodes that never sent either (a lab
 declares its nodes and means it) are left alone.
 """
 

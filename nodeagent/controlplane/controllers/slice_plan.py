@@ -31,7 +31,7 @@ def plan_slices(
 ) -> SlicePlan:
     """`existing` are the controller's slices of one service, `desired` the endpoints of each group.
 
-    Each family keeps one slice even without endpoints, so that consumers know there are none.
+    Each family keeps one slice even without endpoints, so that consumers know that there are no endpoints.
     """
     plan = SlicePlan()
     spare: dict[str, list[Document]] = {}

@@ -1,4 +1,4 @@
-"""From what a client sent to an object that can be stored, or to the error it is told. Pure."""
+"""Turns the body a client sent into an object that can be stored, or into the error that the client receives. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -83,7 +83,7 @@ class Plain:
         return None
 
     def late_changes(self, plan: WritePlan) -> list[Change]:  # noqa: ARG002 - the protocol's
-        """There are none."""
+        """Returns an empty list: a kind of its own has no changes to compute late."""
         return []
 
     def settle(self, plan: WritePlan) -> None:

@@ -133,7 +133,7 @@ class Registry:
         """Completes a new object as far as it does not depend on others; the result, encoded."""
         resource.default(document)
         if not owned:
-            # Whoever creates an object owns what it said, not what the server adds next, nor a status.
+            # The creator owns the fields it sent, not the defaults that the server adds, nor the status.
             struct = resource.stored_struct or resource.struct
             said = {name: value for name, value in document.items() if not (name == "status" and resource.has_status)}
             managed.track_update(struct, empty(struct), said, self._manager(resource, options), self._now())

@@ -103,7 +103,7 @@ class Resource:
     validate: Validate = _no_errors
     validate_update: ValidateUpdate | None = None
     warnings: Callable[[Document], list[str]] = _no_warnings
-    """What a client is told beside the answer to a write."""
+    """Warnings that a client receives beside the answer to a write."""
     insists_on_version: bool = False
     """A PUT has to name the resourceVersion it was made from, lest it takes a lock from somebody."""
     generation_of: tuple[str, ...] = ()
@@ -249,7 +249,7 @@ class Catalog:
         return self._by_name.get((group, version, plural))
 
     def named(self, plural: str, group: str = "") -> Resource:
-        """The row of a resource the server itself works with. Raises KeyError when there is none."""
+        """The row of a resource that the server itself uses. Raises KeyError for a resource that is not served."""
         return self._by_name[(group, "v1", plural)]
 
     def groups(self) -> dict[str, list[Resource]]:

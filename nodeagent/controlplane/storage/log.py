@@ -2,7 +2,7 @@
 
 A transaction is acknowledged after the commit that contains it returned, so a process killed at any moment loses
 nothing acknowledged; with `synchronous=FULL` neither does a machine losing power. Several processes may share one file:
-each write first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence. Whoever reads
+each write first reads what the others wrote (BEGIN IMMEDIATE makes that exact), so revisions stay one sequence. A caller that reads
 looks first whether anybody else has written (`Progress`), so that all show what one has acknowledged.
 """
 
@@ -408,10 +408,10 @@ def _settle_call(
     done: "Future[_Result]", function: Callable[[sqlite3.Connection], _Result], connection: sqlite3.Connection
 ) -> None:
     if not done.set_running_or_notify_cancel():
-        return  # whoever asked is gone
+        return  # the caller is gone
     try:
         done.set_result(function(connection))
-    except Exception as error:  # noqa: BLE001 - it is whoever asked who is told; the thread goes on
+    except Exception as error:  # noqa: BLE001 - the caller receives the error; the thread goes on
         done.set_exception(_failure(error))
 
 

@@ -10,7 +10,7 @@ Settled: TypeAlias = "list[Revision] | Exception"
 """How a transaction ended: its rows, or Precondition, StorageFull or StorageFailed."""
 
 Deliver: TypeAlias = Callable[[Sequence[Revision], Sequence[tuple[object, Settled]]], None]
-"""Told, in the event loop and in order, of the revisions a commit brought (or others wrote), and how each transaction ended."""
+"""Called in the event loop and in order with the revisions of a commit (own or foreign) and each transaction's outcome."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Loaded:
 
 
 class Storage(Protocol):
-    """Revisions kept durably, numbered in one sequence by whoever writes to it.
+    """Keeps revisions durably. All writers share one sequence of revision numbers.
 
     Several rows may have one number: all changes of a transaction do where the storage counts transactions. They are delivered at
     once. Failures are StorageFailed, and StorageFull where nothing more fits. What is delivered has been made durable; it is
@@ -50,17 +50,17 @@ class Storage(Protocol):
 
     @property
     def remote(self) -> bool:
-        """It is elsewhere: what others wrote is delivered by itself, and whoever asks may get no answer."""
+        """The storage is remote: revisions of other writers arrive by themselves, and a call may get no answer."""
         ...
 
     @property
     def reachable(self) -> bool:
-        """Whoever keeps the data answers."""
+        """Whether the storage answers."""
         ...
 
     @property
     def trouble(self) -> str:
-        """Why not, for whoever runs the server; empty where nothing is known."""
+        """Why the storage does not answer, for the operator; empty where the reason is not known."""
         ...
 
     @property
@@ -69,7 +69,7 @@ class Storage(Protocol):
         ...
 
     async def open(self, deliver: Deliver) -> Loaded:
-        """Reads it all. From then on `deliver` is told of each further revision: a watch that begins where the range ended."""
+        """Reads it all. From then on calls `deliver` with each further revision: a watch that begins where the range ended."""
         ...
 
     async def close(self) -> None:
@@ -81,14 +81,14 @@ class Storage(Protocol):
         ...
 
     async def latest(self) -> int:
-        """A revision no older than any that anybody was told of before this was called; all up to it has been delivered.
+        """Returns a revision no older than any that a client received before this call, after all up to it were delivered.
 
         Raises StorageUnreachable where it is remote, and LeftBehind as `catch_up` does.
         """
         ...
 
     async def catch_up(self, now: int) -> int:
-        """The latest revision anybody was told of; all up to it has been delivered. Objects whose time is up at `now` go first.
+        """Returns the latest revision that any client received; all up to it were delivered. First removes objects that expired at `now`.
 
         Raises LeftBehind when others have forgotten what was not read yet.
         """

@@ -194,7 +194,7 @@ class StorageFailed(Exception):
 
 
 class StorageUnreachable(StorageFailed):
-    """Whoever keeps the data does not answer. Nothing of the transaction was written."""
+    """The storage does not answer. Nothing of the transaction was written."""
 
 
 class StorageUncertain(StorageFailed):

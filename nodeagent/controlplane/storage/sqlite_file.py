@@ -59,7 +59,7 @@ def connect(path: str, limit_bytes: int | None = None) -> sqlite3.Connection:
 
 
 class Progress:
-    """How far a store has come, whoever wrote to it: for the thread of an event loop, where it costs microseconds.
+    """Reads a store's latest revision, of any writer: for the thread of an event loop, where it costs microseconds.
 
     A reader of a write-ahead log waits for nobody, so that `revision` raises sqlite3.Error rather than wait.
     """

@@ -2,7 +2,7 @@
 
 Reads never wait: they see every change that this server has acknowledged, and after `latest` what others have. Watchers hold
 a position in a collection's history and are woken when it grows, so a slow one costs nothing but its own lateness: when the
-window has moved past its position it is told so (`Compacted`) and must list again.
+window has moved past its position it receives `Compacted` and must list again.
 """
 
 import asyncio
@@ -180,7 +180,7 @@ class Store:
 
     @property
     def reachable(self) -> bool:
-        """Whoever keeps the data answers."""
+        """Whether the storage answers."""
         return self._storage.reachable
 
     @property
@@ -242,7 +242,7 @@ class Store:
         await self._storage.catch_up(int(self._clock()))
 
     async def latest(self) -> None:
-        """What is read from here on is no older than this call, whoever wrote it. Raises StorageFailed."""
+        """Returns when reads are at least as new as this call, of any writer. Raises StorageFailed."""
         if self._storage.shared:
             latest = await self._storage.latest()
             self.revision = max(self.revision, latest)

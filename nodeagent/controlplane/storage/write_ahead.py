@@ -20,7 +20,7 @@ class Ending(Enum):
 
     WHOLE = "whole"
     TORN = "torn"
-    """In a transaction that cannot be read; whether it was acknowledged cannot be told."""
+    """In a transaction that cannot be read; it is unknown whether it was acknowledged."""
     BROKEN = "broken"
     """Transactions that were acknowledged cannot be read."""
 

@@ -244,7 +244,7 @@ def _json_type(raw: Json) -> str:
 def duplicate_fields(text: bytes, document: Json) -> list[str]:
     """Paths of keys given twice in one object (`fieldValidation` reports them; decoders keep the last).
 
-    `document` is `text` decoded. Counting is enough to see that there are none, which is nearly always: encoded again, it
+    `document` is `text` decoded. Counting is enough to see that there are no duplicates, which is nearly always the case: encoded again, it
     has as many quotes before colons. Inside strings both have the same, or else the text is looked at more closely.
     """
     if len(_KEY.findall(text)) == encode(document).count(b'":'):

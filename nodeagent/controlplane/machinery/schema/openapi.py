@@ -33,7 +33,7 @@ class OpenApi:
         self._documents: dict[str, bytes] = {}
 
     def document(self, path: str) -> bytes | None:
-        """`v2`, `v2.protobuf`, `v3` (the index) or `v3/api/v1`, `v3/apis/GROUP/v1`; None when there is none."""
+        """`v2`, `v2.protobuf`, `v3` (the index) or `v3/api/v1`, `v3/apis/GROUP/v1`; None for an unknown path."""
         if path.startswith("v2") and "v2" not in self._documents:
             document = _version_2(self._catalog)
             self._documents |= {"v2": encode(document), "v2.protobuf": gnostic.encode_document(document)}

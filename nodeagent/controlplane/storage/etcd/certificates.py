@@ -1,4 +1,4 @@
-"""TLS to etcd, with files that whoever renews certificates replaces while the server runs."""
+"""TLS to etcd, with certificate files that may be replaced while the server runs."""
 
 import logging
 import ssl

@@ -66,7 +66,7 @@ class EtcdFailed(Exception):
 
 
 OnCall: TypeAlias = Callable[[str, str, float, bool], None]
-"""Told of each call to a member: what it did (`get`, `list`, `create`, `update`, `delete`, …), to which collection, the seconds it took,
+"""Called after each call to a member: what it did (`get`, `list`, `create`, `update`, `delete`, …), to which collection, the seconds it took,
 and whether it failed."""
 
 
@@ -82,7 +82,7 @@ class Client:
         self._foreign: set[Member] = set()
         self._denied: dict[str, str] = {}
         self.cluster = 0
-        """The number of the cluster; once it is known, whoever belongs to another one is not asked for anything."""
+        """The id of the etcd cluster. Once it is known, members of another cluster are not used."""
         self._preferred = random.randrange(len(self._members))  # noqa: S311 - so that not all servers ask the same member
         self._on_move: list[Callable[[], None]] = []
         self.answered_at = float("-inf")
@@ -100,7 +100,7 @@ class Client:
 
     @property
     def denied(self) -> str:
-        """Which right is lacking, as the latest call of that kind was told; empty: none."""
+        """The permission that the latest call of that kind lacked; empty: it lacked no permission."""
         return next(iter(self._denied.values()), "")
 
     def tell_of_moves(self, listener: Callable[[], None]) -> None:
@@ -162,7 +162,7 @@ class Client:
         return await self._repeatedly(f"{_KV}Compact", request, messages.read_any_header, "compact")
 
     async def grant_lease(self, seconds: int) -> int:
-        """The number of a new lease. One that nobody heard of ends by itself."""
+        """Returns the id of a new lease. A lease whose id was lost expires by itself."""
         number, _ = await self._repeatedly(
             f"{_LEASE}LeaseGrant", messages.lease_grant(seconds), messages.read_lease, "leaseGrant"
         )

@@ -7,7 +7,7 @@ from nodeagent.controlplane.storage.etcd.outcomes import Outcome
 
 
 class Compaction:
-    """Whoever counts up the key that kube-apiserver has for it compacts (apiserver's etcd3/compact.go)."""
+    """Compacts etcd, if this server wins the update of kube-apiserver's compaction key (apiserver's etcd3/compact.go)."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -10,7 +10,7 @@ _SHORTEST_SECONDS: Final = 2
 
 
 class _Kept(NamedTuple):
-    """A lease, and the object it was given to: the revision that clients are told, value, seconds."""
+    """A lease, and the object it was given to: the revision that clients receive, value, seconds."""
 
     lease: int
     revision: int

@@ -148,7 +148,7 @@ class Layout:
         metadata = self._metadata(collection, value)
         if stored is None:
             return b'{"metadata":{"resourceVersion":"%d",%b' % (revision, metadata)
-        # Clients are told the fields in kube-apiserver's order.
+        # Clients receive the fields in kube-apiserver's order.
         uid = f'"uid":"{head.metadata.uid}",'.encode()
         before, _, after = metadata.partition(uid)
         if not after:
@@ -171,7 +171,7 @@ class Layout:
             document["metadata"].pop("resourceVersion", None)
             assert stored.canonical is not None
             found = encode(stored.canonical(document))
-        except Exception as error:  # noqa: BLE001 - whatever is the matter with a value of others, it is theirs
+        except Exception as error:  # noqa: BLE001 - the value was written by another program
             raise Unreadable(f"not a {stored.kind}: {error}") from None
         start = b'{"metadata":{'
         if not found.startswith(start):
@@ -185,7 +185,7 @@ def _record(stored: StoredCollection, value: bytes, revision: int) -> bytes:
         document = decode(value)
         kind = document.pop("kind", None), document.pop("apiVersion", None)
         metadata = {**document.pop("metadata", {}), "resourceVersion": str(revision)}
-    except Exception as error:  # noqa: BLE001 - whatever is the matter with a value of others, it is theirs
+    except Exception as error:  # noqa: BLE001 - the value was written by another program
         raise Unreadable(_why(value, error)) from None
     if kind != (stored.kind, stored.api_version):
         raise Unreadable(f"it is {kind[1]} {kind[0]}, not {stored.api_version} {stored.kind}")

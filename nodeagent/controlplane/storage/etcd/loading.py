@@ -27,7 +27,7 @@ _TOLD: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """All objects at one revision. rows: with the revisions that clients are told. base: etcd's revision that they were read
+    """All objects at one revision. rows: with the revisions that clients receive. base: etcd's revision that they were read
     at, where history begins. latest: etcd's when loading began. cluster: etcd's number of it. compactions: version of the
     key that counts compactions. unreadable: key → why its value cannot be served."""
 

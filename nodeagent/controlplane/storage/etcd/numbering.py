@@ -29,18 +29,18 @@ class Numbering(msgspec.Struct, frozen=True):
     ahead: int = 0
 
     def told(self, revision: int) -> int:
-        """The revision that clients are told."""
+        """Converts a revision of etcd to the revision that clients receive."""
         return revision + self.ahead
 
     def kept(self, told: int) -> int:
-        """The revision in etcd that clients were told as this; of one that is from before, a revision that never comes."""
+        """Converts a revision of a client to etcd's. For one from before the restore, returns a revision that never occurs."""
         if told == 0:
             return 0
         return told - self.ahead if told > self.ahead else _NEVER
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """highest: the last revision that was told to anybody."""
+    """highest: the latest revision that any client received."""
 
     numbering: Numbering
     highest: int
@@ -79,7 +79,7 @@ def decide(cluster: int, revision: int, kept: Numbering | None, remembered: Reme
     """The numbering for a cluster that is at this revision; `kept` is what it holds itself. Pure."""
     ahead = kept.ahead if kept is not None else 0
     goes_on = kept is None or kept.cluster == cluster
-    # Once somebody has counted on, no revision that was told before can come again.
+    # Once the numbering is raised, no revision that a client received before can occur again.
     if remembered is not None and remembered.numbering.ahead >= ahead:
         ahead = remembered.numbering.ahead
         kept_ahead = kept.ahead if kept is not None else 0

@@ -8,7 +8,7 @@ _Result = TypeVar("_Result")
 
 
 class Rounds(Generic[_Result]):
-    """Whoever asks gets the result of a call that began after it asked; no two calls are under way at a time."""
+    """Coalesces concurrent calls: each caller gets the result of a call that started after its own. One call runs at a time."""
 
     def __init__(self, call: Callable[[], Awaitable[_Result]]) -> None:
         self._call = call

@@ -39,7 +39,7 @@ class CallFailed(Exception):
     LOST: Final = "LOST"
     """The connection ended before the answer."""
     FOREIGN: Final = "FOREIGN"
-    """Whoever is there is not whom we look for; the call was never sent."""
+    """The peer is not a member of the expected cluster; the call was not sent."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text or code)
@@ -72,7 +72,7 @@ class _AsTheyAre(CodecBase):
 class Member:
     """One member; it is connected to when first called, and again after a connection was lost.
 
-    `meet` is told of each new connection before anything else is asked there; it may ask `introduction`, and raise CallFailed.
+    `meet` is called with each new connection before any other call; it may use `introduction`, and raise CallFailed.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Member:
             raise
 
     async def introduction(self, method: str, seconds: float) -> bytes:
-        """The answer to a call without contents, of whoever is there. Raises CallFailed."""
+        """Returns the peer's answer to an empty call. Raises CallFailed."""
         return await apart(self._ask(method, b"", asyncio.Event()), seconds)
 
     async def _call(self, method: str, request: bytes, begun: asyncio.Event) -> bytes:

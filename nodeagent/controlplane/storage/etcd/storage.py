@@ -51,7 +51,7 @@ _Result = TypeVar("_Result")
 class EtcdStorage:
     """A Storage below one prefix of a cluster. `clock` gives seconds since 1970, for the age of events only; `memory` outlives it.
 
-    Rows, and whatever comes in and goes out, have the revisions that clients are told; calls, headers and the watch have etcd's.
+    Rows, arguments and results have the revisions that clients receive; calls, headers and the watch have etcd's.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class EtcdStorage:
             task.add_done_callback(self._writes.discard)
 
     async def latest(self) -> int:
-        """The latest revision that clients are told, all changes up to it delivered; concurrent calls share one read of etcd."""
+        """Returns the latest revision, after all changes up to it were delivered; concurrent calls share one read of etcd."""
         header = await self._rounds.ask()
         await self._reach(header.revision, CALL_SECONDS * 2, asks=True)
         return max(self._counter, self._numbering.told(header.revision))
@@ -191,7 +191,7 @@ class EtcdStorage:
             logger.exception("write broke changes=%d", len(write.changes))
             outcome = StorageFailed(f"{type(error).__name__}: {error}")
         except asyncio.CancelledError:
-            # Whoever waits for it must not wait for ever.
+            # Its waiters must not wait for ever.
             self._deliver((), [(write.token, StorageUncertain("it was not waited for"))])
             raise
         self._deliver((), [(write.token, outcome)])
@@ -275,7 +275,7 @@ class EtcdStorage:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             self._check(reply.header, highest)
-            # Whoever lost a race computes again from what the winner wrote.
+            # The transaction that lost the race is computed again from the winner's result.
             await self._reach(
                 reply.header.revision, max(ends - time.monotonic(), CALL_SECONDS), asks=not reply.succeeded
             )

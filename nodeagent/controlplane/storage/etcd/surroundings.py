@@ -77,7 +77,7 @@ async def warn_of_others(client: Client, layout: Layout) -> None:
 
 
 async def _peek(client: Client, request: bytes) -> list[bytes]:
-    """Keys, as far as they may be seen: whoever has rights below the prefix only sees none."""
+    """The keys that this user may read: a user with rights only below the prefix gets an empty list."""
     try:
         return [kv.key for kv in (await client.look(request)).kvs]
     except EtcdFailed as failed:

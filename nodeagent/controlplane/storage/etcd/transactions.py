@@ -9,7 +9,7 @@ from nodeagent.controlplane.storage.etcd.messages import TxnReply, WatchEvent
 from nodeagent.controlplane.storage.records import Change, Precondition, Revision, assemble
 
 MOST_CHANGES = 128
-"""etcd's --max-txn-ops, unless it was told otherwise."""
+"""The default of etcd's --max-txn-ops."""
 
 
 @dataclass(slots=True, eq=False)

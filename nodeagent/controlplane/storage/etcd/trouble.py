@@ -1,4 +1,4 @@
-"""Why etcd is of no use at the moment, in one line for whoever runs the server; logged when it begins, changes and ends."""
+"""Why etcd cannot be used at the moment, in one line for the operator; logged when that begins, changes and ends."""
 
 import asyncio
 import logging

@@ -35,7 +35,7 @@ class _Leave(Exception):
 
 
 class Watching:
-    """Follows a range of keys. `on_events` is told of whole revisions, each once and in order.
+    """Follows a range of keys. Calls `on_events` with whole revisions, each once and in order.
 
     A member may tell how far it has come where nothing happens. Releases that tell it too early are not believed: with those all
     keys are followed, the only range in which every revision changes something.
@@ -57,7 +57,7 @@ class Watching:
         self._refused = ""
         self._prod = asyncio.Event()
         self.position = 0
-        """All revisions up to this one have been told."""
+        """All revisions up to this one have been delivered."""
         self._latest_sign = 0.0
         client.tell_of_moves(self._prod.set)
 
