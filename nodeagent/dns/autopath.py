@@ -13,7 +13,7 @@ from nodeagent.dns.wire.names import LONGEST_NAME, from_text, is_below
 def search_path(namespace: str, zone: str, node_search: Sequence[str]) -> tuple[bytes, ...]:
     """The search domains of a pod, lower-case, as kubelet writes them: the cluster's first, then the node's.
 
-    Raises BadName for a namespace or zone that is no name; a search domain of the node that is none is left out.
+    Raises BadName for an invalid namespace or zone; an invalid search domain of the node is left out.
     """
     cluster = (f"{namespace}.svc.{zone}", f"svc.{zone}", zone)
     domains = [from_text(domain).lower() for domain in cluster]

@@ -1,6 +1,6 @@
 """What the agent's objects say about names, as messages: all of it, and then what changed.
 
-Decided here: when a change is told. Never before the pass that programmed it has been reported.
+Decided here: when a change is sent. Never before the pass that programmed it has been reported.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Feeder:
     """Reads the latest objects for keys that passes have dealt with.
 
     namespaces: all there are, None while they are not known. pods: None when they are not followed.
-    wall: Unix time in seconds, for SOA serials. on_problems: told what has no names, all of it each time it changes.
+    wall: Unix time in seconds, for SOA serials. on_problems: called with all objects that have no names, each time these change.
     """
 
     def __init__(

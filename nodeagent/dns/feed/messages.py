@@ -24,7 +24,7 @@ class Settings(Struct, frozen=True, tag=True):
     """What a DNS process is for all its life. version: of the program, so that an upgrade replaces the process.
     upstreams: ADDRESS or ADDRESS:PORT, none for the node's resolvers. stub_zones: zone and server, written so. listening:
     where queries come in. autopath: whether search paths of known pods are walked for them. log_every: one of so many
-    queries is told. user: who the process becomes."""
+    queries is reported. user: the user that the process becomes."""
 
     version: str = ""
     zones: tuple[str, ...] = ("cluster.local",)
@@ -41,7 +41,7 @@ class Settings(Struct, frozen=True, tag=True):
 
 class Hello(Struct, frozen=True, tag=True):
     """First word of the process on a connection, with its sockets attached. settings: None until it was given some.
-    answering: whether it has been told everything, and reads queries. ending: whether it was told to end."""
+    answering: whether it has received everything, and reads queries. ending: whether it was asked to end."""
 
     pid: int
     settings: Settings | None
@@ -50,7 +50,7 @@ class Hello(Struct, frozen=True, tag=True):
 
 
 class Answering(Struct, frozen=True, tag=True):
-    """The process has been told everything, and reads queries from now on."""
+    """The process has received everything, and reads queries from now on."""
 
 
 class Begin(Struct, frozen=True, tag=True):

@@ -1,4 +1,4 @@
-"""Cluster DNS as the agent sees it: told of passes, it keeps the process told of names."""
+"""Cluster DNS as the agent sees it: after each pass it sends the changed names to the DNS process."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 5.0
 FAILED_PASSES = 3
-"""Failed passes in a row after which names are told all the same: what one family lacks must not stop the other."""
+"""Failed passes in a row after which names are sent nevertheless: a failure of one family must not stop the other."""
 
 
 def socket_path() -> Path:
@@ -40,7 +40,7 @@ def socket_path() -> Path:
 
 
 def listening_places(path: Path | None = None) -> tuple[Server, ...]:
-    """Where the DNS process of this network namespace answers, as its agent wrote it; none when there is none."""
+    """Where the DNS process of this network namespace answers, as its agent wrote it; empty when there is no such process."""
     path = path or socket_path()
     try:
         lines = places_file.read(path.with_suffix(".listen"))

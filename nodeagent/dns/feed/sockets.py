@@ -1,4 +1,4 @@
-"""The sockets that queries come to. Whoever holds them keeps names from meeting a closed port."""
+"""The sockets that queries come to. While a process holds them, no query meets a closed port."""
 
 import socket
 from typing import NamedTuple

@@ -32,7 +32,7 @@ def spawn(control: int, sockets: Sequence[int], user: int, *, held: Sequence[int
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
     ]
-    if stat.S_ISFIFO(os.fstat(2).st_mode):  # whoever reads our pipe to its end must not wait for a process that stays
+    if stat.S_ISFIFO(os.fstat(2).st_mode):  # the reader of our pipe must not wait for a process that stays
         actions.append((os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0))
     # A copy is open in the child though the original is not.
     actions += [(os.POSIX_SPAWN_DUP2, source, number) for source, number in zip(files, numbers, strict=True)]

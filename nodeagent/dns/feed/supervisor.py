@@ -1,4 +1,4 @@
-"""Keeps a DNS process alive and told: adopts one that is there, starts one when there is none.
+"""Keeps a DNS process alive and up to date: adopts a running one, or starts one.
 
 The listening sockets are held by the agent and by the process, so names answer while either of them is started anew.
 """
@@ -45,10 +45,10 @@ REAP_SECONDS = 0.02
 
 
 class Feed(Protocol):
-    """What the process is told."""
+    """The settings that the process receives."""
 
     def everything(self) -> AsyncIterator[ToProcess]:
-        """A full state, from Begin to End; nothing when there is none yet."""
+        """A full state, from Begin to End; empty when no state is known yet."""
         ...
 
     def changes(self) -> AsyncIterator[ToProcess]:
@@ -102,7 +102,7 @@ class Supervisor:
         self.killed = 0
         """How often a process was killed because it answered nothing."""
         self.pid = 0
-        """Of the process, 0 while there is none."""
+        """The id of the process, 0 while no process runs."""
 
     async def adopt(self) -> None:
         """Connect to the process that a former agent left, if there is one; `run` goes on with it."""

@@ -1,7 +1,7 @@
 """The DNS process: what starts, in which order, and how it ends.
 
 It is started with a unix socket and its listening sockets as open files, gives away its rights, waits for an agent to
-connect, and reads queries once it has been told everything; until then they wait in the sockets.
+connect, and reads queries once it has received everything; until then they wait in the sockets.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from nodeagent.model.name_counts import NameCounts
 PATIENCE_SECONDS = 5.0
 """How long queries wait for the first full state; from then on names of the zones are SERVFAIL and others work."""
 PARTING_SECONDS = 2.0
-"""For queries under way when the process is told to end."""
+"""For queries under way when the process is asked to end."""
 PARTING_LOOKS = 100
 LINGERING_SECONDS = 3.0
 """For queries by UDP that come although they are sent elsewhere by then."""

@@ -70,7 +70,7 @@ class TcpListener:
             writer.close()
 
     def _enter(self, client: Client, writer: asyncio.StreamWriter) -> None:
-        """Give the connection a place, and take it from another one when there is none left."""
+        """Gives the connection a place; takes it from another connection when no place is free."""
         self._open.setdefault(client, {})[writer] = None
         self._shares.take(client)
         if self._shares.total > MOST_CONNECTIONS:

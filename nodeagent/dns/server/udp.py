@@ -94,7 +94,7 @@ class UdpListener:
         return count
 
     def _is_served(self, packet: bytes, index: int) -> bool:
-        """Whether the client gets answers; if not, it is told so."""
+        """Whether the client gets answers; if not, it receives a refusal."""
         peer = self._datagrams.peer(index)
         if self._front.clients.are_served(peer[0]):
             return True

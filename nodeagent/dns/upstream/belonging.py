@@ -108,7 +108,7 @@ def _targets(record: Record) -> tuple[bytes, ...]:
 
 
 def _aged(record: Record) -> Record:
-    """A TTL with its highest bit set is none (RFC 2181 §8)."""
+    """A TTL with its highest bit set counts as 0 (RFC 2181 §8)."""
     return record._replace(ttl=0) if record.ttl >> 31 else record
 
 

@@ -24,7 +24,7 @@ class ServerHealth:
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """What is known of a server, for whoever watches."""
+    """The state of a server, for metrics and logs."""
 
     server: Server
     up: bool

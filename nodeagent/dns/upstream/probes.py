@@ -50,7 +50,7 @@ class Probes:
         return True
 
     async def run(self) -> None:
-        """Probe whoever is due. Ends only by cancellation."""
+        """Probes the servers that are due. Ends only by cancellation."""
         loop = asyncio.get_running_loop()
         async with asyncio.TaskGroup() as group:
             while True:

@@ -1,4 +1,4 @@
-"""A question as it is asked upstream, whoever wants to know."""
+"""A question as it is sent upstream, independent of the client."""
 
 from string import ascii_lowercase
 from typing import NamedTuple

@@ -90,7 +90,7 @@ class Asker:
         race.tries[task] = step, asyncio.get_running_loop().time()
 
     async def _answer_of(self, step: Step, asked: Asked) -> Reply | None:
-        """None when the server is not to be had; its health has been told."""
+        """None when the server cannot be reached; its health has been updated."""
         try:
             reply = await self._conversation.ask(step.server, asked, stream=step.stream)
         except (OSError, NoAnswerError) as error:

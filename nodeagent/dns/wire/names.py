@@ -89,7 +89,7 @@ def read(packet: bytes, at: int, known: dict[int, bytes] | None = None) -> tuple
         elif size > 0:
             length += size + 1
             if size > LONGEST_LABEL or length > LONGEST_NAME or at + 1 + size > len(packet):
-                raise BadName("a label that is none, or a name that is too long")
+                raise BadName("an invalid label, or a name that is too long")
             parts.append(packet[at : at + 1 + size])
             at += 1 + size
         elif size == 0:

@@ -1,4 +1,4 @@
-"""What a query asks. A packet that is none gets its reply from here.
+"""What a query asks. A packet that is no valid query gets its reply from here.
 
 Decided here: which packets get silence, FORMERR, NOTIMP, BADVERS or REFUSED.
 """

@@ -76,7 +76,7 @@ class Index:
         return namespace in self._pods.get(address, ())
 
     def namespace_at(self, address: str) -> bytes | None:
-        """The namespace of the pod with this address; None when there is none, or pods of several share it."""
+        """The namespace of the pod with this address; None for an unknown address, or when pods of several namespaces share it."""
         namespaces = self._pods.get(address, frozenset())
         return next(iter(namespaces)) if len(namespaces) == 1 else None
 
@@ -103,7 +103,7 @@ class Index:
         return replaced
 
     def remove(self, key: ObjectKey) -> ServiceEntry | None:
-        """Forget a Service; its entry, None when there was none."""
+        """Forgets a Service. Returns its entry, or None if it was unknown."""
         namespace = key.namespace.encode()
         entry = self._services.pop((namespace, key.name.encode()), None)
         if entry is None:

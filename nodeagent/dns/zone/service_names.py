@@ -59,7 +59,7 @@ class ServiceNames(Struct, frozen=True, gc=False, array_like=True):
 def names_of(service: Service, slices: Collection[EndpointSlice]) -> ServiceNames:
     """What a Service and its slices say about names.
 
-    An endpoint counts when its `ready` is true or absent; publishNotReadyAddresses acts through whoever writes slices.
+    An endpoint counts when its `ready` is true or absent; publishNotReadyAddresses acts through the controller that writes slices.
     """
     spec = service.spec
     key = key_of(service)
