@@ -115,7 +115,7 @@ class ServiceInterface:
     async def differs(self, told: Told) -> Drift | None:
         """How the interface is not what the last call programmed; said once until the next.
 
-        told: what the kernel told since. Only when that is a contradiction is the kernel asked.
+        notified: the kernel's notifications since. The interface is read only when these contradict the belief.
         """
         return await self._drift(lambda programmed: self._contradiction(programmed, told))
 
@@ -143,7 +143,7 @@ class ServiceInterface:
             return await in_thread(self._exists)
 
     async def remove(self) -> None:
-        """Deletes the interface and the routes over ``lo``, and with them every ClusterIP. Does nothing when there are none.
+        """Deletes the interface and the routes over ``lo``, and with them every ClusterIP. Does nothing when they do not exist.
 
         Raises ForeignInterfaceError.
         """

@@ -1,6 +1,6 @@
-"""Whether what the kernel told about the service interface contradicts what was programmed (pure).
+"""Whether the kernel's notifications about the service interface contradict what was programmed (pure).
 
-The agent's own changes are told as well. They are no contradiction: what counts is where each address, route and the
+The kernel also reports the agent's own changes. They are no contradiction: what counts is where each address, route and the
 interface itself ended up, not how often they were mentioned.
 """
 
@@ -40,7 +40,7 @@ class Programmed(NamedTuple):
 
 
 class Told:
-    """The latest that was told of each part of the interface called `name`, since the last `clear`."""
+    """The latest notification about each part of the interface called `name`, since the last `clear`."""
 
     def __init__(self, name: str, ifindex: int | None) -> None:
         self._name = name
@@ -48,7 +48,7 @@ class Told:
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was told; which index the interface has stays known."""
+        """Forgets the notifications; the index of the interface stays known."""
         self._links: dict[int, Link | None] = {}
         self._addresses: dict[tuple[str, int], bool] = {}
         self._routes: dict[str, str | None] = {}
@@ -65,17 +65,17 @@ class Told:
         return taken
 
     def lose(self, ifindex: int | None) -> None:
-        """Something was told that could not be kept; the interface has this index now."""
+        """Records that notifications were lost; the interface has this index now."""
         self._incomplete = True
         self._ifindex = ifindex
 
     @property
     def ifindex(self) -> int | None:
-        """Of the interface that has our name or had it last; None: there was none."""
+        """The index of the interface that has our name or had it last; None: no interface had it."""
         return self._ifindex
 
     def link(self, link: Link, *, gone: bool) -> bool:
-        """Take in what was told of an interface; whether it concerns ours."""
+        """Records a notification about an interface. Returns whether it concerns ours."""
         if link.ifindex == LOOPBACK_INDEX:
             self._lo_is_up = link.up and not gone
             return True
@@ -110,7 +110,7 @@ class Told:
         self._routes[route.destination] = None if gone else route.source
 
     def route_over_lo(self, route: LocalRoute, *, gone: bool) -> None:
-        """Take in what was told of a route over ``lo``, ours or another agent's."""
+        """Records a notification about a route over ``lo``, ours or another agent's."""
         self._over_lo[route] = not gone
 
     def contradicts(self, programmed: Programmed) -> bool:

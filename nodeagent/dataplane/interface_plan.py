@@ -4,7 +4,7 @@ Pure. An address is seen by people (`ip addr`), but inserting one takes time pro
 (10,000 take 1.2 s, 30,000 11.6 s), and each brings a next hop of its own into the path of the node's connections
 (net/ipv4/fib_semantics.c, fib_create_info: routes that differ in nothing but their destination share one). A local route
 takes the same few microseconds at any number, and leads to a range of addresses as well as to one (text with a prefix length, such as
-``fd00:10:96::/112``): such a one does not make them local. An IPv6 address costs every connection besides: whoever chooses a source
+``fd00:10:96::/112``): such a one does not make them local. An IPv6 address costs every connection besides: each choice of a source
 looks at all IPv6 addresses of the node (net/ipv6/addrconf.c, ipv6_dev_get_saddr), and masquerading chooses one for each
 connection.
 """

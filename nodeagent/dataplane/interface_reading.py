@@ -44,7 +44,7 @@ def why_not_ours(netlink: NetlinkSocket, link: rtnetlink.Link) -> str | None:
 
 
 def find_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link | None:
-    """The interface of this name; None: there is none."""
+    """The interface of this name; None: it does not exist."""
     try:
         return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
     except OSError as error:
@@ -54,7 +54,7 @@ def find_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link | None:
 
 
 def read_sources(netlink: NetlinkSocket, index: int, node_addresses: Collection[str]) -> Sources:
-    """The source that each family's connections of the node to ClusterIPs shall have; empty where there is none.
+    """The source that each family's connections of the node to ClusterIPs shall have; empty where no address is suitable.
 
     index: the service interface, whose addresses do not count. node_addresses: by which the node is known, the best first.
     """

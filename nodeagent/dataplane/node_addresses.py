@@ -27,7 +27,7 @@ class LocalAddress(NamedTuple):
 
 
 class AddressListener(Protocol):
-    """Is told the addresses, at first and whenever they change."""
+    """Receives the addresses, at first and after each change."""
 
     def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
         """Called on the event loop with all current addresses, at first and after every change."""
@@ -81,7 +81,7 @@ class NodeAddresses:
         listened to.
 
         While none can be read, because so many come and go (our own ClusterIPs, thousands at the start, count here) or
-        the kernel does not answer, what was told last stays, and reading is tried again after a pause.
+        the kernel does not answer, the last addresses stay in effect, and reading is retried after a pause.
         """
         changed = asyncio.Event()
         groups = Group.IPV4_ADDRESSES | Group.IPV6_ADDRESSES

@@ -18,7 +18,10 @@ logger = logging.getLogger(__name__)
 
 
 class NodeSysctls:
-    """manage: write what differs; otherwise it is only told. conntrack: the sizes and times of connection tracking."""
+    """manage: write values that differ; otherwise they are only reported.
+
+    conntrack: the sizes and timeouts of connection tracking.
+    """
 
     def __init__(self, conntrack: ConntrackOptions, *, manage: bool) -> None:
         self._conntrack = conntrack

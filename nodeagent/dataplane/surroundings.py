@@ -22,7 +22,7 @@ from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.socket import NetlinkSocket, read_consistently
 
 LOOK_SECONDS = 30.0
-"""Between looks when nothing is heard of a change; routes change without a word."""
+"""Between two looks without a notification of a change; routes change without one."""
 
 NAME_PATIENCE_SECONDS = 5.0
 """How long `read` waits for names; `run` waits for as long as it takes."""

@@ -4,7 +4,7 @@ What is left alone, and why. ``route_localnet``: node ports are not served on 12
 the endpoint's address until after routing (the source is translated back in the input and postrouting hooks), so the
 reverse path is the real one. ``arp_ignore``, ``arp_announce``: see interface.py. ``bridge-nf-call-iptables``: needed
 by bridge networks whose pods answer each other directly, but it changes what every bridge of the node does; that is
-for whoever sets up the pod network.
+for the program that sets up the pod network.
 """
 
 from collections.abc import Collection, Iterable, Iterator

@@ -37,11 +37,11 @@ class Link(NamedTuple):
     """An interface.
 
     kind: ``bridge``, ``dummy``, …; empty for hardware.
-    alias: free text that whoever made it may have set. master: the index of what it is a port of; 0 for none.
+    alias: free text that its creator may have set. master: the index of the bridge whose port it is; 0: of no bridge.
     resolves: it uses ARP and neighbour discovery (no IFF_NOARP).
     generates_addresses: it gets an IPv6 link-local address by itself.
     carrier: what it leads to is there (IFF_LOWER_UP).
-    mtu: the longest packet that it takes, in bytes; 0 where that is not told.
+    mtu: the longest packet that it takes, in bytes; 0 where the kernel does not report it.
     """
 
     ifindex: int
@@ -153,7 +153,7 @@ def get_routes(family: Family) -> Request:
 
 
 def get_route_to(address: str) -> Request:
-    """The route that a packet of this node to the address takes; the kernel answers with an error when there is none."""
+    """The route that a packet of this node to the address takes; the kernel answers with an error when no route leads there."""
     packed = pack_address(address)
     head = _ROUTE.pack(family_of(address).socket_family, len(packed) * 8, 0, 0, 0, 0, 0, 0, 0)
     return Request(uapi.RTM_GETROUTE, 0, head + attribute(uapi.RTA_DST, packed))
@@ -333,7 +333,7 @@ _source_text = lru_cache(maxsize=16)(unpack_address)  # thousands of routes have
 
 @reader
 def read_host_route(body: memoryview) -> str | None:
-    """The one address that a route delivers to this host, whoever made it; None for any other route."""
+    """The one address that a route of any creator delivers to this host; None for any other route."""
     family, length, _, _, _, _, _, kind, _ = _ROUTE.unpack_from(body)
     if kind != uapi.RTN_LOCAL or family not in {socket.AF_INET, socket.AF_INET6}:
         return None

@@ -267,9 +267,9 @@ class NetlinkSocket:
         return self._view[:size]
 
     def receive_now(self) -> memoryview | None:
-        """The next datagram of a socket with groups, or None when nothing was told; valid until the next use.
+        """The next datagram of a socket with groups, or None when nothing was received; valid until the next use.
 
-        Raises OSError with ENOBUFS when something was told and could not be kept.
+        Raises OSError with ENOBUFS when notifications were lost.
         """
         try:
             return self.receive()
@@ -279,7 +279,7 @@ class NetlinkSocket:
     def acknowledgements(self, first: int, last: int, *, echoes: bool = False) -> Iterator[Received]:
         """Failures, and what else is acknowledged, of messages with these sequence numbers, up to that of the last.
 
-        echoes: also what is told beside them (NLM_F_ECHO), each valid until the next step. Its sequence number may be 0: the
+        echoes: also the kernel's echoes (NLM_F_ECHO), each valid until the next step. Its sequence number may be 0: the
         kernel (6.18) forgets that of an element's deletion.
         """
         ended = False

@@ -38,7 +38,7 @@ class VirtualServers:
         return "ipvs"
 
     def look(self) -> Finding:
-        """What there is. Raises OSError. Whether the kernel has IPVS is read from /proc: asking would load it."""
+        """Reads all virtual servers. Raises OSError. Whether the kernel has IPVS is read from /proc: a request would load it."""
         servers = self._servers() if (self._net / "ip_vs").exists() else ()
         index = _interface_index()
         if index is not None:

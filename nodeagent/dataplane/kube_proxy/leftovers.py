@@ -19,7 +19,7 @@ def nothing_to_remove() -> None:
 class Finding:
     """What a place holds: one line for each leftover, one for each thing to know before, and how to remove them.
 
-    remove: raises DataplaneError or OSError; what it did then is told by looking again.
+    remove: raises DataplaneError or OSError; a new look then shows what it did.
     """
 
     leftovers: tuple[str, ...] = ()

@@ -6,7 +6,7 @@ from nodeagent.dataplane.kube_proxy import names
 
 
 def running_kube_proxy(proc: Path = Path("/proc")) -> int | None:
-    """Its process id; None when there is none to be seen from here (a container may see only its own processes)."""
+    """Its process id; None when no such process is visible from here (a container may see only its own processes)."""
     ours = _network_namespace(proc / "thread-self")
     for directory in proc.iterdir():
         if not directory.name.isdigit():

@@ -157,5 +157,5 @@ class AffinityPurge:
         try:
             self._writer.commit(transaction, self._known())
         except StaleGeneration:
-            # Whoever looks at the table next finds it as believed: nobody believes anything of learned entries.
+            # The next read-back finds the table as believed: no belief includes learned entries.
             self._writer.commit(transaction)

@@ -93,7 +93,7 @@ def believe(
     options: ProgramOptions,
     ownership: Ownership,
 ) -> Belief:
-    """What to believe of a table that was read, or of none (contents is None)."""
+    """What to believe of a table that was read. contents: None when there is no table."""
     if contents is None:
         return Belief(empty_image(DATA_SETS))
     owned = bool(contents.header.flags & (NFT_TABLE_F_OWNER | NFT_TABLE_F_PERSIST))

@@ -10,7 +10,7 @@ from nodeagent.netlink.nf_tables.expressions import Rule
 
 
 class PodDetection(Enum):
-    """How traffic of pods is told from other traffic."""
+    """How the rules recognise traffic of pods."""
 
     NONE = "none"
     CIDR = "cidr"
@@ -85,7 +85,7 @@ class Program:
     verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
 
     def chain(self, name: str) -> Chain:
-        """The chain of that name; KeyError when there is none."""
+        """Returns the chain of that name. Raises KeyError for an unknown name."""
         for chain in self.chains:
             if chain.name == name:
                 return chain

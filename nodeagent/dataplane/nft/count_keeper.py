@@ -66,7 +66,7 @@ class CountKeeper:
 
     def committed(self, deletes: Mapping[str, Iterable[bytes]], echoes: Iterable[bytes]) -> None:
         """Note which connections fell between the reading of a counter and the end of its element. echoes: deletions, as the
-        kernel told them."""
+        kernel reported them."""
         final: dict[str, dict[bytes, int]] = {}
         for told in echoes:
             with typed():

@@ -67,7 +67,7 @@ def deviations(
 
 
 _OWNERS_SOUGHT = 200
-"""Each is looked for among all services; of more elements in a set than this, the owner is told by its comment alone."""
+"""Each is looked for among all services; of more elements in a set than this, the owner is recognised by its comment alone."""
 
 
 def deviations_of_service(key: ObjectKey, state: ServiceState, family: Family, found: TableImage) -> list[Deviation]:

@@ -268,7 +268,7 @@ class TableDriver:
         """What the kernel tells of deletions; None when others changed the table."""
         belief = self._belief
         assert belief is not None, "a plan was made from a belief"
-        # A table that is not right yet cannot be told from one that others changed.
+        # A table that is not complete yet looks like a table that others changed.
         for _ in range(LOOKS_BEFORE_COMMIT if belief.right and not new_table else 1):
             try:
                 return await self._maybe_in_thread(big, partial(self._socket.commit, step, self._others.known()))

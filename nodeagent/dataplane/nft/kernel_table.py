@@ -60,7 +60,7 @@ _ENDPOINTS = frozenset({schema.BACKENDS, schema.NODEPORT_BACKENDS})
 
 
 def present_specs(socket: Ruleset, family: Family) -> dict[str, SetSpec]:
-    """The sets that a table of ours has here, which may count connections or not; as without counters where there is none."""
+    """The sets that a table of ours has here, which may count connections or not; without a table: as if without counters."""
 
     def counts(name: str) -> bool:
         try:
@@ -99,7 +99,7 @@ class KernelTable:
         self._table = pack_table(name)
 
     def header(self) -> TableHeader | None:
-        """The table object; None when there is none."""
+        """The table object; None when the table does not exist."""
         try:
             with typed():
                 return read_table(self._socket.get(NFT_MSG_GETTABLE, nfproto(self._family), self._table))
@@ -107,7 +107,7 @@ class KernelTable:
             return None
 
     def read(self) -> Contents | None:
-        """The whole table; None when there is none, also when it goes meanwhile. A table of another schema comes without its
+        """Reads the whole table; None when it does not exist, or is removed meanwhile. A table of another schema comes without its
         elements.
 
         Raises DumpInterrupted when no consistent dump could be had.

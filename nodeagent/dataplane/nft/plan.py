@@ -1,7 +1,7 @@
 """From belief and desired image to the least transactions that make the kernel right (pure).
 
 A transaction is atomic but for two things (nf_tables_api.c, nf_tables_commit). A packet that is in the table at that instant still
-has the rules of before, which of a new chain are none, and may find new elements already: so chains are committed before the
+has the rules of before, which for a new chain are empty, and may find new elements already: so chains are committed before the
 elements that lead to them. And the kernel publishes ranges only after all the rest of a transaction: so a new table gets its hooks
 in a transaction of their own, rules that ask other ranges come after these, and ranges go before others get their place.
 """
@@ -114,12 +114,12 @@ class Planner:
 
     @cached_property
     def base_chains(self) -> frozenset[str]:
-        """Where the kernel may have to enter the table, whatever is in it: with affinity, too."""
+        """Where the kernel may have to enter the table, independent of its contents: with affinity, too."""
         chains = (*build_program(self._family, self._options, (), ()).chains, *affinity_chains(self._family))
         return frozenset(chain.name for chain in chains if chain.hook)
 
     def plan_new_table(self, belief: Belief, wanted: TableImage, counts: Counts | None = None) -> TablePlan:
-        """A new table in the place of whatever is there; that has no hooks any more, and the new one gets its own last."""
+        """Replaces any table of that name by a new one. The old table has no hooks any more; the new one gets its hooks last."""
         transaction, hooks = self._begin(), self._begin()
         if belief.exists:
             transaction.delete_table()

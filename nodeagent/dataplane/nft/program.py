@@ -36,7 +36,7 @@ from nodeagent.netlink.nf_tables.expressions import (
 )
 
 BEFORE_DSTNAT = -105
-"""Before dstnat (-100), where other programs translate: a ClusterIP is a local address, so rules that take whatever is
+"""Before dstnat (-100), where other programs translate: a ClusterIP is a local address, so rules that take all that is
 addressed to the node (`--dst-type LOCAL`: CNI portmap, Docker) would take it first."""
 BEHIND_DSTNAT = -99
 """Behind every nat chain of the hook, whatever its priority among nat chains."""

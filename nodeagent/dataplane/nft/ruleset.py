@@ -147,7 +147,7 @@ class Ruleset:
             return self._socket.confirmed(request(kind, family, body), start, expected, exact=exact)
 
     def get(self, kind: int, family: int, body: bytes) -> memoryview:
-        """The attributes of one object. Raises FileNotFoundError when there is none."""
+        """The attributes of one object. Raises FileNotFoundError when it does not exist."""
         with self._lock, typed():
             return memoryview(bytes(self._socket.ask(request(kind, family, body))))[GENMSG_LENGTH:]
 
@@ -166,7 +166,7 @@ class Ruleset:
                 yield body[GENMSG_LENGTH:]
 
     def _answers(self, first: int, operations: list[Message]) -> tuple[list[Rejection], list[bytes]]:
-        """Errors, and what is told beside them, until the last operation is answered or the batch itself is refused.
+        """Yields errors and echoes until the last operation is answered or the batch itself is refused.
 
         A commit that fails after all operations were accepted is reported on the batch's own sequence number.
         """

@@ -82,7 +82,7 @@ class Members:
 
 
 class Slots:
-    """Endpoints that are picked by number: what the list was told to hold, and which endpoint has which slot."""
+    """Endpoints that are picked by number: the wanted list, and which endpoint has which slot."""
 
     __slots__ = ("_backends", "_by_slot", "_where")
 

@@ -160,7 +160,7 @@ class Transaction:
         """Deletes before puts: a key that gets another value must go first.
 
         counts: with what counters of the new elements begin. What they take the place of (successors: where that had another
-        key) is told when it is deleted.
+        key) is reported when it is deleted.
         """
         counts, successors = counts or {}, successors or {}
         echo = NLM_F_ECHO if sum(map(len, counts.values())) <= MOST_ECHOED else 0

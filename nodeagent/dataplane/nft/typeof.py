@@ -1,4 +1,4 @@
-"""What nft is told about a set beside its type: byte orders, `typeof` and a comment (pure).
+"""User data of a set, which the nft program reads: byte orders, `typeof` and a comment (pure).
 
 The kernel keeps it unread. nft needs `typeof` to list and load a key with a slot: the type of what `numgen` draws has no length
 of its own. Numbers are those of nft 1.0.2, 1.0.6 and 1.1.3 (include/expression.h, include/proto.h, src/numgen.c, libnftnl/udata.h).

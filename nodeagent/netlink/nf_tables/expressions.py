@@ -75,7 +75,7 @@ def _looked_up(name: str, index: int) -> bytes:
 
 
 def set_looked_up(data: memoryview) -> str:
-    """The name of the set that a lookup is in, of its data; empty where there is none."""
+    """The name of the set that a lookup is in, of its data; empty where it has no name."""
     return text_of(attribute_map(data).get(uapi.NFTA_LOOKUP_SET, memoryview(b"")))
 
 

@@ -215,7 +215,7 @@ def pack_element_list(table: str, name: str, encoded: Iterable[bytes], set_id: i
 
 @dataclass(frozen=True, slots=True)
 class SetHeader:
-    """A set as the kernel describes it, as far as it matters to us; `count` is None on kernels that do not tell."""
+    """A set as the kernel describes it, as far as it matters to us; `count` is None on kernels that do not report it."""
 
     name: str
     flags: int

@@ -12,7 +12,7 @@ def pack_comment(kind: int, text: bytes) -> bytes:
 
 
 def read_user_data(data: memoryview | bytes) -> dict[int, bytes]:
-    """Values by type; of one that is cut short, what there is."""
+    """Values by type; a value that is cut short is returned as far as it goes."""
     found: dict[int, bytes] = {}
     offset = 0
     while offset + 2 <= len(data):
@@ -23,5 +23,5 @@ def read_user_data(data: memoryview | bytes) -> dict[int, bytes]:
 
 
 def comment_in(data: memoryview | bytes, kind: int) -> str:
-    """The comment of this type; empty when there is none."""
+    """The comment of this type; empty without a comment."""
     return read_user_data(data).get(kind, b"").rstrip(b"\0").decode(errors="replace")
