@@ -137,7 +137,7 @@ def _encoded(content: bytes) -> str:
 
 class Api:
     """The agent's client, for one thread that waits for each answer. Of several servers the first is the one in use until
-    it fails. Raises ApiRefused for an answer that is no success, LabError when there is none.
+    it fails. Raises ApiRefused for an answer that is no success, LabError when no answer arrives.
 
     namespace: where connections come from; None for the caller's. A context manager, or `close` it.
     """

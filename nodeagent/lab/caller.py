@@ -116,7 +116,7 @@ def _end(supervisor: OwnFork) -> None:
 def take_down(directory: LabDirectory, *, patience: float = END_PATIENCE) -> bool:
     """Remove a lab, and what a killed one of this name left; whether there was anything.
 
-    patience: seconds for it to end by itself when asked, and again when told to.
+    patience: seconds for it to end by itself when asked, and again after SIGTERM.
     """
     with directory.watched_holder() as holder:
         if holder is None:

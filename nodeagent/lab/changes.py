@@ -40,7 +40,7 @@ class Changes:
         return (*done, *([Change(began)] if began is not None and (not done or done[-1].began < began) else []))
 
     def stop(self) -> None:
-        """End it; nothing is left of it, unless no API server can be told."""
+        """Ends it; nothing is left of it, unless no API server can be reached."""
         self._ending.set()
         self._thread.join()
         with suppress(LabError):  # what an unanswered write has made after all

@@ -308,12 +308,12 @@ class LiveCluster:
         """End a pod for good."""
         self.api.delete(f"{objects.PODS}/{name}", {"gracePeriodSeconds": 0})
         for server in self._servers.pop(name):
-            server.stop()  # as a program that ends: its peers are told
+            server.stop()  # as a program that ends: it closes its connections
         self.world.remove_pod(name)
         del self.pods[name]
 
     def beat(self) -> None:
-        """Say that every node lives. Raises LabError when the API server cannot be told."""
+        """Say that every node lives. Raises LabError when the API server cannot be reached."""
         for name in self.nodes:
             self.registration.beat(name)
 
@@ -360,7 +360,7 @@ class LiveCluster:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def withdraw(self) -> None:
-        """Delete what is ours from an API server that goes on; as long as it can be told."""
+        """Deletes what is ours from an API server that goes on, if it can be reached."""
         if not self.settings.embedded and self._registration is not None:
             self._registration.withdraw()
 

@@ -72,7 +72,7 @@ class Part(Struct, frozen=True):
         await site.break_by(stop)
 
     async def cut(self, site: Site) -> None:
-        """What it and other hosts say to each other at its port is dropped; nobody is told."""
+        """What it and other hosts send to each other at its port is dropped without an error."""
         world = site.cluster.world
         commands = f"add table inet {CUT}\n" + "".join(
             f"add chain inet {CUT} {hook} {{ type filter hook {hook} priority -400; }}\n"

@@ -43,7 +43,7 @@ API_ANSWER = "an answer of the API server"
 class ControlPlane:
     """API servers by the names of their hosts; etcd None: there is one server, with a store of its own.
 
-    Methods raise LabError when something does not do as told.
+    Methods raise LabError when a program does not do what it should.
     """
 
     def __init__(self, settings: Settings, directory: LabDirectory, world: World, patience: Patience) -> None:

@@ -105,14 +105,14 @@ class LabDirectory:
             file.write(address)
 
     def read_page(self) -> str:
-        """The address of the page; empty where there is none."""
+        """The address of the page; empty for a lab without a page."""
         try:
             return self.page.read_text()
         except FileNotFoundError:
             return ""
 
     def holder(self) -> int | None:
-        """The process that holds the lab now; None when there is none."""
+        """The process that holds the lab now; None when no process holds it."""
         try:
             with (self.path / "lock").open("rb+") as file:
                 answer = fcntl.fcntl(file, fcntl.F_GETLK, FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
@@ -138,7 +138,7 @@ class LabDirectory:
                 if (self.path / "lock").stat().st_ino == os.fstat(descriptor).st_ino:
                     self._descriptor = descriptor
                     return
-            os.close(descriptor)  # a lock on a file that has been removed is none
+            os.close(descriptor)  # a lock on a removed file protects nothing
 
     def _let_go(self) -> None:
         if self._descriptor is not None:
@@ -161,7 +161,7 @@ class LabDirectory:
 
     @contextmanager
     def watched_holder(self) -> Iterator[Holder | None]:
-        """The process that holds the lab now, to wait for or to end; None when there is none.
+        """The process that holds the lab now, to wait for or to end; None when no process holds it.
 
         A pidfd is taken before the lock is looked at once more, so it can only be the holder's.
         """

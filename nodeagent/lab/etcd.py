@@ -30,7 +30,7 @@ NO_SPACE = "NOSPACE"
 
 
 class EtcdCluster:
-    """Members by the names of their hosts. Methods raise LabError where etcd does not do as told."""
+    """Members by the names of their hosts. Methods raise LabError when etcd does not do what it should."""
 
     def __init__(
         self,

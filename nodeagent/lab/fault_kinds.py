@@ -38,8 +38,12 @@ class Target(StrEnum):
 
 
 class FaultKind(Struct, frozen=True):
-    """A fault. seconds: how long it lasts when nobody says, 0 when that is not for anybody to say; amount: how much,
-    with its unit in `what`, 0 when there is none. Where changes are looked at and nobody says, it ends when one has come into force in spite of it.
+    """A fault.
+
+    seconds: how long it lasts by default; 0 when its length cannot be chosen.
+    amount: how much, with its unit in `what`; 0 without one.
+
+    Where changes are watched and no end is given, it ends when a change has taken effect in spite of it.
     """
 
     what: str

@@ -263,7 +263,7 @@ async def api(site: Site) -> None:
 
 
 async def rollover(site: Site) -> None:
-    """Every pod is replaced by a new one: that one first, then the old one ends, five seconds after it was told to."""
+    """Every pod is replaced by a new one: that one first, then the old one ends, five seconds after its deletion."""
     leaving: list[tuple[float, str]] = []
 
     def replace(name: str, node: str) -> None:

@@ -127,7 +127,7 @@ def caller_name(node: int) -> str:
 
 
 def pod_at(settings: Settings, node: int, number: int, taken: frozenset[str] = frozenset()) -> Pod:
-    """Pod `number` of a node, at the first free address. Raises ValueError when there is none."""
+    """Pod `number` of a node, at the first free address. Raises ValueError when no address is free."""
     for host in range(FIRST_POD_HOST, LAST_POD_HOST):
         addresses = settings.of_families((f"10.244.{node}.{host}", f"fd00:244:{node:x}::{host:x}"))
         if not taken.intersection(addresses):

@@ -1,4 +1,4 @@
-"""The lab's objects at its API server, whoever's that is: made, kept alive, and taken away."""
+"""The lab's objects at its API server, its own or a foreign one: created, kept alive, deleted."""
 
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from nodeagent.lab.plan import Settings
 
 
 class Registration:
-    """Objects that are marked as one lab's. Methods raise LabError when the server does not do as told."""
+    """Objects that are marked as one lab's. Methods raise LabError when the server does not do what it should."""
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api = api
@@ -45,7 +45,7 @@ class Registration:
         self._api.call("PATCH", f"{objects.NODES}/{node}/status", beat, content_type=objects.MERGE_PATCH)
 
     def withdraw(self) -> None:
-        """Delete all of them, as long as the server can be told."""
+        """Deletes all of them, if the server can be reached."""
         with suppress(LabError):
             for path in reversed(self._paths):
                 self._api.delete(path, {"gracePeriodSeconds": 0})

@@ -139,7 +139,7 @@ class Status(Struct, frozen=True, tag=True):
 
 class MemberPlace(Struct, frozen=True, tag=True):
     """Where a member lives; `kubeconfig` works there. resolv_conf: the file that a pod has as /etc/resolv.conf; empty for
-    whoever has the machine's."""
+    a member that uses the machine's file."""
 
     namespace: str
     kubeconfig: str

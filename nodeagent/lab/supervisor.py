@@ -1,7 +1,7 @@
 """The one process of a lab, as root: a fork of what was asked to start one.
 
 It builds the lab, prints what it does (one JSON line each, on standard output, until the lab is up), keeps it, answers
-on a socket, and takes it down on SIGTERM, SIGINT or when asked to. Whoever started it may go once the lab is up; if that
+on a socket, and takes it down on SIGTERM, SIGINT or when asked to. The process that started it may end once the lab is up; if that
 one goes before, the lab is not wanted and is taken down.
 
 All that blocks happens in one worker thread, in order. Programs are started by it, so they end with it (PR_SET_PDEATHSIG).
@@ -79,7 +79,7 @@ class Supervisor:
         self._stop.set()
 
     def _say(self, text: str, *, up: bool = False) -> None:
-        """Tell whoever started this. Once nobody listens, the lab is not wanted."""
+        """Reports to the process that started the lab. Once nobody listens, the lab is not wanted."""
         try:
             line = {"at": time.monotonic() - self._started, "text": text, "up": up}
             os.write(sys.stdout.fileno(), msgspec.json.encode(line) + b"\n")
@@ -146,7 +146,7 @@ class Supervisor:
         return inside(namespace, lambda: socket.create_server((api_address(), API_PORT)))
 
     async def _beat(self) -> None:
-        """The nodes' heartbeat. An API server that is away is told when it is back."""
+        """The nodes' heartbeat. An API server that is away gets it when it is back."""
         while True:
             await asyncio.sleep(BEAT_EVERY)
             with suppress(LabError):
@@ -194,7 +194,7 @@ class Supervisor:
             gone.cancel()
 
     async def _send_answers(self, request: Request, writer: asyncio.StreamWriter) -> None:
-        """All of them, or why there are none."""
+        """All of them, or the reason why they cannot be read."""
         try:
             async with aclosing(self._replies.to(request)) as replies:
                 async for reply in replies:

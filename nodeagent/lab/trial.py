@@ -33,7 +33,7 @@ PATIENCE = 20.0
 CHANGES_PATIENCE = 60.0
 """Seconds in which Service changes must go on again; how many they may take is the promise of the fault."""
 UNDER_WAY = 3.0
-"""Seconds after which whoever gives up what does not answer has done so."""
+"""Seconds after which every client has given up a server that does not answer."""
 LOOK_EVERY = 0.1
 
 

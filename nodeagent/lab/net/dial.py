@@ -1,4 +1,4 @@
-"""Clients of an actor: open a conversation with whoever is behind an address, and ask."""
+"""Clients of an actor: open a conversation with the server behind an address, and send a question."""
 
 import errno
 import itertools
@@ -156,7 +156,7 @@ def ask(dial: Dial, ports: SourcePorts) -> Answer:
 
 
 def begin(dial: Dial, ports: SourcePorts) -> tuple[Conversation | None, Answer]:
-    """Open and ask once; the conversation is None unless it answered."""
+    """Opens a conversation and asks once. The conversation is None unless the server answered."""
     started = time.monotonic()
     try:
         conversation = open_conversation(dial, ports)
@@ -184,7 +184,7 @@ def continue_asking(conversation: Conversation, timeout: float, started: float |
 
 
 def failed(error: OSError, started: float) -> Answer:
-    """The answer that says why there is none."""
+    """The answer of a failed attempt: why the server did not answer."""
     kind = Failure.TIMEOUT if isinstance(error, TimeoutError) else FAILURES.get(error.errno or 0, Failure.OTHER)
     return Answer(started=started, seconds=time.monotonic() - started, failure=kind, detail=str(error))
 

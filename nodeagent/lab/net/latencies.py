@@ -22,7 +22,7 @@ def merged(counts: Iterable[Mapping[int, int]]) -> Counter[int]:
 
 
 def percentile(counts: Mapping[int, int], share: float) -> float | None:
-    """Seconds within which `share` (0 to 1) of the answers came, to two digits; None when there are none."""
+    """Seconds within which `share` (0 to 1) of the answers came, to two digits; None without answers."""
     wanted = share * sum(counts.values())
     seen = 0
     for microseconds in sorted(counts):

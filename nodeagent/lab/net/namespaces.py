@@ -73,7 +73,7 @@ def remove_namespace(name: str) -> None:
 
 
 def our_namespaces() -> list[str]:
-    """Every namespace of the lab on this machine, whoever made it."""
+    """Every namespace of a lab on this machine, of any creator."""
     if not DIRECTORY.is_dir():
         return []
     return sorted(entry.name for entry in DIRECTORY.iterdir() if NAME.fullmatch(entry.name))

@@ -1,4 +1,4 @@
-"""Servers of an actor: whoever asks is told who answered, and how the question looked on arrival.
+"""Servers of an actor: each answer says which server sent it, and how the question looked on arrival.
 
 A TCP connection may ask any number of times, with any bytes; a GET of HTTP is answered as such, once.
 """

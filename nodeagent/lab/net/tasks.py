@@ -1,4 +1,4 @@
-"""What an actor keeps doing until it is told to stop: held conversations, load, recording of packets."""
+"""What an actor keeps doing until it is stopped: held conversations, load, recording of packets."""
 
 import socket
 import struct

@@ -103,7 +103,7 @@ def rate(later: float, earlier: float, seconds: float) -> float:
 
 
 def talk_of(later: WaySample, earlier: WaySample | None, seconds: float) -> Talk:
-    """One way between two samples; `earlier` is None for the first one."""
+    """One way between two samples; `earlier` is None for the first sample."""
     way: Way = later.way
     names = earlier.names if earlier else {}
     took = Counter(later.latencies) - Counter(earlier.latencies if earlier else {})

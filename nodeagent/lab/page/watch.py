@@ -21,7 +21,7 @@ from nodeagent.lab.requests import LoadSample
 from nodeagent.lab.worker import Work
 
 TELL_EVERY = 2.0
-"""Seconds after which watchers are told even if no look has ended."""
+"""Seconds after which watchers receive the state even if no look has ended."""
 LOADS_EVERY = 1.0
 NODES_EVERY = 1.0
 TRACKED_EVERY = 4.0
@@ -53,7 +53,7 @@ class Watch:
         self._news = asyncio.Event()
 
     async def close(self) -> None:
-        """End the page's load and all looks; whoever comes meanwhile has looks of their own."""
+        """Ends the page's load and all looks; a watcher that comes meanwhile starts new looks."""
         looking, self._looking = self._looking, None
         await self.stop_load()
         await _ended(looking)
@@ -83,7 +83,7 @@ class Watch:
             self._own = asyncio.create_task(self._go_on_loading(), name="load of the page")
 
     async def stop_load(self) -> None:
-        """End the page's load; nothing where there is none."""
+        """Ends the page's load, if it has one."""
         own, self._own = self._own, None
         await _ended(own)
 
@@ -101,7 +101,7 @@ class Watch:
     async def _watched(self) -> AsyncGenerator[None, None]:
         self._watchers += 1
         if self._looking is None or self._looking.done():
-            # Not in the task: it has not begun when the first state is told, which would be of the looks before.
+            # Not in the task: the task has not begun when the first state is sent, so that state would be of the looks before.
             self._samples, self._nodes, self._tracked = {}, {}, ()
             self._looking = asyncio.create_task(self._look(), name="looks of the page")
         try:
