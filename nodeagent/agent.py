@@ -117,7 +117,7 @@ class Agent:
         self._families = choose_families(wanted_families(config))
         self._tables: tuple[TableDriver, ...] = ()
 
-        # What there is: a source feeds the store, and the queue learns what changed.
+        # The objects: a source feeds the store, and the store marks what changed in the queue.
         self._changes = ChangeQueue(loop.time)
         journal = Journal(lambda: datetime.now(UTC))
         self._board = ProblemBoard([ProblemLog(), journal])

@@ -97,7 +97,7 @@ def translation_options(config: AgentConfig, families: tuple[Family, ...]) -> Tr
 
 
 def dns_settings(config: AgentConfig, families: tuple[Family, ...]) -> Settings | None:
-    """What a DNS process is told of the configuration; None when names are not answered. Addresses of a family that
+    """The part of the configuration that a DNS process receives; None when names are not answered. Addresses of a family that
     this machine has not got are left out."""
     dns = config.dns
     if not dns.enabled:

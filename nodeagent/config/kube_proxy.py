@@ -128,7 +128,7 @@ class _Import:
         )
 
     def _listen_as_bound(self) -> None:
-        """kube-proxy's getDefaultAddresses: servers listen in the family of bindAddress unless told otherwise."""
+        """kube-proxy's getDefaultAddresses: servers listen in the family of bindAddress unless configured otherwise."""
         address = parse_address(self._text("bindAddress"))
         if address is None or family_of(address) is not Family.IPV6:
             return

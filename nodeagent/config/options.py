@@ -155,7 +155,7 @@ class TrafficConfig(Group):
     external_ips: Switch = option(
         True,
         "true or false",
-        "Capture `externalIPs`. Whoever may write a Service may with them take over any address outside the ranges of "
+        "Capture `externalIPs`. A user who may write a Service can take over with them any address outside the ranges of "
         "ClusterIPs (CVE-2020-8554).",
     )
     node_port_addresses: NodePortAddresses = option(
@@ -290,7 +290,7 @@ class ReportingConfig(Group):
     metrics_bind_address: MetricsAddress = option(
         BindAddress("127.0.0.1", 10249),
         'IP:port; port 10249 when left out; `""` = off',
-        "Where `/metrics`, `/proxyMode`, `/configz`, `/statusz`, `/readyz` and the status page are served, to whoever can connect.",
+        "Where `/metrics`, `/proxyMode`, `/configz`, `/statusz`, `/readyz` and the status page are served, to every client that can connect.",
     )
     metrics_host_names: HostNames = option(
         (),

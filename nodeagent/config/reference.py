@@ -74,7 +74,7 @@ listed at start and by `config show` when they are set to something else than th
 - `iptables.masqueradeAll` applies unless `mode` is `nftables`, where kube-proxy does not read it;
   `nftables.masqueradeAll` always does.
 - Of `featureGates`, `AllowServiceExternalIPs` becomes `traffic.externalIPs`; the others have no effect.
-- With an IPv6 `bindAddress` the servers listen on `[::]:10256` and `[::1]:10249` unless told otherwise.
+- With an IPv6 `bindAddress` the servers listen on `[::]:10256` and `[::1]:10249` unless configured otherwise.
 - `clusterCIDR` is one CIDR or two of different families; our own `traffic.clusterCIDRs` may be longer.
 - `logging.verbosity` 4 and more is level `debug`, less is `info`.
 - Without `nodePortAddresses`, node ports answer at the node's primary addresses, as in kube-proxy's nftables mode; in

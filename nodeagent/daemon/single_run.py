@@ -1,4 +1,4 @@
-"""One run: program what there is now, leave it in place and end."""
+"""One run: program the present objects, leave the result in place and end."""
 
 import asyncio
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ async def run_once(
 
 
 def raise_if_problems_remain(problems: Sequence[Problem]) -> None:
-    """What is wrong with the configuration alone is told and does not count: every object may be in effect."""
+    """Problems of the configuration alone are reported but do not fail the run: every object may be in effect."""
     remaining = [problem for problem in problems if not problem.subject.startswith("configuration ")]
     if remaining:
         more = f", and {len(remaining) - 1} more (see the log)" if len(remaining) > 1 else ""

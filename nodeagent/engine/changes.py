@@ -24,7 +24,7 @@ class ChangeSet:
 
 
 class ChangeQueue:
-    """Told by the store what changed; emptied by each pass. Also knows when the first full lists were there."""
+    """The keys that the store marked as changed; each pass takes them all. Also knows when the first full lists arrived."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -13,7 +13,7 @@ from nodeagent.model.reports import InterfaceReport
 
 
 class ClusterIps:
-    """interface None: there is none to carry them. own_addresses: what it carries beside them.
+    """interface None: no interface carries them. own_addresses: what it carries beside them.
 
     failures: how often in a row it could not be brought to what it shall carry. problems: why, and what others hold.
     """
@@ -33,7 +33,7 @@ class ClusterIps:
 
     @property
     def are_right(self) -> bool:
-        """Whether the interface is known to carry what it shall; so it is where there is none."""
+        """Whether the interface is known to carry what it shall; also True without an interface."""
         return self._interface is None or self._is_known
 
     def doubt(self) -> None:

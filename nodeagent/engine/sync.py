@@ -140,7 +140,7 @@ class Engine:
 
     @property
     def node(self) -> NodeState:
-        """What the tables were last told of the node."""
+        """The state of the node that the tables received last."""
         return self._belief.node
 
     async def run(self) -> None:

@@ -21,7 +21,7 @@ class _Once(Collector):
 
 
 class Exposition:
-    """Writes scrapes; what there is to say of the process itself is added."""
+    """Writes scrapes, and adds the figures of the process itself."""
 
     def __init__(self) -> None:
         self._process = CollectorRegistry()

@@ -148,7 +148,7 @@ def _trees(text: str, above: int) -> Generator[YamlTree | YamlFault, None, int |
 
 
 def _separator_after(text: str, start: int, line: int) -> int | None:
-    """Offset of the first ``---`` after offset `start` that is not above `line` (from 0); None when there is none."""
+    """Offset of the first ``---`` after offset `start` that is not above `line` (from 0); None when no separator follows."""
     beginning = 0
     for _ in range(line):
         beginning = text.find("\n", beginning) + 1 or len(text)

@@ -59,7 +59,7 @@ class ApiServerSource:
 
     node_name: the Node object that is followed. endpoints_api: ``auto`` takes EndpointSlices unless the server has
     no discovery.k8s.io/v1. for_names: ask for all Services and slices, as a store for names needs it.
-    namespaces, pods: told which there are; None: they are not followed. pace: None for real time and real chance.
+    namespaces, pods: receive the present ones; None: they are not followed. pace: None for real time and real chance.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class MirrorSink:
     """Endpoints into the store, as the EndpointSlices they stand for.
 
     All of them, also those that opt out of mirroring: the opt-out is meant for a controller that runs beside the one
-    that writes EndpointSlices, and here there is none.
+    that writes EndpointSlices, and here no such controller runs.
     """
 
     def __init__(self, store: ClusterStore) -> None:

@@ -1,6 +1,6 @@
 """Who we are to the API server: every way to obtain a credential except the exec plugin (`exec_plugin`).
 
-A credential source is asked before each request and told when the server refused what it gave. Requests are rare (a
+A credential source gives a credential for each request, and learns when the server refused it. Requests are rare (a
 watch lasts minutes), so files are simply read each time: bound tokens and client certificates rotate on disk.
 """
 

@@ -88,7 +88,7 @@ class Status(Struct, frozen=True):
 
     @property
     def is_said(self) -> bool:
-        """Whether there is one at all: error pages of whatever stands before an API server are none."""
+        """Whether the body is a Status at all: error pages of a proxy before an API server are not."""
         return self.kind == "Status" or bool(self.reason or self.message)
 
     @property
@@ -172,7 +172,7 @@ _status_decoder = Decoder(Status)
 
 
 def status_of(body: bytes) -> Status:
-    """The Status in `body`; an empty one when there is none (a 404 of an unknown path is plain text)."""
+    """The Status in `body`; an empty one when the body is no Status (a 404 of an unknown path is plain text)."""
     try:
         return _status_decoder.decode(body)
     except (DecodeError, UnicodeDecodeError, RecursionError):

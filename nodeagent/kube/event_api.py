@@ -1,4 +1,4 @@
-"""Sends Event objects: what a failure means for whoever has one to send."""
+"""Sends Event objects, and says what a failure means for the sender."""
 
 from collections.abc import Awaitable, Mapping
 from typing import Protocol

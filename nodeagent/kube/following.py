@@ -1,4 +1,4 @@
-"""How far the following of one resource is, for whoever shows it."""
+"""How far the following of one resource is, for status pages and metrics."""
 
 from dataclasses import dataclass
 

@@ -150,7 +150,7 @@ KINDS_OF_GROUP: Mapping[str, frozenset[str]] = {
 def fits(kind: str, value: Value | Raw) -> bool:
     """Whether there is nothing for `misfits` to find in an object of one of `FIELDS`.
 
-    msgspec looks, at a twentieth of the time; it also minds wrong types, which the decoder has told already.
+    msgspec looks, at a twentieth of the time; it also finds wrong types, which the decoder has reported already.
     """
     try:
         if isinstance(value, Raw):

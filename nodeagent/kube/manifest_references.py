@@ -69,7 +69,7 @@ def dangling_references(
 
 
 def _unmet_ports(service: Service, sources: Sequence[_Ports]) -> Iterator[Dangling]:
-    """A mistake is told where it probably is: at the slice, or at the Service when all its slices' ports are met."""
+    """Reports a mistake where it probably is: at the slice, or at the Service when all ports of its slices match."""
     wanted = _ids(service.spec.ports)
     if not wanted or service.spec.type == "ExternalName" or all(source.ports == wanted for source in sources):
         return

@@ -66,7 +66,7 @@ class ManifestSource:
     """Feeds `store` from the manifests in `directory` (see `manifest_directory` for which files those are).
 
     node_name: the Node object of this name goes to the store, others do not.
-    poll_seconds: how often time stamps are looked at when inotify is silent. namespaces: told which there are.
+    poll_seconds: how often time stamps are looked at when inotify is silent. namespaces: receives the present ones.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ class Manifest(Struct, frozen=True):
     """What one file says.
 
     objects: what could be read, in file order, with the API's defaults.
-    faults: documents and objects that could not; the file is valid when there are none.
+    faults: documents and objects that could not; the file is valid without faults.
     advice: what is legal, but not what its author meant.
     ignored: how many objects there are of each kind that is not read (``apps/v1 Deployment``).
     namespaces: those that are declared, and those that an object of any kind is in.
@@ -216,7 +216,7 @@ def _type_of(value: Value, default: tuple[str, str]) -> tuple[str, str]:
 
 
 def _items_in(value: Value) -> list[Value]:
-    """The items of a list object; absent ones are none. Raises _Unfit."""
+    """The items of a list object; empty when the field is absent. Raises _Unfit."""
     items = value.get("items", []) if isinstance(value, dict) else None
     if not isinstance(items, list):
         raise _Unfit("items: expected a list", "$.items")

@@ -50,7 +50,7 @@ def mirror_endpoints(
 ) -> tuple[EndpointSlice, ...]:
     """The slices that stand for `endpoints`, sorted by name; one per family and set of ports that has an address.
 
-    service: the Service of the same name and namespace, None when there is none.
+    service: the Service of the same name and namespace, None when it does not exist.
     honour_opt_out: True for hand-written Endpoints: the skip-mirror label, the annotation of a leader election lock
         and a missing Service each mean that nothing is mirrored. False for Endpoints the endpoints controller made:
         they are converted unconditionally.

@@ -58,6 +58,6 @@ class MissingNode:
             return "no Node of that name"
         names = sorted(node.metadata.name for batch in batches for node in batch.objects)
         if not names:
-            return "no Node of that name; there are none at all"
+            return "no Node of that name; the cluster has no Nodes at all"
         more = ", …" if len(names) > NAMES_SHOWN else ""
         return f"no Node of that name; there are: {', '.join(names[:NAMES_SHOWN])}{more}"

@@ -81,7 +81,7 @@ class Looks:
         self.count = 0
 
     def next_seconds(self) -> float:
-        """How long until the next look, after one more that was in vain."""
+        """How long until the next look, after one more that found nothing."""
         self.count += 1
         return self._pace.timing.absent.seconds(self.count) * (0.5 + self._pace.random())
 

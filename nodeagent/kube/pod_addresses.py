@@ -16,7 +16,7 @@ ENDED = frozenset({"Succeeded", "Failed"})
 class PodAddresses:
     """The namespaces of the running pods at each address, kept up to date by an informer.
 
-    changed: called with the addresses that have others now. on_problems: told what keeps pods from being known.
+    changed: called with the addresses that have others now. on_problems: called with what keeps pods from being known.
     node_name: only pods of this node count; None: all.
     """
 

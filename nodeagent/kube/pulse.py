@@ -1,7 +1,7 @@
 """How a server that says nothing any more is noticed, although its connections stay open.
 
 TCP's keepalive finds peers that vanished, not processes that stand still. Two signs are looked for: the server as a
-whole is asked for its version when nobody has heard of it for a while, and a single watch is lost when the bookmarks
+whole is asked for its version when no answer has arrived for a while, and a single watch is lost when the bookmarks
 that it used to get stay away. Together they stand for the pings of HTTP/2 in client-go (30 s and 15 s).
 """
 

@@ -1,4 +1,4 @@
-"""Whoever reaches the API server again tells the others, which then need not sit out waits of their own.
+"""The first client that reaches the API server again wakes the others, which then end their own waits.
 
 Several informers follow one server, each with waits that have grown long while it was away. Alone each of them would
 come back late; together they come back with the first one that is lucky.

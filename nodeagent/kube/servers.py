@@ -2,7 +2,7 @@
 
 A client keeps to one server, so that it has one place to watch for signs of life. At first that is its home, drawn by lot, so
 that the clients of a cluster spread over the servers; when a server fails, the next one in the client's own order takes its
-place. Whoever is away from home looks now and then whether it is well again, and goes back: that restores the balance.
+place. A client of another server checks now and then whether its first server is well again, and goes back: that restores the balance.
 """
 
 from collections.abc import Callable, Container, Sequence

@@ -41,7 +41,7 @@ def source_of(
     pods: PodAddresses | None = None,
 ) -> Source:
     """The API server that `client` reaches, or else the directory. for_names, pods: see `ApiServerSource`.
-    namespaces: told which there are."""
+    namespaces: receives the present ones."""
     if client is not None:
         return ApiServerSource(
             client,

@@ -27,7 +27,7 @@ K = TypeVar("K", bound=StoredObject)
 
 
 class ChangeListener(Protocol):
-    """Told after the store holds the new state; called from the event loop, must not block or raise."""
+    """Called after the store holds the new state, from the event loop; must not block or raise."""
 
     def service_changed(self, key: ObjectKey) -> None:
         """The Service, or a slice that carries (or carried) its name, appeared, changed or vanished."""
@@ -51,8 +51,8 @@ class ClusterStore:
 
     for_names: also hold what has a name and is not proxied here: headless Services, slices with the label for that, and
     Services of other proxies. Translation leaves them out.
-    on_problems: told all problems after each report, for what is wrong with a source may change no object.
-    on_change: told of each Service and EndpointSlice that changed, with the Service's key.
+    on_problems: called with all problems after each report, for a problem of a source may change no object.
+    on_change: called for each Service and EndpointSlice that changed, with the Service's key.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ClusterStore:
 
     @property
     def node_gone(self) -> bool:
-        """Whether the latest word on the Node object is that there is none; False while nothing has been heard."""
+        """Whether the source reported that the Node object does not exist; False before the first report."""
         return self._node_gone
 
     @property
@@ -140,7 +140,7 @@ class ClusterStore:
         return tuple(sorted(problem for problems in self._problems_by_source.values() for problem in problems))
 
     def report(self, source: str, problems: Iterable[Problem]) -> None:
-        """Replace what this source has reported so far; sources are told apart by name."""
+        """Replace what this source has reported so far; sources are distinguished by name."""
         reported = tuple(problems)
         if reported:
             self._problems_by_source[source] = reported

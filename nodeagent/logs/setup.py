@@ -64,6 +64,6 @@ def set_up_logging(level: int, *, as_json: bool, journald: bool) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    # It counts changed paths at INFO; what they lead to is told by the pass.
+    # It counts changed paths at INFO; the pass logs their effect.
     logging.getLogger("watchfiles").setLevel(max(level, logging.WARNING))
     logging.captureWarnings(capture=True)

@@ -17,7 +17,7 @@ _LONGEST_OCTET = 16
 """Digits, with zeros in front; longer text is no number that anybody meant."""
 _LONGEST_ADDRESS = 64
 _LONGEST_NETWORK = 80
-"""Zeros in front included. Longer texts are none, so that no long ones are remembered."""
+"""Zeros in front included. Longer texts are refused, so that no long ones are remembered."""
 
 
 class Family(Enum):
@@ -46,7 +46,7 @@ class Protocol(IntEnum):
 
 
 def parse_address(text: str) -> str | None:
-    """Canonical text of an IP address, or None when it is none.
+    """Canonical text of an IP address, or None when the text is no address.
 
     Leading zeros in IPv4 are decimal (``172.30.0.041`` is ``.41``), as kube-proxy's tolerant parser reads them.
     IPv6 zones and IPv4-mapped IPv6 addresses: a zone does not parse, a mapped address becomes IPv4.
@@ -100,7 +100,7 @@ def unpack_address(packed: bytes | memoryview) -> str:
 
 
 def parse_network(text: str) -> IPv4Network | IPv6Network | None:
-    """A CIDR (host bits are cleared; a bare address is not a CIDR), or None when it is none."""
+    """A CIDR (host bits are cleared; a bare address is not a CIDR), or None when the text is no CIDR."""
     bare = text.strip()
     return _parse_network(bare) if len(bare) <= _LONGEST_NETWORK else None
 

@@ -41,7 +41,7 @@ class Backend(Struct, frozen=True, gc=False, order=True):
 
 
 class Route(Struct, frozen=True, gc=False):
-    """Where connections go: a uniformly random one of `backends`, or `otherwise` when there are none.
+    """Where connections go: a uniformly random one of `backends`, or `otherwise` without backends.
 
     `backends` has no duplicates (by address and port); its order carries no meaning.
     """

@@ -1,4 +1,4 @@
-"""What the parts of the agent did: values that a stage hands to whoever tells of it."""
+"""What the parts of the agent did: values that a stage hands to the parts that report it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class TableReport:
 class PassReport:
     """What one pass did. changed: services whose state differs (None: gone). services: how many there are. full:
     everything was compared. waited_seconds: age of the oldest change when the pass began. started, finished: loop time.
-    node: what the tables were told of the node. looked_at: services that were dirty, whether their state differs or not.
+    node: the state of the node that the tables received. looked_at: services that were dirty, whether their state differs or not.
     disturbed: what somebody else was found to have changed before: families, and ``interface``. interface_right: it holds
     what it should, or there shall be none."""
 

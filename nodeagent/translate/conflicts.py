@@ -2,7 +2,7 @@
 
 A frontend's place (family, address, protocol, port) belongs to one Service: the oldest, then the first by namespace
 and name. A cluster IP belongs to its Service as a whole: nobody else gets any port of it as an external or
-load-balancer address. Whoever loses goes without that frontend and gets a ``AddressConflict`` problem.
+load-balancer address. The Service that loses goes without that frontend and gets a ``AddressConflict`` problem.
 """
 
 from typing import NamedTuple, TypeVar

@@ -32,7 +32,7 @@ _SHOWN = 5
 class Candidate(Struct, frozen=True, gc=False):
     """One endpoint of one service port, its three-valued conditions resolved.
 
-    zones, nodes: the topology hints, sorted; empty when there are none.
+    zones, nodes: the topology hints, sorted; empty without hints.
     """
 
     backend: Backend

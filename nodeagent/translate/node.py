@@ -159,7 +159,7 @@ def pod_cidrs(
 
 
 def _pods_in_use(node: Node | None, options: TranslationOptions) -> frozenset[InUse]:
-    """The pod networks that are known here, whether or not pods are told by them."""
+    """The pod networks that are known here, whether or not pods are recognised by them."""
     networks = map(parse_network, options.cluster_cidrs)
     found = {InUse(str(network), "pods: clusterCIDRs") for network in networks if network is not None}
     texts = (node.spec.pod_cidrs or (node.spec.pod_cidr or "",)) if node is not None else ()

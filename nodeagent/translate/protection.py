@@ -81,7 +81,7 @@ def protection(protected: Protected, node_addresses: Iterable[str], ports: Itera
 def without_protected(
     frontends: list[Frontend], key: ObjectKey, against: Protection, problems: list[Problem]
 ) -> list[Frontend]:
-    """The frontends that may be; why the others may not is told."""
+    """Returns the frontends that are allowed, and reports why the others are not."""
     kept = []
     for frontend in frontends:
         external = frontend.kind is not FrontendKind.CLUSTER_IP

@@ -104,7 +104,7 @@ class Translator:
         return before is not None
 
     def _settle(self) -> dict[ObjectKey, ServiceState | None]:
-        """Resolve conflicts of whatever is unsettled, also since an update that failed half-way."""
+        """Resolves all conflicts that are not settled yet, also of an earlier update that failed half-way."""
         changed: dict[ObjectKey, ServiceState | None] = {}
         for key in self._unsettled:
             wanted = self._wanted.get(key)
@@ -122,7 +122,7 @@ class Translator:
 
 
 def _untranslatable(key: ObjectKey, error: Exception) -> ServiceState:
-    """Nothing but the problem. That is a defect of this program, so its place in the source is told."""
+    """Nothing but the problem. That is a defect of this program, so it names its place in the source."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{frame.name}, line {frame.lineno}"
     detail = f"internal error, the service is left out: {type(error).__name__}: {error} ({place})"

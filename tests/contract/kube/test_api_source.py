@@ -346,7 +346,7 @@ def test_endpoint_slices_are_read_as_soon_as_the_server_has_them(
     ("there", "detail"),
     [
         pytest.param(["n2", "n10"], "no Node of that name; there are: n10, n2", id="others"),
-        pytest.param([], "no Node of that name; there are none at all", id="none"),
+        pytest.param([], "no Node of that name; the cluster has no Nodes at all", id="none"),
         pytest.param(
             [f"n{number}" for number in range(20, 40)],
             "no Node of that name; there are: n20, n21, n22, n23, n24, n25, n26, n27, n28, n29, …",
