@@ -218,7 +218,7 @@ image: setup $(VENV)/.installed
 
 # What nodes of a real cluster run, and what the tests' images are made with. IMAGE=FILE takes an image of ours that is there, IMAGES=FILE
 # an archive of the tests' images, ONLY=PART one part (python -m tests.conformance --help).
-CONFORMANCE_PACKAGES := containerd runc containernetworking-plugins iptables conntrack ethtool socat mmdebstrap gcc libc6-dev procps
+CONFORMANCE_PACKAGES := containerd runc containernetworking-plugins iptables conntrack mmdebstrap gcc libc6-dev procps
 conformance: SYSTEM_PACKAGES += $(CONFORMANCE_PACKAGES)
 conformance: setup $(VENV)/.installed .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd $(if $(IMAGE),,image)
 	$(SUDO) env KUBERNETES=$(KUBERNETES) PYTHONPATH=. $(BIN)/python -m tests.conformance $(addprefix --only ,$(ONLY)) \

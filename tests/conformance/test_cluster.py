@@ -37,7 +37,7 @@ with Cluster(Release.of_environment(), [], count=1):
 
 def pod(name: str, node: str) -> dict[str, object]:
     """An HTTP server."""
-    image = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
+    image = images.tag(Release.of_environment(), "agnhost")
     container = {"name": "server", "image": image, "args": ["netexec", f"--http-port={PORT}"]}
     specification = {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 0}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": SERVER}, "spec": specification}

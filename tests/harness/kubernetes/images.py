@@ -60,7 +60,7 @@ def make(release: Release, place: Path = PLACE) -> Path:
     """Their archive, for `ctr image import`; that of an earlier call where nothing has changed since. Raises LabError."""
     agnhost = release.find("agnhost")
     coredns = release.find("coredns")
-    tags = _run("the names of images", str(release.find("e2e.test")), "--list-images").split()
+    tags = _tags(release)
     directory = place / _digest(agnhost, coredns, Path(__file__), PAUSE, " ".join(tags))
     archive = directory / "images.tar"
     if not archive.exists():
@@ -73,6 +73,15 @@ def make(release: Release, place: Path = PLACE) -> Path:
         }
         _write(archive, [*tags, COREDNS], layers)
     return archive
+
+
+def tag(release: Release, name: str) -> str:
+    """The newest tag of an image of the tests, for instance of `agnhost`. Raises LabError."""
+    return max(one for one in _tags(release) if one.startswith(f"{_TESTS}{name}:"))
+
+
+def _tags(release: Release) -> list[str]:
+    return _run("the names of images", str(release.find("e2e.test")), "--list-images").split()
 
 
 def _digest(*parts: Path | str) -> str:

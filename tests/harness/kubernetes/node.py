@@ -98,17 +98,17 @@ class Node:
 
     def run(self, *argv: str, check: bool = True) -> int:
         """The exit status of a program on the node, to its end. Raises LabError when it fails, unless `check` is off."""
-        done = subprocess.run(self.command(*argv), capture_output=True, text=True, check=False, timeout=300)
-        if check and done.returncode:
-            raise LabError(f"{' '.join(argv)} on {self.name} ended with {done.returncode}: {done.stderr.strip()}")
-        return done.returncode
+        return self._run(argv, check=check).returncode
 
     def output(self, *argv: str) -> str:
         """What a program on the node prints. Raises LabError when it fails."""
+        return self._run(argv, check=True).stdout
+
+    def _run(self, argv: Sequence[str], *, check: bool) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(self.command(*argv), capture_output=True, text=True, check=False, timeout=300)
-        if done.returncode:
+        if check and done.returncode:
             raise LabError(f"{' '.join(argv)} on {self.name} ended with {done.returncode}: {done.stderr.strip()}")
-        return done.stdout
+        return done
 
     def run_daemon(self, name: str, *argv: str) -> None:
         """Start a program that ends with the node at the latest; what it prints is in a file of its name."""
