@@ -50,7 +50,11 @@ COREDNS = "registry.k8s.io/coredns/coredns:of-the-release"
 _TESTS = "registry.k8s.io/e2e-test-images/"
 IMAGES = (
     Image((f"{_TESTS}agnhost:",), ("system", "agnhost", "coredns"), {"Entrypoint": ["/agnhost"], "Cmd": ["pause"]}),
-    Image((f"{_TESTS}busybox:", f"{_TESTS}glibc-dns-testing:"), ("system",), {"Cmd": ["sh"]}),
+    Image(
+        (f"{_TESTS}busybox:", f"{_TESTS}glibc-dns-testing:", "registry.k8s.io/build-image/distroless-iptables:"),
+        ("system",),
+        {"Cmd": ["sh"]},
+    ),
     Image((COREDNS,), ("coredns",), {"Entrypoint": ["/coredns"]}),
     Image(("registry.k8s.io/pause:",), ("pause",), {"Entrypoint": ["/pause"]}),
 )
