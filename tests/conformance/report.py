@@ -36,7 +36,8 @@ def parts(directory: Path) -> list[tuple[Part, Results]]:
     found: dict[tuple[str, str, str], tuple[Part, Results]] = {}
     for path in sorted(directory.glob(f"*/{RUN}")):
         part = Part(**json.loads(path.read_text()))
-        of = results.read(sorted(path.parent.glob("*.xml")))
+        read = results.read(sorted(path.parent.glob("*.xml")))
+        of = {spec: result for spec, result in read.items() if specs.reason_for_leaving_out(spec) is None}
         key = (part.plugin, part.proxy, part.kind)
         if key in found:
             before, earlier = found[key]

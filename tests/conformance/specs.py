@@ -33,6 +33,7 @@ LEFT_OUT = (
     LeftOut(r"Feature:KubeProxyNFAcct", "looks for a metric of kube-proxy that counts in a table of iptables"),
     LeftOut(r"\[Disruptive\]", "restart parts of the node over SSH"),
     LeftOut(r"DNS configMap nameserver", "rewrite CoreDNS' ConfigMap"),
+    LeftOut(r"invalid conntrack state bug", "its image holds a program of its own, which no archive of a release has"),
     LeftOut(r"Feature:PerformanceDNS", "makes 10,000 Services; `make bench-names` measures that"),
     LeftOut(r"Feature:Networking-Performance", "measures the machine's links, not Services"),
 )
