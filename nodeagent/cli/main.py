@@ -29,6 +29,11 @@ COMMANDS = {
     "check": ("nodeagent.cli.check", "check_command", "Look whether this node can do the work and has what it should."),
     "dns": ("nodeagent.cli.names", "dns_command", "Answer a name as cluster DNS does, and say why."),
     "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything of ours from this node."),
+    "takeover": (
+        "nodeagent.cli.takeover",
+        "takeover_command",
+        "Take kube-proxy's place in a cluster, and give it back.",
+    ),
     "apiserver": ("nodeagent.cli.apiserver", "apiserver_command", "Serve the Kubernetes API for services."),
     "lab": ("nodeagent.cli.lab", "lab_command", "A cluster of network namespaces to try and to break."),
     "config": ("nodeagent.cli.config", "config_command", "Show and check the configuration."),

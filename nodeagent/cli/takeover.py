@@ -1,0 +1,192 @@
+"""`nodeagent takeover`: takes kube-proxy's place in a running cluster, and gives it back."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from nodeagent.cli.columns import Column, lay_out
+from nodeagent.cli.examples import examples
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.config.durations import parse_duration
+from nodeagent.takeover.back import take_back
+from nodeagent.takeover.found import Found
+from nodeagent.takeover.kubectl import Kubectl, KubectlFailed
+from nodeagent.takeover.manifests import known_components
+from nodeagent.takeover.outlook import Outlook, outlook
+from nodeagent.takeover.reading import read_cluster
+from nodeagent.takeover.steps import MEANING, Step, canary_of, is_done, next_step, steps_until
+from nodeagent.takeover.work import Cluster, Stopped, Wanted, do
+
+COLUMNS = (
+    Column("node", "NODE"),
+    Column("agent", "AGENT"),
+    Column("kube_proxy", "KUBE-PROXY"),
+    Column("rules", "RULES OF KUBE-PROXY"),
+)
+BACK = "`nodeagent takeover back` gives the nodes back to kube-proxy; the same command again goes on"
+
+
+@click.group(
+    "takeover",
+    epilog=examples(
+        "nodeagent takeover plan",
+        "nodeagent takeover start --until canary",
+        "nodeagent takeover start",
+        "nodeagent takeover back",
+    ),
+)
+@click.option("--kubeconfig", metavar="FILE", help="As kubectl takes it.")
+@click.option("--context", metavar="NAME", help="A context of the kubeconfig, in place of the current one.")
+@click.pass_context
+def takeover_command(current: click.Context, /, kubeconfig: str | None, context: str | None) -> None:
+    """Take kube-proxy's place in a running cluster, step by step, with a way back at every step.
+
+    Needs kubectl, and the rights of an administrator of the cluster. What is done is read from the cluster.
+    """
+    chosen = (("--kubeconfig", kubeconfig), ("--context", context))
+    current.obj = [f"{name}={value}" for name, value in chosen if value is not None]
+
+
+@takeover_command.command("plan")
+@click.option("--node", metavar="NAME", help="The node that goes first.")
+@click.pass_obj
+def plan_command(flags: list[str], /, node: str | None) -> None:
+    """Say what is found, what is different with us, and what each step will do. Changes nothing.
+
+    Exit codes: 0, 1 something must be changed first, or failed.
+    """
+    with failures():
+        found = read_cluster(Kubectl(flags))
+    seen = outlook(found)
+    for line in seen.facts:
+        click.echo(line)
+    for line in seen.notes:
+        click.echo(f"different: {line}")
+    _print_steps(found, canary_of(found, node))
+    _refuse(seen)
+
+
+@takeover_command.command("start")
+@click.option(
+    "--until",
+    "last",
+    type=click.Choice([step.value for step in Step]),
+    default=Step.CLEAN.value,
+    help="Stop after this step.",
+)
+@click.option("--node", metavar="NAME", help="The node that goes first.")
+@click.option(
+    "--image", metavar="NAME:TAG", help="Of the agents, where nodes get it; default: nodeagent and the version."
+)
+@click.option(
+    "--component", "components", multiple=True, metavar="NAME", help="One of deploy/components, such as names."
+)
+@click.option(
+    "--kustomization",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="A directory of your own that `kubectl apply -k` takes, in place of deploy/base with the component kubeadm.",
+)
+@click.option("--timeout", default="5m", show_default=True, help="How long each change may take until it is in effect.")
+@click.pass_obj
+def start_command(
+    flags: list[str],
+    /,
+    last: str,
+    node: str | None,
+    image: str | None,
+    components: tuple[str, ...],
+    kustomization: Path | None,
+    timeout: str,
+) -> None:
+    """Do the steps that are left: canary, everywhere, kube-proxy-out, clean. Each is checked before the next.
+
+    Exit codes: 0, 1 a step stopped (nothing is taken back), 2 unusable options.
+    """
+    if unknown := set(components) - set(known_components()):
+        raise click.UsageError(f"no component {min(unknown)}: there are {', '.join(known_components())}")
+    wanted = Wanted(image, components, kustomization, _seconds(timeout))
+    with failures():
+        cluster = _cluster(flags, wanted.seconds)
+        found = cluster.read()
+        _refuse(outlook(found))
+        canary = canary_of(found, node)
+        if canary is None:
+            raise Failure(f"no node {node} that runs Linux" if node else "no node is ready", UNUSABLE)
+        for step in steps_until(Step(last), found):
+            click.echo(f"{step}: {MEANING[step]}")
+            with stopping_at(step):
+                do(step, cluster, wanted, canary)
+            click.echo(f"{step}: done")
+        following = next_step(cluster.read())
+    click.echo("kube-proxy's place is taken" if following is None else f"next: {following}: {MEANING[following]}")
+
+
+@takeover_command.command("status")
+@click.pass_obj
+def status_command(flags: list[str], /) -> None:
+    """Say which steps are done, and what each node has. Changes nothing. Exit codes: 0, 1 failed."""
+    with failures():
+        found = read_cluster(Kubectl(flags))
+    _print_steps(found, None)
+    for line in lay_out(COLUMNS, outlook(found).rows, None).lines:
+        click.echo(line)
+
+
+@takeover_command.command("back")
+@click.option("--timeout", default="5m", show_default=True, help="How long each change may take until it is in effect.")
+@click.pass_obj
+def back_command(flags: list[str], /, timeout: str) -> None:
+    """kube-proxy returns to every node, then the agents go, and what they programmed is removed.
+
+    Exit codes: 0 (also when there was nothing), 1 failed (the same command again goes on).
+    """
+    with failures(), stopping_at("back"):
+        take_back(_cluster(flags, _seconds(timeout)))
+    click.echo("kube-proxy serves every node; nothing of nodeagent is left")
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """What goes wrong with the cluster becomes one line and an exit code."""
+    try:
+        yield
+    except KubectlFailed as error:
+        raise Failure(str(error), FAILED) from error
+
+
+@contextmanager
+def stopping_at(step: str) -> Iterator[None]:
+    """A step that stops says how to go on, and how to go back."""
+    try:
+        yield
+    except (Stopped, KubectlFailed) as error:
+        again = "the same command again goes on" if step == "back" else BACK
+        raise Failure(f"{step}: {error}; {again}", FAILED) from error
+
+
+def _cluster(flags: list[str], seconds: float) -> Cluster:
+    say: Callable[[str], None] = lambda line: click.echo(f"  {line}")  # noqa: E731 - as a value
+    return Cluster(Kubectl(flags), say, seconds)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_duration(text).seconds
+    except ValueError as error:
+        raise click.UsageError(f"--timeout: {error}") from error
+
+
+def _print_steps(found: Found, canary: str | None) -> None:
+    following = next_step(found)
+    for step in Step:
+        state = "next" if step == following else "done" if is_done(step, found) else "later"
+        first = f" ({canary})" if step is Step.CANARY and canary and step == following else ""
+        click.echo(f"{state:6}{step:16}{MEANING[step]}{first}")
+
+
+def _refuse(seen: Outlook) -> None:
+    if seen.blockers:
+        more = "".join(f"; {line}" for line in seen.blockers[1:])
+        raise Failure(f"first: {seen.blockers[0]}{more}", FAILED)

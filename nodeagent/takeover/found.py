@@ -1,0 +1,148 @@
+"""What of a cluster decides about the next step: its nodes, kube-proxy and our agents (pure)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, convert, field
+
+NAMESPACE = "kube-system"
+KUBE_PROXY = "kube-proxy"
+AGENT = "nodeagent"
+PROXY_LABEL = "nodeagent.io/proxy"
+"""Of a Node. It has the agent from the first step on, whatever the value."""
+BESIDE, ALONE = "beside", "alone"
+"""Values of the label: the agent runs beside kube-proxy; kube-proxy has left this node."""
+RULES_REMOVED = "nodeagent.io/kube-proxy-rules"
+"""Annotation of a Node that has nothing of kube-proxy any more."""
+TAKEN_OUT = "nodeagent.io/kube-proxy"
+"""Key in kube-proxy's nodeSelector that no Node has."""
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+"""Key in a nodeAffinity."""
+
+Document = dict[str, Any]
+
+
+class Node(Struct, frozen=True):
+    """architecture, system: as Kubernetes names them, amd64 and linux. label: of `PROXY_LABEL`; None without it."""
+
+    name: str
+    ready: bool
+    label: str | None = None
+    rules_removed: bool = False
+    architecture: str = "amd64"
+    system: str = "linux"
+
+
+class Pod(Struct, frozen=True):
+    """runs: whether its container does. current: whether it is of the present template of its DaemonSet. leaving: whether it
+    is being deleted."""
+
+    name: str
+    node: str
+    ready: bool
+    runs: bool = True
+    current: bool = True
+    leaving: bool = False
+
+
+class DaemonSet(Struct, frozen=True):
+    """selector, affinity: the nodeSelector and affinity of its pods. observed: whether the controller has seen the present
+    template."""
+
+    selector: Mapping[str, str] = {}
+    affinity: Mapping[str, Any] = {}
+    pods: tuple[Pod, ...] = ()
+    image: str = ""
+    observed: bool = True
+
+    def on(self, node: str) -> tuple[Pod, ...]:
+        """Its pods on this node, those included that are being deleted."""
+        return tuple(pod for pod in self.pods if pod.node == node)
+
+    @property
+    def terms(self) -> tuple[Mapping[str, Any], ...]:
+        """Conditions of the nodes its pods may be on; one of them must hold."""
+        required = (self.affinity.get("nodeAffinity") or {}).get(REQUIRED) or {}
+        return tuple(required.get("nodeSelectorTerms") or ())
+
+    def asks_for(self, key: str) -> bool:
+        """Whether every term speaks of this label."""
+        return bool(self.terms) and all(
+            any(one.get("key") == key for one in term.get("matchExpressions") or ()) for term in self.terms
+        )
+
+
+class Found(Struct, frozen=True):
+    """configuration: files of kube-proxy's ConfigMap. kubernetes: ClusterIPs of the Service `kubernetes`."""
+
+    nodes: tuple[Node, ...]
+    kube_proxy: DaemonSet | None = None
+    agents: DaemonSet | None = None
+    configuration: Mapping[str, str] | None = None
+    kubernetes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the nodes that Linux runs on: no others can have the agent."""
+        return tuple(node.name for node in self.nodes if node.system == "linux")
+
+
+class _Metadata(Struct):
+    name: str = ""
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    generation: int = 0
+    deletion_timestamp: str | None = field(default=None, name="deletionTimestamp")
+    owners: tuple[Mapping[str, Any], ...] = field(default=(), name="ownerReferences")
+
+
+def node_of(document: Document) -> Node:
+    """A Node as the API has it."""
+    metadata = convert(document["metadata"], _Metadata)
+    information = document["status"].get("nodeInfo", {})
+    return Node(
+        metadata.name,
+        _is_true(document, "Ready"),
+        metadata.labels.get(PROXY_LABEL),
+        metadata.annotations.get(RULES_REMOVED) == "removed",
+        information.get("architecture", "amd64"),
+        information.get("operatingSystem", "linux"),
+    )
+
+
+def daemonset_of(document: Document | None, pods: Sequence[Document], revision: str | None) -> DaemonSet | None:
+    """A DaemonSet as the API has it, with those of the pods that are its own.
+
+    revision: hash of its present template, None when the controller has not written it yet."""
+    if document is None:
+        return None
+    name = document["metadata"]["name"]
+    spec = document["spec"]["template"]["spec"]
+    observed = document.get("status", {}).get("observedGeneration", 0) >= document["metadata"].get("generation", 0)
+    own = tuple(_pod_of(pod, revision) for pod in pods if _owner(pod) == name)
+    return DaemonSet(
+        spec.get("nodeSelector") or {}, spec.get("affinity") or {}, own, spec["containers"][0]["image"], observed
+    )
+
+
+def _pod_of(document: Document, revision: str | None) -> Pod:
+    metadata = convert(document["metadata"], _Metadata)
+    return Pod(
+        metadata.name,
+        document["spec"].get("nodeName", ""),
+        _is_true(document, "Ready"),
+        any("running" in one.get("state", {}) for one in document.get("status", {}).get("containerStatuses", ())),
+        metadata.labels.get("controller-revision-hash") == revision,
+        metadata.deletion_timestamp is not None,
+    )
+
+
+def _owner(pod: Document) -> str:
+    owners = pod["metadata"].get("ownerReferences", ())
+    return next((one["name"] for one in owners if one.get("kind") == "DaemonSet"), "")
+
+
+def _is_true(document: Document, condition: str) -> bool:
+    found = document.get("status", {}).get("conditions") or ()
+    return any(one["type"] == condition and one["status"] == "True" for one in found)
