@@ -257,6 +257,11 @@ class Agent:
             tasks.create_task(self._metrics.run(), name="event loop lag")
             tasks.create_task(dataplane.with_counts_settled(engine.run()), name="engine")
 
+    async def leave(self) -> None:
+        """Prepare for the end of this process and of those it started, while `serve` still runs: names are answered
+        elsewhere from now on."""
+        await self._names.give_back()
+
     def _report(self, tasks: asyncio.TaskGroup) -> None:
         """Answer others from now on: a predecessor has ended, and what it listened at is free."""
         tasks.create_task(self._reporting.run(), name="reporting")

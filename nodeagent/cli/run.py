@@ -126,7 +126,7 @@ async def _run_once(loaded: LoadedConfig, within_seconds: float | None) -> None:
 
 
 async def _serve(loaded: LoadedConfig, load: Callable[[], LoadedConfig]) -> None:
-    daemon = Daemon(load, dict(os.environ))
+    daemon = Daemon(load, dict(os.environ), is_init=os.getpid() == 1)
     await run_until_signal(daemon.run(loaded), stopping=daemon.notifier.stopping, reload=daemon.reload)
 
 

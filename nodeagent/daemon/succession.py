@@ -27,21 +27,25 @@ COLLECT_AFTER_SECONDS = 2.0
 
 
 class Daemon:
-    """Runs agents until cancelled. load: reads the configuration as it is now; raises ConfigError."""
+    """Runs agents until cancelled. load: reads the configuration as it is now; raises ConfigError. is_init: whether this
+    is the first process of a container, with which all others there end, that of cluster DNS too."""
 
     def __init__(
         self,
         load: Callable[[], LoadedConfig],
         environment: dict[str, str],
         *,
+        is_init: bool = False,
         reload_seconds: float = RELOAD_SECONDS,
     ) -> None:
         self.notifier = SystemdNotifier(environment)
         self._load = load
         self._environment = environment
+        self._is_init = is_init
         self._reload_seconds = reload_seconds
         self._hangup = asyncio.Event()
-        self._agents: set[asyncio.Task[None]] = set()
+        self._agents: set[Agent] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def reload(self) -> None:
         """Read the configuration again, as soon as a reload that is under way has ended."""
@@ -61,8 +65,12 @@ class Daemon:
                     self._hangup.clear()
                     serving = await self._replace(serving, netlink)
                     asyncio.get_running_loop().call_later(COLLECT_AFTER_SECONDS, gc.collect)
+            except asyncio.CancelledError:
+                if self._is_init:
+                    await asyncio.gather(*(agent.leave() for agent in self._agents))
+                raise
             finally:
-                await _end(*self._agents, *(() if hangup is None else (hangup,)))
+                await _end(*self._tasks, *(() if hangup is None else (hangup,)))
 
     async def _replace(self, serving: asyncio.Task[None], netlink: Ruleset) -> asyncio.Task[None]:
         """The agent that serves after a reload: a new one, or still the old one."""
@@ -104,8 +112,8 @@ class Daemon:
         self, loaded: LoadedConfig, netlink: Ruleset, end_predecessor: Callable[[], Awaitable[None]] | None = None
     ) -> asyncio.Task[None]:
         task = asyncio.create_task(self._serve(loaded.config, netlink, end_predecessor), name="agent")
-        self._agents.add(task)
-        task.add_done_callback(self._agents.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     async def _serve(
@@ -116,7 +124,11 @@ class Daemon:
             config, self._environment, netlink=netlink, notifier=self.notifier, end_predecessor=end_predecessor
         )
         del end_predecessor  # it holds the predecessor, and with it all that one knew
-        await agent.serve()
+        self._agents.add(agent)
+        try:
+            await agent.serve()
+        finally:
+            self._agents.discard(agent)
 
 
 def leaves_of(error: BaseException) -> Iterator[BaseException]:

@@ -76,7 +76,7 @@ class Cluster:
 
     def start_agent(self, *flags: str, seconds: float = PATIENCE) -> AgentProcess:
         """The agent on `node-a`, ready within so many seconds."""
-        agent = self.world.start(NODE, [*AGENT, "run", *self._sources(), *flags])
+        agent = self.world.start(NODE, [*AGENT, "run", *self.sources(), *flags])
         self._agents.append(agent)
         agent.wait_for_line(" ready: ", seconds=seconds)
         return agent
@@ -106,13 +106,14 @@ class Cluster:
 
     def program_once(self, *flags: str) -> None:
         """Run the agent with ``--once`` to its end."""
-        self.world.run(NODE, [*AGENT, "run", "--once", "--allow-problems", *self._sources(), *flags])
+        self.world.run(NODE, [*AGENT, "run", "--once", "--allow-problems", *self.sources(), *flags])
 
     def call(self, *arguments: str) -> str:
         """What another command of the agent prints on `node-a`."""
         return self.world.run(NODE, [*AGENT, *arguments]).stdout
 
-    def _sources(self) -> list[str]:
+    def sources(self) -> list[str]:
+        """Flags that name what the agent reads, and the node."""
         return ["--manifests", str(self.manifests.path), "--node-name", NODE]
 
 

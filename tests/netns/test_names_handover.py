@@ -5,6 +5,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import dns.message
 import pytest
@@ -23,6 +24,7 @@ from tests.harness.dns.lookups import (
     until_all_say,
 )
 from tests.harness.objects import service_port
+from tests.harness.warm_start import AGENT
 
 DNS = cluster_ips(10)
 SHOP, SHOP6 = cluster_ips(820)
@@ -159,6 +161,26 @@ def test_servers_in_pods_answer_when_the_process_is_stopped_and_dies_with_its_ag
     for address in DNS:
         for kind in (UDP, TCP):
             assert from_pod(served, address, kind) == ANSWER_OF_SERVERS
+
+
+@OWNERSHIP
+def test_no_lookup_is_lost_while_the_container_of_the_agent_is_replaced(served: Cluster, ownership: str) -> None:
+    """With the first process of a container all others end: names are given back before."""
+    container = ("unshare", "--pid", "--mount-proc", "--fork", "--kill-child")
+    run = (*container, *AGENT, "run", *served.sources(), *flags(*DNS, ownership=ownership))
+    agent = served.world.start(NODE, run)
+    agent.wait_for_line(" ready: ")
+    with lookups(served, [POD, NODE], DNS, NAME) as askers:
+        for _ in range(2):
+            until_all_say(askers, SHOP)
+            (first,) = map(int, Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split())
+            os.kill(first, signal.SIGTERM)
+            until(lambda: not agent.running, "the container ends")
+            until_all_say(askers, ANSWER_OF_SERVERS)
+            agent.restart()
+        until_all_say(askers, SHOP)
+    agent.kill()
+    assert [loss for asker in askers for loss in asker.lost] == []
 
 
 def test_an_open_connection_stays_with_whom_it_began(served: Cluster) -> None:

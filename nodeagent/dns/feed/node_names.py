@@ -49,6 +49,10 @@ def listening_places(path: Path | None = None) -> tuple[Server, ...]:
     return tuple(map(parse_server, lines))
 
 
+GIVING_BACK_SECONDS = 5.0
+"""For the pass that sends queries elsewhere; then the agent ends whatever becomes of them."""
+ON_THEIR_WAY_SECONDS = 1.0
+"""How long the process answers queries that came before that pass."""
 ENDING_SECONDS = 10.0
 REMOVAL_TRIES = 20
 BETWEEN_SECONDS = 0.01
@@ -97,6 +101,7 @@ class NodeNames:
         self._pending: set[ObjectKey] = set()
         self._failed = 0
         self._complete = False
+        self._given_back: asyncio.Event | None = None
         self._supervisor = None
         self._places: tuple[ListenAddress, ...] = ()
         self._counts = NameCounts()
@@ -121,6 +126,8 @@ class NodeNames:
         """Tell what the pass programmed; what it could not program waits for a later one."""
         if report.ok:
             self._programmed.set()
+            if self._given_back is not None and report.node.names == self.here:
+                self._given_back.set()
         if self._supervisor is None:
             return
         self._tell(report)
@@ -181,6 +188,24 @@ class NodeNames:
             self.here = NamesHere()
             self._changed()
 
+    async def give_back(self) -> None:
+        """Send queries elsewhere, and return when the process has answered those on their way to it: it may end then.
+
+        `run` and passes go on meanwhile. Without a process that answers there is nothing to do.
+        """
+        if not self.here.answering:
+            return
+        self._given_back = asyncio.Event()
+        self.here = NamesHere(former=self.here.places)
+        self._changed()
+        try:
+            async with asyncio.timeout(GIVING_BACK_SECONDS):
+                await self._given_back.wait()
+        except TimeoutError:
+            logger.warning("queries could not be sent elsewhere before the DNS process ends")
+            return
+        await asyncio.sleep(ON_THEIR_WAY_SECONDS)
+
     async def _part_with_former(self) -> socket.socket | None:
         """As `part_with`, tried until it can be: a process may have no file left to open for the moment."""
         while True:
@@ -211,7 +236,7 @@ class NodeNames:
         self._report(tuple(problem for found in self._problems.values() for problem in found))
 
     def _answers(self, answering: bool) -> None:
-        if answering is not self.here.answering:
+        if self._given_back is None and answering is not self.here.answering:
             self.here = NamesHere(self.here.places, answering)
             self._changed()
 

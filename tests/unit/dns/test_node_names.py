@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,13 @@ from nodeagent.dns.feed import node_names
 from nodeagent.dns.feed.messages import Settings
 from nodeagent.dns.feed.node_names import FAILED_PASSES, NodeNames
 from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NamesHere, NodeState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.reports import PassReport, TableReport
 from tests.harness.dns.reference import RecordedObjects
 
 WEB, DB = ObjectKey("shop", "web"), ObjectKey("shop", "db")
+PLACES = (("10.96.0.10", 53),)
 FINE, BROKEN = TableReport(), TableReport(error="no")
 
 
@@ -127,3 +130,40 @@ def test_a_former_process_is_asked_again_where_no_file_can_be_opened(
     assert len(attempts) == 3
     assert reported == [["FormerProcess"], ["FormerProcess"], []]
     assert told.keys == []
+
+
+def test_queries_are_sent_elsewhere_before_the_process_ends(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_names, "ON_THEIR_WAY_SECONDS", 0.0)
+    listener = names(tmp_path, set())
+    listener.here = NamesHere(PLACES, answering=True)
+
+    async def give_back() -> list[bool]:
+        giving = asyncio.create_task(listener.give_back())
+        steps = []
+        for here in (NamesHere(PLACES, answering=True), NamesHere(former=PLACES)):
+            await asyncio.sleep(0)
+            listener.passed(replace(report(), node=NodeState(names=here)))
+            await asyncio.sleep(0.01)
+            steps.append(giving.done())
+        return steps
+
+    assert asyncio.run(give_back()) == [False, True]
+
+
+def test_nobody_waits_for_a_pass_that_does_not_come(
+    told: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_names, "GIVING_BACK_SECONDS", 0.0)
+    listener = names(tmp_path, set())
+    listener.here = NamesHere(PLACES, answering=True)
+    asyncio.run(listener.give_back())
+    assert listener.here == NamesHere(former=PLACES)
+
+
+def test_where_no_process_answers_nothing_is_given_back(told: Told, tmp_path: Path) -> None:
+    listener = names(tmp_path, set())
+    listener.here = NamesHere(PLACES)
+    asyncio.run(listener.give_back())
+    assert listener.here == NamesHere(PLACES)

@@ -1,0 +1,94 @@
+"""Traffic in a cluster of real kubelets: from pods, nodes and outside to a Service, all the time, and names asked meanwhile.
+
+Servers and clients are actors in the network namespaces of nodes and pods, so that each answer says which pod gave it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from nodeagent.lab.net.member import Holding, Loading, Member
+from nodeagent.lab.net.requests import Answer
+from nodeagent.model.addresses import Protocol
+
+HELD_EACH = 5
+TIMEOUT_SECONDS = 2.0
+INTERVAL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Path:
+    """From a client to an address of a Service."""
+
+    client: str
+    kind: str
+    address: str
+    port: int
+    protocol: Protocol
+
+    def __str__(self) -> str:
+        return f"{self.client} to {self.kind} {self.address} {self.protocol.name}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the traffic of one path. held: connections that were open from the first moment to the last."""
+
+    path: Path
+    attempts: int
+    failed: tuple[Answer, ...]
+    first_answer_after: float
+    held: int
+    held_lost: int
+
+
+class Traffic:
+    """Runs until the context ends; then `outcomes` has what became of each path."""
+
+    def __init__(self, members: Mapping[str, Member], paths: Sequence[Path]) -> None:
+        self._members = members
+        self._paths = paths
+        self._loads: list[tuple[Path, Loading, Holding]] = []
+        self.outcomes: list[Outcome] = []
+
+    def begin(self, stack: ExitStack) -> None:
+        """Starts connections on each path and opens those that are held."""
+        for path in self._paths:
+            member = self._members[path.client]
+            holding = stack.enter_context(
+                member.hold(path.address, path.port, path.protocol, count=HELD_EACH, timeout=TIMEOUT_SECONDS)
+            )
+            loading = stack.enter_context(
+                member.load(
+                    path.address, path.port, path.protocol, interval=INTERVAL_SECONDS, timeout=TIMEOUT_SECONDS
+                )
+            )
+            self._loads.append((path, loading, holding))
+
+    def end(self) -> None:
+        """Asks again on the connections that were held, and counts."""
+        for path, loading, holding in self._loads:
+            report = loading.stop()
+            opened = [answer for answer in holding.opened if not answer.failure]
+            again = holding.ask()
+            kept = sum(not answer.failure for answer in again)
+            self.outcomes.append(
+                Outcome(
+                    path,
+                    report.attempts,
+                    report.failed,
+                    min(report.first.values(), default=0.0),
+                    len(opened),
+                    len(opened) - kept,
+                )
+            )
+
+
+@contextmanager
+def traffic(members: Mapping[str, Member], paths: Sequence[Path]) -> Iterator[Traffic]:
+    """Traffic on every path while the block runs."""
+    running = Traffic(members, paths)
+    with ExitStack() as stack:
+        running.begin(stack)
+        yield running
+        running.end()
