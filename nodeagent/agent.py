@@ -73,6 +73,7 @@ from nodeagent.part_options import (
     named_hosts,
     pod_ranges,
     program_options,
+    reached_by_own_service,
     translation_options,
     wanted_families,
     wanted_interface,
@@ -166,7 +167,8 @@ class Agent:
             pods=pods,
         )
         say = notifier.status if end_predecessor is None else lambda _: None
-        self._wait = StartWait(describe_source(config), self._store, notifier, say=say)
+        hint = reached_by_own_service(access, environment)
+        self._wait = StartWait(describe_source(config), self._store, notifier, hint=hint, say=say)
 
         # What is done beside the passes.
         self._beside = DataplaneListeners(DataplaneLog(), self._metrics.kube_proxy, self._metrics.agent)

@@ -212,6 +212,17 @@ def named_hosts(config: AgentConfig, access: ClusterAccess | None) -> tuple[str,
     return tuple(dict.fromkeys(filter(None, hosts)))
 
 
+def reached_by_own_service(access: ClusterAccess | None, environment: Mapping[str, str]) -> str:
+    """What is wrong with waiting for an API server at the ClusterIP of its own Service; empty for any other address."""
+    own = environment.get("KUBERNETES_SERVICE_HOST")
+    if access is None or not own or own not in (urlsplit(server.url).hostname for server in access.servers):
+        return ""
+    return (
+        f"{own} is the ClusterIP of the Service kubernetes and leads nowhere before an agent has programmed this node: "
+        "name the address of the API server itself in the kubeconfig"
+    )
+
+
 def ways(access: ClusterAccess | None) -> tuple[Way, ...]:
     """Whom the agent connects to: each API server, and a proxy before it."""
     found = []

@@ -29,7 +29,8 @@ class Store(Protocol):
 
 
 class StartWait:
-    """source: for people, where the objects come from. say: told each line, beside the log."""
+    """source: for people, where the objects come from. say: told each line, beside the log. hint: what to do, when the
+    source does not answer; empty where nothing is known."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class StartWait:
         store: Store,
         heartbeat: Heartbeat,
         *,
+        hint: str = "",
         say: Callable[[str], None] = lambda line: None,  # noqa: ARG005
         say_seconds: float = SAY_SECONDS,
         beat_seconds: float = BEAT_SECONDS,
@@ -44,6 +46,7 @@ class StartWait:
         self._source = source
         self._store = store
         self._heartbeat = heartbeat
+        self._hint = hint
         self._say = say
         self._say_seconds = say_seconds
         self._beat_seconds = beat_seconds
@@ -52,7 +55,8 @@ class StartWait:
         """What is missing, and what is known of why."""
         awaited = self._store.awaited
         missing = f"waiting for {', '.join(awaited)} from {self._source}" if awaited else "programming"
-        return "; ".join([missing, *_shown(self._store.problems)])
+        shown = _shown(self._store.problems)
+        return "; ".join([missing, *shown, *([self._hint] if awaited and shown and self._hint else [])])
 
     async def until(self, listed: Coroutine[None, None, None]) -> None:
         """Return when `listed` does."""

@@ -11,7 +11,7 @@ from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.kubeconfig import ClusterAccess
 from nodeagent.kube.servers import Server
 from nodeagent.kube.tls import TlsTrust
-from nodeagent.part_options import cluster_access, named_hosts, ways
+from nodeagent.part_options import cluster_access, named_hosts, reached_by_own_service, ways
 
 KUBECONFIG = """
 current-context: c
@@ -76,3 +76,14 @@ def test_several_servers_of_one_configuration(tmp_path: Path, with_kubeconfig: b
     )
     assert named_hosts(config, access) == ("192.0.2.1", "api.test", "2001:db8::1")
     assert asyncio.run(access.credentials.current()).authorization == token
+
+
+@pytest.mark.parametrize(
+    ("server", "is_own"),
+    [("https://10.96.0.1:443", True), ("https://192.0.2.1:6443", False), ("https://[fd00::1]:443", False)],
+)
+def test_the_clusterip_of_the_api_server_itself_is_noticed(server: str, is_own: bool) -> None:
+    access = ClusterAccess(server, TlsTrust(), FixedCredential())
+    said = reached_by_own_service(access, {"KUBERNETES_SERVICE_HOST": "10.96.0.1"})
+    assert said.startswith("10.96.0.1 is the ClusterIP of the Service kubernetes") is is_own
+    assert not reached_by_own_service(access, {})

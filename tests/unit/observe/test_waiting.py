@@ -94,3 +94,11 @@ def test_cancelling_leaves_nobody_waiting() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("store", "hinted"), [(Store(), True), (Store(problems=()), False), (Store(awaited=()), False)]
+)
+def test_what_to_do_is_said_where_the_source_does_not_answer(store: Store, hinted: bool) -> None:
+    wait = StartWait("in-cluster", store, Heart(), hint="name another address")
+    assert str(wait).endswith("; name another address") is hinted
