@@ -212,7 +212,8 @@ class ApiClient:
                     opened = await self._session.ws_connect(
                         url,
                         protocols=tuple(protocols),
-                        headers={"Authorization": credential.authorization} if credential.authorization else {},
+                        headers={"Accept": "*/*"}
+                        | ({"Authorization": credential.authorization} if credential.authorization else {}),
                         ssl=self._tls.context(credential.client_certificate) if encrypted else True,
                         server_hostname=self._access.trust.server_name if encrypted else None,
                         proxy=server.proxy,

@@ -79,6 +79,7 @@ def test_output_and_errors_are_told_apart(fake_api_server: Callable[[], Any], pr
     (_, query, headers) = server.requests[0]
     assert query["container"] == "main"
     assert headers["Authorization"] == "Bearer secret"
+    assert headers["Accept"] == "*/*", "kube-apiserver answers 406 to a client that wants JSON"
 
 
 def test_standard_input_is_a_channel_too(fake_api_server: Callable[[], Any]) -> None:
