@@ -35,6 +35,11 @@ COMMANDS = {
         "Take kube-proxy's place in a cluster, and give it back.",
     ),
     "apiserver": ("nodeagent.cli.apiserver", "apiserver_command", "Serve the Kubernetes API for services."),
+    "connectivity": (
+        "nodeagent.cli.connectivity",
+        "connectivity_command",
+        "Try every way to Services in a cluster, whatever serves them.",
+    ),
     "lab": ("nodeagent.cli.lab", "lab_command", "A cluster of network namespaces to try and to break."),
     "config": ("nodeagent.cli.config", "config_command", "Show and check the configuration."),
 }

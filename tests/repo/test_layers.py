@@ -29,6 +29,7 @@ ALLOWED = {
     "config": frozenset({"model", "files"}),
     "takeover": frozenset({"model", "config", "__init__"}),
     "lab": frozenset({"model", "interrupts", "imports", "netlink", "kube", "observe", "serving"}),
+    "connectivity": frozenset({"model", "kube", "dns"}),
     "explain": frozenset({"model", "translate"}),
     "part_options": frozenset({"model", "translate", "config", *SIBLINGS}),
     "agent_view": frozenset({"model", "translate", "engine", "config", "part_options", *SIBLINGS, "__init__"}),
@@ -51,7 +52,7 @@ ALLOWED = {
                 "daemon",
                 "lab",
             ),
-            *("explain", "trace", "checks", "takeover"),
+            *("explain", "trace", "checks", "takeover", "connectivity"),
             *SIBLINGS,
         }
     ),
@@ -132,6 +133,22 @@ PURE = (
             "source_ports",
             "traveller",
             "xtables",
+        )
+    ),
+    *(
+        f"connectivity/{name}.py"
+        for name in (
+            "address_cases",
+            "agents",
+            "cases",
+            "judgement",
+            "matrix",
+            "name_cases",
+            "objects",
+            "pod_states",
+            "policy_cases",
+            "requests",
+            "stage",
         )
     ),
     "kube/lines.py",

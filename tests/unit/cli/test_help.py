@@ -20,8 +20,8 @@ commands: Callable[[click.Command, tuple[str, ...]], Iterator[tuple[tuple[str, .
     "commands"
 ]
 pages: Callable[[], Iterator[tuple[str, str]]] = _MAN_PAGES["pages"]
-TELLING = {"show", "trace", "explain", "diff", "plan", "problems", "journal", "top", "check", "dns"}
-"""Commands that tell something of a node."""
+TELLING = {"show", "trace", "explain", "diff", "plan", "problems", "journal", "top", "check", "dns", "connectivity"}
+"""Commands that tell something of a node or a cluster."""
 FILES = {"config show": ("yaml", "json")}
 """Commands that print a file, in the syntaxes that it may have."""
 EVERY = {" ".join(words[1:]): command for words, command in commands(main, ("nodeagent",))}

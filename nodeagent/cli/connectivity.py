@@ -1,0 +1,179 @@
+"""`nodeagent connectivity`: every way to Services, tried in a cluster with test pods."""
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from nodeagent import __version__
+from nodeagent.cli.columns import Column as TableColumn
+from nodeagent.cli.examples import examples
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.rows import output_option, print_document, print_table
+from nodeagent.connectivity.cases import Column
+from nodeagent.connectivity.cluster import Cluster
+from nodeagent.connectivity.deployment import ConnectivityError
+from nodeagent.connectivity.matrix import Report
+from nodeagent.connectivity.trial import Wanted, remove_leftovers, try_everything
+from nodeagent.kube.client import ApiClient, Timeouts
+from nodeagent.kube.errors import KubeError
+from nodeagent.kube.kubeconfig import ClusterAccess, load_kubeconfig
+from nodeagent.model.addresses import parse_address
+from nodeagent.model.text import printable
+
+Result = TypeVar("Result")
+
+BALANCER_ADDRESSES = ("198.51.100.77", "2001:db8:ffff::77")
+EXTERNAL_IPS = ("198.51.100.78", "2001:db8:ffff::78")
+"""Of the ranges that are kept for documents: nobody has them (RFC 5737, RFC 3849)."""
+TIMEOUTS = Timeouts(connect=10.0, headers=30.0, body=30.0)
+USER_CONFIG = Path("~/.kube/config")
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+COLUMNS = (TableColumn("way", "WAY"), *(TableColumn(one.value, one.value.upper()) for one in Column))
+
+
+@click.command(
+    "connectivity",
+    epilog=examples(
+        "nodeagent connectivity                        the cluster of your kubeconfig",
+        "nodeagent connectivity --image registry.example/nodeagent:0.1.0 --nodes 5",
+        "nodeagent connectivity -o json",
+        "nodeagent connectivity --cleanup              what a killed run left",
+    ),
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Which cluster (default: $KUBECONFIG, else ~/.kube/config).",
+)
+@click.option("--context", metavar="NAME", help="Which context of it (default: the current one).")
+@click.option(
+    "--image",
+    default="",
+    help=f"Image of the test pods: any with Python 3.10 (default: that of nodeagent in the cluster, else nodeagent:{__version__}).",
+)
+@click.option("--nodes", type=click.IntRange(1, 20), default=3, show_default=True, help="How many nodes, at most.")
+@click.option(
+    "--timeout", type=click.FloatRange(1), default=120.0, show_default=True, help="Seconds until the test pods run."
+)
+@click.option(
+    "--settle",
+    type=click.FloatRange(0),
+    default=30.0,
+    show_default=True,
+    help="Seconds for new Services to be served before a failure counts.",
+)
+@click.option(
+    "--load-balancer-address",
+    "balancer",
+    metavar="ADDRESS",
+    multiple=True,
+    help="An address that leads from this machine to the nodes (default: one that does not; pods and nodes try it).",
+)
+@click.option("--cleanup", is_flag=True, help="Only remove what earlier runs left.")
+@output_option
+def connectivity_command(
+    kubeconfig: Path | None,
+    context: str | None,
+    image: str,
+    nodes: int,
+    timeout: float,
+    settle: float,
+    balancer: tuple[str, ...],
+    output: str,
+    *,
+    cleanup: bool,
+) -> None:
+    """Try every way to Services in a cluster: from pods, nodes and this machine, whatever serves them there.
+
+    Test pods run in a namespace of their own, which is deleted in the end. For each failure it is said what was expected
+    and what happened, and what `nodeagent trace` says on that node, where nodeagent runs there.
+
+    Exit codes: 0 all is as it must be, 1 something failed, 2 wrong options, or the cluster cannot be tried, 130 interrupted.
+    """
+    for address in balancer:
+        if parse_address(address) is None:
+            raise Failure(f"--load-balancer-address {address}: not an IP address", UNUSABLE)
+    wanted = Wanted(
+        suffix=secrets.token_hex(3),
+        image=image,
+        own_image=f"nodeagent:{__version__}",
+        nodes=nodes,
+        pod_seconds=timeout,
+        settle_seconds=settle,
+        balancer_addresses=balancer or BALANCER_ADDRESSES,
+        external_ips=EXTERNAL_IPS,
+        balancer_is_routed=bool(balancer),
+    )
+    try:
+        access = load_kubeconfig(_kubeconfig(kubeconfig), context)
+        if cleanup:
+            gone = _run(_with(access, lambda cluster: remove_leftovers(cluster, _say)))
+            click.get_current_context().exit(0 if gone else FAILED)
+        report = _run(_with(access, lambda cluster: try_everything(cluster, wanted, _say)))
+    except (ConnectivityError, KubeError) as error:
+        raise Failure(str(error), UNUSABLE) from error
+    _print(report, output)
+    click.get_current_context().exit(FAILED if report.failures else 0)
+
+
+def _kubeconfig(given: Path | None) -> Path:
+    """The file; of several in $KUBECONFIG the first."""
+    named = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
+    return given or (Path(named) if named else USER_CONFIG.expanduser())
+
+
+async def _with(access: ClusterAccess, work: Callable[[Cluster], Coroutine[None, None, Result]]) -> Result:
+    async with ApiClient(access, user_agent="nodeagent-connectivity", timeouts=TIMEOUTS) as client:
+        return await work(Cluster(client))
+
+
+def _run(work: Coroutine[None, None, Result]) -> Result:
+    """The first signal cancels it; while it then removes what it has made, others are ignored. Raises KeyboardInterrupt."""
+
+    async def heeding_signals() -> Result:
+        loop = asyncio.get_running_loop()
+        task = asyncio.create_task(work, name="connectivity")
+        interrupted = False
+
+        def interrupt() -> None:
+            nonlocal interrupted
+            if interrupted:
+                return _say("still removing the test pods")
+            interrupted = True
+            _say("interrupted: removing the test pods")
+            task.cancel()
+            return None
+
+        for number in SIGNALS:
+            loop.add_signal_handler(number, interrupt)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+
+    return asyncio.run(heeding_signals())
+
+
+def _say(text: str) -> None:
+    click.echo(f"nodeagent: {printable(text)}", err=True)
+
+
+def _print(report: Report, output: str) -> None:
+    if output in ("json", "yaml"):
+        print_document(report.document(), output)
+    elif output == "name":
+        for name in dict.fromkeys(one.case.row for one in report.failures):
+            click.echo(printable(name))
+    else:
+        print_table(COLUMNS, report.rows())
+        lines = [*report.failure_lines(), *report.skipped_lines()]
+        if output == "wide":
+            lines += report.case_lines()
+        click.echo("\n".join(printable(line) for line in [*lines, report.summary()]))
