@@ -15,12 +15,19 @@ class Result(StrEnum):
 
 
 class Finding(Struct, frozen=True):
-    """One check. detail: what was found, and what follows from it. cure: what to do; each one line."""
+    """One check. detail: what was found, and what follows from it. cure: what to do; each one line.
+
+    reason: CamelCase and stable, where it is a condition of the node that stops connections to Services. family: of
+    those connections; empty: every one. total: it stops all that this node forwards.
+    """
 
     check: str
     result: Result
     detail: str
     cure: str = ""
+    reason: str = ""
+    family: str = ""
+    total: bool = False
 
 
 def verdict_of(findings: Sequence[Finding]) -> str:

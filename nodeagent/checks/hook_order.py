@@ -9,6 +9,7 @@ from nodeagent.dataplane.nft.chain import HookNumber
 from nodeagent.dataplane.nft.program import BEFORE_DSTNAT, BEFORE_SRCNAT
 
 NAT = "nat"
+_FAMILY_OF_TABLE = {"ip": "IPv4", "ip6": "IPv6", "iptables-legacy": "IPv4", "ip6tables-legacy": "IPv6"}
 OURS: dict[int, int] = {
     HookNumber.PREROUTING: BEFORE_DSTNAT,
     HookNumber.OUTPUT: BEFORE_DSTNAT,
@@ -28,6 +29,8 @@ def order_findings(facts: Facts) -> Iterator[Finding]:
             f"{chain.table}, chain {chain.name} translates in {HookNumber(chain.hook.number).name.lower()} at {chain.hook.priority}, before "
             f"ours at {OURS[chain.hook.number]}: connections that it matches never reach a Service's endpoints",
             f"give it a priority above {OURS[chain.hook.number]}",
+            "TranslatedBefore",
+            _FAMILY_OF_TABLE.get(chain.table.partition(" ")[0], ""),
         )
     if not early:
         yield Finding("hook order", Result.OK, f"nobody translates before us ({_count(facts)} chains of others)")

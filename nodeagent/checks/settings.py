@@ -16,6 +16,7 @@ CONNTRACK_CLASHES = "conntrack clash"
 NEIGHBOURS, NEIGHBOURS_FULL = "{} neighbours", "{} neighbour table full"
 NO_ANSWERS = 8
 """Of arp_ignore: the host answers nobody (ip-sysctl)."""
+_FAMILY_NAMES = {"ipv4": "IPv4", "ipv6": "IPv6"}
 _FORWARDING = {
     "IPv4": ("ipv4/ip_forward", "net.ipv4.ip_forward"),
     "IPv6": ("ipv6/conf/all/forwarding", "net.ipv6.conf.all.forwarding"),
@@ -43,7 +44,9 @@ def _forwarding(facts: Facts) -> Iterator[Finding]:
         else:
             result = Result.FAILED if Family(family) in facts.programmed else Result.NOTE
             detail = f"{name} is 0: no connection reaches an endpoint in a pod or on another node"
-            yield Finding(f"{family} forwarding", result, detail, f"sysctl -w {name}=1")
+            yield Finding(
+                f"{family} forwarding", result, detail, f"sysctl -w {name}=1", "ForwardingOff", family, total=True
+            )
 
 
 def _some_forward(facts: Facts) -> Iterator[Finding]:
@@ -70,19 +73,21 @@ def _unanswered(facts: Facts) -> Iterator[Finding]:
             Result.FAILED,
             f"{NO_ANSWERS} for {', '.join(mute[:3])}: nobody there who asks for an address of this node is answered",
             f"sysctl -w net.ipv4.conf.{mute[0]}.arp_ignore=0",
+            "AddressesNotAnswered",
+            "IPv4",
         )
 
 
 def _neighbours(facts: Facts) -> Iterator[Finding]:
     """What a full table of neighbours does: packets to hosts that are not in it are dropped (neigh_alloc)."""
-    for family in ("ipv4", "ipv6"):
+    for family, name in _FAMILY_NAMES.items():
         most = facts.settings.get(f"{family}/neigh/default/gc_thresh3", 0)
         count = facts.counters.get(NEIGHBOURS.format(family), 0)
         full = facts.counters.get(NEIGHBOURS_FULL.format(family), 0)
         cure = f"sysctl -w net.{family}.neigh.default.gc_thresh3=N, on the machine itself"
         if most and count >= most:
             detail = f"it is full ({count} of {most} entries): no packet reaches a pod or host that is not in it"
-            yield Finding("neighbour table", Result.FAILED, detail, cure)
+            yield Finding("neighbour table", Result.FAILED, detail, cure, "NeighbourTableFull", name)
         elif full:
             yield Finding("neighbour table", Result.NOTE, f"it was full {full} times since the start", cure)
 
@@ -131,9 +136,11 @@ def _connection_table(facts: Facts) -> Iterator[Finding]:
     clashes = facts.counters.get(CONNTRACK_CLASHES, 0)
     dropped = facts.counters.get(CONNTRACK_DROPS, 0) - clashes
     if count >= most:
-        yield Finding("connection table", Result.FAILED, f"it is full ({fill}): new connections are dropped", cure)
+        detail = f"it is full ({fill}): new connections are dropped"
+        yield Finding("connection table", Result.FAILED, detail, cure, "ConnectionTableFull", total=True)
     elif count >= NEARLY_FULL * most:
-        yield Finding("connection table", Result.FAILED, f"it is nearly full ({fill})", cure)
+        detail = f"it is nearly full ({fill})"
+        yield Finding("connection table", Result.FAILED, detail, cure, "ConnectionTableNearlyFull")
     elif dropped > 0:
         detail = f"{fill}; {dropped} new connections were dropped when it was full"
         yield Finding("connection table", Result.NOTE, detail, cure)

@@ -24,4 +24,4 @@ def port_findings(crowds: tuple[CrowdFact, ...]) -> Iterator[Finding]:
         follows = (
             "new connections that are masqueraded to it are dropped" if one.full else "some of the new ones are dropped"
         )
-        yield Finding(CHECK, Result.FAILED, f"{one.says}: {follows}", one.cure)
+        yield Finding(CHECK, Result.FAILED, f"{one.says}: {follows}", one.cure, "SourcePortsShort")

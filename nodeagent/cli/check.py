@@ -11,7 +11,6 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import click
-from msgspec import to_builtins
 
 from nodeagent.checks.affinity import affinity_finding
 from nodeagent.checks.finding import Finding, Result, verdict_of
@@ -91,7 +90,7 @@ def check_command(output: str, place: str | None) -> None:
         raise Failure(str(error), FAILED) from error
     healthy = all(finding.result is not Result.FAILED for finding in findings)
     verdict = verdict_of(findings)
-    rows = [to_builtins(finding) for finding in findings]
+    rows = [_row(finding) for finding in findings]
     if output in ("json", "yaml"):
         print_document({"verdict": verdict, "checks": rows}, output)
     elif output == "name":
@@ -103,6 +102,10 @@ def check_command(output: str, place: str | None) -> None:
             if row[_CURE]:
                 click.echo(printable(f"{row['check']}: {row[_CURE]}"))
     click.get_current_context().exit(0 if healthy else FAILED)
+
+
+def _row(finding: Finding) -> dict[str, object]:
+    return {"check": finding.check, "result": finding.result.value, "detail": finding.detail, _CURE: finding.cure}
 
 
 def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
@@ -120,7 +123,7 @@ def node_findings(ruleset: Ruleset) -> Iterator[Finding]:
         if count is not None:
             yield affinity_finding(family.value, count, schema.AFFINITY_SIZE)
     yield from interface_findings(_interface_fact([contents for contents, _ in tables.values()]))
-    yield from port_findings(tuple(_crowd_facts()))
+    yield from port_findings(tuple(crowd_facts()))
     yield from way_findings(tuple(fact for family in Family for fact in patiently(partial(_ways, ruleset, family))))
 
 
@@ -148,7 +151,8 @@ def _interface_fact(tables: list[Contents]) -> InterfaceFact:
     return InterfaceFact(_INTERFACE, _has_interface(), len(programmed), missing, lost, ranged)
 
 
-def _crowd_facts() -> Iterator[CrowdFact]:
+def crowd_facts() -> Iterator[CrowdFact]:
+    """Endpoints to which this node's addresses have few source ports left."""
     for family in Family:
         for protocol in (Protocol.TCP, Protocol.UDP):
             for crowd in read_crowds(family, protocol):

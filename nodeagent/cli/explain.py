@@ -12,11 +12,12 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
+from nodeagent.cli.on_this_node import node_faults, stopped_ways
 from nodeagent.cli.probes import probe_endpoints
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
 from nodeagent.dataplane.errors import DataplaneError
 from nodeagent.explain.facts import Facts
-from nodeagent.explain.kernel import InKernel
+from nodeagent.explain.kernel import InKernel, NodeFault, StoppedWay
 from nodeagent.explain.service import Explanation, explain_missing, explain_service
 from nodeagent.explain.text import lines_of
 from nodeagent.model.addresses import parse_address
@@ -130,7 +131,9 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
     for look in range(SETTLING_LOOKS):
         view = look_at_node(access, key)
         kernel = _kernel(view, key if look == 0 else None)
-        explanation = explain(view, key, kernel, port=port, client=client, probe=probe)
+        stopped = () if kernel is None or not probe else _stopped(view, key, client)
+        faults = () if kernel is None else _faults(view)
+        explanation = explain(view, key, kernel, port=port, client=client, probe=probe, stopped=stopped, faults=faults)
         deviating = any(one.deviations for one in explanation.kernel or ())
         if not deviating or (view.agent is None and look > 0):
             break
@@ -142,7 +145,8 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
 def _all(access: Access, client: str, *, probe: bool, output: str) -> Shown:
     view = look_at_node(access)
     kernel = _kernel(view)
-    found = explain_all(view, kernel, client=client, probe=probe)
+    faults = () if kernel is None else _faults(view)
+    found = explain_all(view, kernel, client=client, probe=probe, faults=faults)
     bad = sorted((one for one in found if not one.healthy), key=lambda one: (-one.rank, one.service))
     verdict = f"healthy: {len(found)} Services" if not bad else f"not healthy: {len(bad)} of {len(found)} Services"
 
@@ -177,12 +181,17 @@ def document(one: Explanation, origin: str) -> dict[str, object]:
 
 
 def explain_all(
-    view: NodeView, kernel: Sequence[KernelView] | None, *, client: str = "", probe: bool = False
+    view: NodeView,
+    kernel: Sequence[KernelView] | None,
+    *,
+    client: str = "",
+    probe: bool = False,
+    faults: Sequence[NodeFault] = (),
 ) -> list[Explanation]:
     """Every Service of the view, by name."""
     taken = taken_places(view.states.values(), view.context.node_addresses)
     return [
-        explain(view, key, kernel, client=client, probe=probe, flows=False, taken=taken)
+        explain(view, key, kernel, client=client, probe=probe, flows=False, taken=taken, faults=faults)
         for key in sorted(view.services)
     ]
 
@@ -197,8 +206,11 @@ def explain(
     probe: bool = False,
     flows: bool = True,
     taken: Taken | None = None,
+    stopped: Sequence[StoppedWay] = (),
+    faults: Sequence[NodeFault] = (),
 ) -> Explanation:
-    """One Service of the view. taken: the addresses of all of them, where the caller has them."""
+    """One Service of the view. taken: the addresses of all of them, where the caller has them. stopped, faults: what this node
+    does to its connections."""
     if key in view.left_out:
         other, slices = view.left_out[key]
         return explain_service(Facts(service=other, slices=tuple(slices), context=view.context, state=None))
@@ -224,6 +236,8 @@ def explain(
         pod_ranges=view.node.pod_cidrs,
         node_port_ranges=view.node.node_port_cidrs,
         astray=() if view.slices.get(key) else tuple(view.strays),
+        stopped=stopped,
+        node_faults=faults,
     )
     if probe and state is not None:
         facts = Facts(
@@ -231,6 +245,25 @@ def explain(
             probes=probe_endpoints(state, [one.name or "" for one in facts.ports]),
         )
     return explain_service(facts)
+
+
+def _faults(view: NodeView) -> tuple[NodeFault, ...]:
+    """What is wrong with the node; nothing where this process may not look."""
+    try:
+        return node_faults(view.families)
+    except (DataplaneError, OSError):
+        return ()
+
+
+def _stopped(view: NodeView, key: ObjectKey, client: str) -> tuple[StoppedWay, ...]:
+    """Connections that do not get through this node; none where this process may not look."""
+    state = view.states.get(key)
+    if state is None:
+        return ()
+    try:
+        return stopped_ways(state, client)
+    except (DataplaneError, OSError):
+        return ()
 
 
 def _kernel(view: NodeView, only: ObjectKey | None = None) -> list[KernelView] | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from nodeagent.explain.endpoints import Account, account_endpoints
-from nodeagent.explain.kernel import InKernel, Probe
+from nodeagent.explain.kernel import InKernel, NodeFault, Probe, StoppedWay
 from nodeagent.model.frontend import Frontend, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, ServicePort, key_of
@@ -22,6 +22,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     client: an address that wants to connect; empty: none. astray: names of slices' Services that do not exist.
     agent_runs: whether an agent on this node repairs the kernel's tables. service_ranges: where ClusterIPs are, as
     far as that is known. pod_ranges: where pods are, likewise. taken: addresses of Services. node_port_ranges: where node ports are answered; None: not known.
+    stopped: connections to its addresses that do not get through this node. node_faults: what is wrong with the node.
     """
 
     service: Service
@@ -39,6 +40,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     taken: Taken = Taken()
     pod_ranges: Sequence[str] = ()
     node_port_ranges: Sequence[str] | None = None
+    stopped: Sequence[StoppedWay] = ()
+    node_faults: Sequence[NodeFault] = ()
 
     @property
     def key(self) -> ObjectKey:

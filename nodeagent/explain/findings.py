@@ -17,6 +17,7 @@ from nodeagent.explain.object_findings import (
     unlabelled,
     unusable_ports,
 )
+from nodeagent.explain.on_this_node import faults_of_node, stopped_on_the_way
 from nodeagent.explain.verdict import Finding, Severity
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.frontend import Frontend, FrontendKind, Scope
@@ -75,6 +76,7 @@ _PROBED = {
 def findings_of(facts: Facts) -> Iterator[Finding]:
     """Everything that is wrong with a Service on this node; causes before what follows from them."""
     yield from misplaced_cluster_ips(facts)
+    yield from faults_of_node(facts)
     yield from _kernel(facts)
     yield from unusable_ports(facts)
     accounts = facts.accounts()
@@ -90,6 +92,7 @@ def findings_of(facts: Facts) -> Iterator[Finding]:
     yield from _clients(facts)
     yield from _object_problems(facts)
     yield from _sources(facts)
+    yield from stopped_on_the_way(facts)
 
 
 def _is_for(account: Account, port: ServicePort) -> bool:

@@ -62,3 +62,29 @@ class Probe(Struct, frozen=True):
     endpoint: str
     answer: ProbeResult
     detail: str = ""
+
+
+class StoppedWay(Struct, frozen=True):
+    """Connections to the Service that do not get through this node, by its rules and routes.
+
+    client: who connects, in words. place: `10.96.0.10:80/TCP`. share: of them all, as `1/3`; empty: every one. because, do: the reason
+    and the cure. meant: a rule stops these and lets others through, which may be what its author wants.
+    """
+
+    client: str
+    place: str
+    because: str
+    do: str
+    share: str = ""
+    meant: bool = False
+
+
+class NodeFault(Struct, frozen=True):
+    """What is wrong with the node and concerns every Service. what, because, do: parts of a sentence. family:
+    of the connections; empty: every one. broken: whether none of them works."""
+
+    what: str
+    because: str
+    do: str
+    family: str = ""
+    broken: bool = False

@@ -89,6 +89,11 @@ class OwnTable(Struct, frozen=True):
         packed, half = pack_address(address), self.family.address_length
         return any(key[:half] <= packed <= key[half:] for key in self.image.get(schema.POD_CIDRS, {}))
 
+    def endpoints_here(self) -> tuple[str, ...]:
+        """Endpoints of Services on this node, by address."""
+        half = self.family.address_length
+        return tuple(sorted({unpack_address(key[:half]) for key in self.image.get(schema.HAIRPIN, {})}))
+
     def node_port_of(self, question: Question) -> str:
         """The service port that has that node port, wherever it is answered; empty for none."""
         return self._comment(schema.NODEPORTS, node_port_key(question.protocol, question.port))

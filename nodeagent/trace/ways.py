@@ -57,7 +57,7 @@ Place = tuple[str, Protocol, int]
 def ways_to_services(node: Node, router: Router) -> tuple[Ways, ...]:
     """What becomes of connections to Services from this node, and from a pod of it where one is known; empty where there is
     nothing to judge. Raises OSError where the kernel tells no routes."""
-    places = [] if node.own is None else list(_places(node.own))
+    places = [] if node.own is None else list(sample_places(node.own))
     return _ways_of_clients(places, node, router, ())
 
 
@@ -80,7 +80,7 @@ def _ways_of_clients(places: Sequence[Place], node: Node, router: Router, known:
         return ()
     met: list[str] = []
     found = [_ways("this node", source, places, node, router, met)]
-    if pods := [*met, *known]:
+    if pods := [*known, *met]:
         found.append(_ways(f"pods of this node (asked for {pods[0]})", pods[0], places, node, router, []))
     return tuple(one for one in found if one.asked)
 
@@ -118,7 +118,7 @@ def _endpoint_count(own: OwnTable | None, question: Question) -> int:
     return 0 if pick is None else pick.count
 
 
-def _places(own: OwnTable) -> Iterator[Place]:
+def sample_places(own: OwnTable) -> Iterator[Place]:
     """(address, protocol, port) of some Services that have endpoints: about MOST_SERVICES, evenly spread over all."""
     length = own.family.address_length
     keys = [key for key, value in own.image[schema.FRONTENDS].items() if pick_class(class_of(value)) is not None]

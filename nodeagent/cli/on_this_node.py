@@ -1,0 +1,110 @@
+"""What `nodeagent check` and `nodeagent trace` know of this node, for `nodeagent explain`."""
+
+import itertools
+from collections.abc import Collection, Iterator
+from contextlib import closing
+from functools import partial
+
+from nodeagent.checks.finding import Finding, Result
+from nodeagent.checks.hook_order import order_findings
+from nodeagent.checks.kernel_facts import read_facts
+from nodeagent.checks.settings import setting_findings
+from nodeagent.checks.source_ports import port_findings
+from nodeagent.cli.check import crowd_facts
+from nodeagent.cli.other_tables import read_others
+from nodeagent.cli.show import patiently
+from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.explain.kernel import NodeFault, StoppedWay
+from nodeagent.model.addresses import Family, endpoint_text, family_of
+from nodeagent.model.frontend import FrontendKind, ServiceState
+from nodeagent.trace.journey import Node
+from nodeagent.trace.kernel_routes import KernelRoutes
+from nodeagent.trace.looking import read_node
+from nodeagent.trace.own_table import OwnTable
+from nodeagent.trace.question import Question
+from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.ways import Place, Stopped, Ways, sample_places, ways_from, ways_to_places
+
+MOST_PLACES = 8
+"""Of a Service with more addresses and ports connections to so many are followed."""
+MOST_PODS = 16
+"""So many endpoints of this node are looked at to find one that is a pod and has a route."""
+
+
+def node_faults(families: Collection[Family]) -> tuple[NodeFault, ...]:
+    """Conditions of the node that stop connections of every Service. Raises DataplaneError, OSError."""
+    with closing(Ruleset()) as ruleset:
+        facts = read_facts(ruleset, (), programmed=frozenset(families))
+    found = (*setting_findings(facts), *order_findings(facts), *port_findings(tuple(crowd_facts())))
+    return tuple(_fault(one) for one in found if one.reason and one.result is Result.FAILED)
+
+
+def _fault(found: Finding) -> NodeFault:
+    which = f"{found.family} connections" if found.family else "connections"
+    what = f"{which} by way of this node fail" if found.total else f"some {which} by way of this node may fail"
+    return NodeFault(what, f"{found.check}: {found.detail}", found.cure, found.family, found.total)
+
+
+def stopped_ways(state: ServiceState, client: str) -> tuple[StoppedWay, ...]:
+    """Connections to the ClusterIPs of a Service that do not get through this node. client: a pod's address; empty: this node
+    and one of its pods. Raises DataplaneError, OSError."""
+    families = dict.fromkeys(one.family for one in state.frontends)
+    wanted = [one for one in families if not client or family_of(client) is one]
+    return tuple(way for family in wanted for way in patiently(partial(_stopped, state, family, client)))
+
+
+def _stopped(state: ServiceState, family: Family, client: str) -> list[StoppedWay]:
+    with closing(Ruleset()) as ruleset, KernelRoutes() as routes:
+        node, _ = read_node(ruleset, family, read_others, routes)
+        own = node.own
+        if own is None:
+            return []
+        places = list(itertools.islice(_places(state, own), MOST_PLACES))
+        if client:
+            if not own.is_pod(client):
+                return []
+            ways: tuple[Ways, ...] = (ways_from(client, places, node, routes),)
+        else:
+            ways = ways_to_places(places, node, routes, list(_pods(state, own, node, routes)))
+        return [_way(one.client, each, node, own, routes, named=bool(client)) for one in ways for each in one.stopped]
+
+
+def _places(state: ServiceState, own: OwnTable) -> Iterator[Place]:
+    """The ClusterIPs and ports that the table leads to endpoints."""
+    for one in state.frontends:
+        if one.kind is FrontendKind.CLUSTER_IP and one.family is own.family and one.address:
+            question = Question(one.address, one.address, one.port, one.protocol)
+            if own.picks(question):
+                yield one.address, one.protocol, one.port
+
+
+def _pods(state: ServiceState, own: OwnTable, node: Node, routes: KernelRoutes) -> Iterator[str]:
+    """A pod of this node, as far as endpoints tell; one that is no endpoint of the Service where there is one."""
+    mine = _local_backends(state)
+    usable = (one for one in own.endpoints_here() if own.is_pod(one) and one not in node.local)
+    for one in itertools.islice(sorted(usable, key=lambda address: address in mine), MOST_PODS):
+        route = routes.route(Leg(one))
+        if route.way is Way.OUT and not route.gateway:
+            yield one
+            return
+
+
+def _way(client: str, one: Stopped, node: Node, own: OwnTable, routes: KernelRoutes, *, named: bool) -> StoppedWay:
+    """named: the client was asked about by name; what stops it counts, whoever meant it."""
+    asked = one.question
+    meant = False
+    if not (one.by_route or named):
+        meant = not ways_from(asked.source, list(sample_places(own)), node, routes).closed
+    return StoppedWay(
+        client,
+        f"{endpoint_text(asked.destination, asked.port)}/{asked.protocol.name}",
+        one.reason.why,
+        one.reason.cure or "nodeagent trace shows each step",
+        "" if one.share == 1 else str(one.share),
+        meant,
+    )
+
+
+def _local_backends(state: ServiceState) -> dict[str, None]:
+    routes = (route for one in state.frontends for route in (one.route, one.short_circuit) if route is not None)
+    return {each.address: None for route in routes for each in route.backends if each.local}
