@@ -18,6 +18,7 @@ from nodeagent.dns.feed.meeting import look, part_with, until_closed
 from nodeagent.dns.feed.messages import Report, Served, Settings
 from nodeagent.dns.feed.sockets import ListenAddress, is_here
 from nodeagent.dns.feed.supervisor import Supervisor
+from nodeagent.dns.feed.upstream_problems import upstream_problems
 from nodeagent.dns.upstream.server import Server, parse_server
 from nodeagent.model.frontend import NamesHere
 from nodeagent.model.name_counts import NameCounts
@@ -242,6 +243,9 @@ class NodeNames:
 
     def _heard(self, report: Report) -> None:
         self._counts = report.counts
+        problems = tuple(upstream_problems(report.counts.upstream))
+        if problems != self._problems.get("upstreams", ()):
+            self._take_problems("upstreams", problems)
 
 
 async def end_process(path: Path | None = None) -> bool:

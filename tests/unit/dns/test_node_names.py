@@ -2,17 +2,20 @@
 
 import asyncio
 import errno
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from nodeagent.dns.feed import node_names
-from nodeagent.dns.feed.messages import Settings
+from nodeagent.dns.feed.messages import Report, Settings
 from nodeagent.dns.feed.node_names import FAILED_PASSES, NodeNames
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NamesHere, NodeState
+from nodeagent.model.name_counts import NameCounts, UpstreamCounts
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport, TableReport
 from tests.harness.dns.reference import RecordedObjects
 
@@ -167,3 +170,22 @@ def test_where_no_process_answers_nothing_is_given_back(told: Told, tmp_path: Pa
     listener.here = NamesHere(PLACES)
     asyncio.run(listener.give_back())
     assert listener.here == NamesHere(PLACES)
+
+
+def test_a_resolver_that_does_not_answer_is_a_problem_until_it_does(told: Told, tmp_path: Path) -> None:
+    said: list[list[tuple[str, str]]] = []
+
+    def take(problems: Iterable[Problem]) -> None:
+        said.append([(one.subject, one.reason) for one in problems])
+
+    listener = NodeNames(
+        Settings(),
+        RecordedObjects(),
+        is_dirty=lambda _: False,
+        namespaces=tuple,
+        report=take,
+        path=tmp_path / "dns.sock",
+    )
+    for down in ((), ("192.0.2.53:53",), ("192.0.2.53:53",), ()):
+        listener._heard(Report(True, NameCounts(1, upstream=UpstreamCounts(down=down))))
+    assert said == [[("DNS upstream 192.0.2.53:53", "UpstreamDown")], []]

@@ -1,0 +1,16 @@
+"""Resolvers of others that do not answer, as problems (pure)."""
+
+from collections.abc import Iterator
+
+from nodeagent.model.name_counts import UpstreamCounts
+from nodeagent.model.problem import Problem
+
+
+def upstream_problems(counts: UpstreamCounts) -> Iterator[Problem]:
+    """One for each resolver that does not answer at present."""
+    for server in counts.down:
+        detail = (
+            f"the resolver {server} does not answer: names outside the cluster come from other resolvers or not at all; "
+            "see that it runs and can be reached from this node, or change dns.upstreams"
+        )
+        yield Problem(f"DNS upstream {server}", "UpstreamDown", detail)
