@@ -238,6 +238,7 @@ def explain(
         astray=() if view.slices.get(key) else tuple(view.strays),
         stopped=stopped,
         node_faults=faults,
+        names_at=tuple(view.own_addresses),
     )
     if probe and state is not None:
         facts = Facts(

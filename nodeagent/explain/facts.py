@@ -13,6 +13,8 @@ from nodeagent.model.problem import Problem
 from nodeagent.model.taken import Taken
 from nodeagent.translate.context import Context
 
+DNS_PORT = 53
+
 
 class Facts(Struct, frozen=True, kw_only=True):
     """The input of `explain_service`. state: the translation's result for the Service, None where it has none.
@@ -23,6 +25,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     agent_runs: whether an agent on this node repairs the kernel's tables. service_ranges: where ClusterIPs are, as
     far as that is known. pod_ranges: where pods are, likewise. taken: addresses of Services. node_port_ranges: where node ports are answered; None: not known.
     stopped: connections to its addresses that do not get through this node. node_faults: what is wrong with the node.
+    names_at: addresses at which this node answers DNS itself.
     """
 
     service: Service
@@ -42,6 +45,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     node_port_ranges: Sequence[str] | None = None
     stopped: Sequence[StoppedWay] = ()
     node_faults: Sequence[NodeFault] = ()
+    names_at: Sequence[str] = ()
 
     @property
     def key(self) -> ObjectKey:
@@ -53,6 +57,13 @@ class Facts(Struct, frozen=True, kw_only=True):
         """The Service's ports, or the one that `port` names."""
         ports = self.service.spec.ports or ()
         return [one for one in ports if not self.port or self.port in (one.name or "", str(one.port))]
+
+    def is_answered_here(self, port: ServicePort) -> bool:
+        """Whether this node answers queries to that port itself, at every address of the Service."""
+        spec = self.service.spec
+        addresses = spec.cluster_ips or (spec.cluster_ip,)
+        asked = port.port == DNS_PORT and (port.protocol or "TCP") in ("UDP", "TCP")
+        return asked and all(address in self.names_at for address in addresses)
 
     def accounts(self) -> tuple[Account, ...]:
         """Every endpoint of the slices for those ports, with why it is used or not."""

@@ -80,11 +80,12 @@ def findings_of(facts: Facts) -> Iterator[Finding]:
     yield from _kernel(facts)
     yield from unusable_ports(facts)
     accounts = facts.accounts()
-    if not any(one.endpoints for one in facts.slices):
-        yield _no_endpoints(facts)
-    else:
-        for port in filter(is_usable, facts.ports):
+    ports = [one for one in facts.ports if not facts.is_answered_here(one)]
+    if any(one.endpoints for one in facts.slices):
+        for port in filter(is_usable, ports):
             yield from _port(facts, port, [one for one in accounts if _is_for(one, port)])
+    elif ports or not facts.ports:
+        yield _no_endpoints(facts)
     yield from chained(facts, accounts)
     yield from _silent_endpoints(facts)
     yield from node_ports(facts)

@@ -152,6 +152,8 @@ def spec_of(service: Service) -> dict[str, object]:
 def _healthy(facts: Facts, accounts: Sequence[Account]) -> str:
     used, total = used_of(accounts)
     text = f"healthy: {used} of {total} endpoints used"
+    if facts.ports and all(map(facts.is_answered_here, facts.ports)):
+        text = "healthy: this node answers its names itself"
     for one in guarded(facts)[:1]:
         text += f"; {place_of(one)} is only for {', '.join((one.allowed_sources or ())[:3])}"
     for address in left_to_balancer(facts.service)[:1]:

@@ -45,3 +45,23 @@ def verdict(faults: tuple[NodeFault, ...] = (), stopped: tuple[StoppedWay, ...] 
 )
 def test_the_node_is_in_the_verdict(faults: tuple[NodeFault, ...], stopped: tuple[StoppedWay, ...], says: str) -> None:
     assert verdict(faults, stopped).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("names_at", "ports", "says"),
+    [
+        (("10.96.0.10",), (53,), "healthy: this node answers its names itself"),
+        (("10.96.0.10",), (53, 9153), "broken: it has no endpoints"),
+        (("10.96.0.99",), (53,), "broken: it has no endpoints"),
+        ((), (53,), "broken: it has no endpoints"),
+    ],
+)
+def test_a_service_whose_names_this_node_answers(names_at: tuple[str, ...], ports: tuple[int, ...], says: str) -> None:
+    service = make_service("kube-dns", "10.96.0.10", ports=tuple(service_port(one, name=f"p{one}") for one in ports))
+    translator = Translator()
+    context = Context(node_name="node-a")
+    translator.update(World(service), None, context)
+    (state,) = translator.states.values()
+    found = explain_service(Facts(service=service, slices=[], context=context, state=state, names_at=names_at))
+    assert found.verdict.startswith(says)
+    assert found.healthy == says.startswith("healthy")
