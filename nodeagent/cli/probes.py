@@ -14,7 +14,7 @@ from nodeagent.trace.kernel_routes import KernelRoutes
 from nodeagent.trace.routes import Leg, Way
 
 MOST = 16
-"""Of many endpoints so many are tried."""
+"""Of many endpoints so many are tried, evenly spread."""
 SECONDS = 1.0
 UDP_SECONDS = 0.3
 """How long a refusal of a datagram is waited for: it comes at once or never."""
@@ -33,7 +33,9 @@ def probe_endpoints(state: ServiceState, ports: Iterable[str]) -> tuple[Probe, .
                 backends.update(
                     dict.fromkeys((each, one.protocol) for each in (() if route is None else route.backends))
                 )
-    tried = list(backends)[:MOST]
+    places = sorted(backends, key=lambda one: (one[0].address, one[0].port, one[1]))
+    count = min(MOST, len(places))
+    tried = [places[number * len(places) // count] for number in range(count)]
     found = asyncio.run(_probe_all(tried))
     if all(one.answer is not ProbeResult.SILENT for one in found):
         return found

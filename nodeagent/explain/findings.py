@@ -271,14 +271,18 @@ def _local(facts: Facts, frontends: Sequence[Frontend], accounts: Sequence[Accou
 
 def _silent_endpoints(facts: Facts) -> Iterator[Finding]:
     """Endpoints that a connection from this node showed to be at fault, by what came of it."""
+    tried = {one.endpoint for one in facts.probes}
+    used = {endpoint_text(one.address, one.port) for one in facts.accounts() if one.used and one.port is not None}
+    untried = f"; {len(used - tried)} more were not tried" if tried < used else ""
     for answer, (where_all, verb, what, do) in _PROBED.items():
         those = [one for one in facts.probes if one.answer is answer]
         if those:
-            endpoints = ", ".join(one.endpoint for one in those[:_SHOWN]) + (", …" if len(those) > _SHOWN else "")
+            names = list(dict.fromkeys(one.endpoint for one in those))
+            endpoints = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
             yield Finding(
                 where_all if len(those) == len(facts.probes) else Severity.IMPAIRED,
-                f"{len(those)} of {len(facts.probes)} endpoints {verb}",
-                f"{what}: {endpoints} ({those[0].detail}){_left_out(facts)}",
+                f"{len(names)} of {len(tried)} endpoints {verb}",
+                f"{what}: {endpoints} ({those[0].detail}){untried}{_left_out(facts)}",
                 do,
             )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.explain.facts import Facts
-from nodeagent.explain.kernel import NodeFault, StoppedWay
+from nodeagent.explain.kernel import NodeFault, Probe, ProbeResult, StoppedWay
 from nodeagent.explain.service import explain_service
 from nodeagent.translate.context import Context
 from nodeagent.translate.translator import Translator
@@ -65,3 +65,21 @@ def test_a_service_whose_names_this_node_answers(names_at: tuple[str, ...], port
     found = explain_service(Facts(service=service, slices=[], context=context, state=state, names_at=names_at))
     assert found.verdict.startswith(says)
     assert found.healthy == says.startswith("healthy")
+
+
+def test_an_endpoint_of_two_protocols_is_one() -> None:
+    """It is tried once for each, and counted and named once; what was not tried is said."""
+    service = make_service("web", "10.96.0.10", ports=(service_port(80, name="http"),))
+    made = make_slice(service, [make_endpoint(f"10.244.1.{number}", "node-a") for number in (10, 11, 12)])
+    translator = Translator()
+    context = Context(node_name="node-a")
+    translator.update(World(service, made), None, context)
+    (state,) = translator.states.values()
+    ports = {one.port for one in made.ports or ()}
+    places = [f"10.244.1.{number}:{port}" for number in (10, 11) for port in ports]
+    fine, gone = ProbeResult.ACCEPTED, ProbeResult.UNREACHABLE
+    probes = [Probe(places[0], fine), Probe(places[0], fine), Probe(places[1], gone, "x"), Probe(places[1], gone, "x")]
+    facts = Facts(service=service, slices=[made], context=context, state=state, probes=probes)
+    assert explain_service(facts).verdict.startswith(
+        f"impaired: 1 of 2 endpoints cannot be reached, because this node has no way to them: {places[1]} (x); 1 more were"
+    )
