@@ -21,7 +21,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
+.PHONY: help setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -49,6 +49,8 @@ help:
 	@echo "make image   dist/nodeagent-*.tar, container images for amd64 and arm64 (root)"
 	@echo "make conformance  Kubernetes' own tests of the network beside nodeagent and beside kube-proxy, in real clusters on this"
 	@echo "                machine, and docs/conformance.md from them; KUBERNETES=DIR has the programs of a release (root)"
+	@echo "make conformance-api  Kubernetes' own API tests against our API server, with a real kube-controller-manager beside it, and"
+	@echo "                docs/conformance-api.md from them; KUBERNETES=DIR has the programs of a release (root)"
 	@echo "make lock    requirements/*.txt anew, with the newest releases that pyproject.toml admits"
 	@echo "make audit   ask PyPI whether a hole is known in a locked release, or with OSV=URL what has the API of osv.dev"
 	@echo "make clean   remove what these commands made in this directory"
@@ -223,6 +225,11 @@ conformance: SYSTEM_PACKAGES += $(CONFORMANCE_PACKAGES)
 conformance: setup $(VENV)/.installed .tools/kubectl-1.32/kubectl .tools/etcd-3.4/etcd $(if $(IMAGE),,image)
 	$(SUDO) env KUBERNETES=$(KUBERNETES) PYTHONPATH=. $(BIN)/python -m tests.conformance $(addprefix --only ,$(ONLY)) \
 		$(addprefix --image ,$(IMAGE)) $(addprefix --images ,$(IMAGES))
+
+# e2e.test and kube-controller-manager of a release, no cluster. KEEP=DIR keeps the logs.
+conformance-api: setup $(VENV)/.installed
+	$(SUDO) env KUBERNETES=$(KUBERNETES) KEEP=$(KEEP) PYTHONPATH=. $(BIN)/python -m tests.conformance.api
+	$(SUDO) env KUBERNETES=$(KUBERNETES) $(BIN)/pytest tests/conformance/api
 
 BOOTING := boot-image boot-containers boot-kernels boot-oldest-kernel boot-page test-boot-short
 $(BOOTING): SYSTEM_PACKAGES += $(BOOT_PACKAGES)

@@ -1,8 +1,11 @@
 """Runs the specs, prints and writes the table. Ends with 1 where one does not pass, or nothing is known of a spec."""
 
 import os
+import shutil
+import signal
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +15,12 @@ from tests.conformance.api.expectations import read_expectations
 from tests.conformance.api.table import render
 
 DOCUMENT: Final = Path(__file__).parents[3] / "docs" / "conformance-api.md"
-_SECONDS: Final = 1200
+_SECONDS: Final = 900
 
 
 def main() -> int:
     """The exit code."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was started is ended
     place = os.environ.get("KUBERNETES")
     if not place:
         print(
@@ -30,17 +34,15 @@ def main() -> int:
         known_wrong = expectations.unknown(specs) + expectations.missing(specs)
         for name in known_wrong:
             print(f"specs.yaml does not fit this release: {name}", file=sys.stderr)
-        with running(programs, Path(scratch)) as plane:
+        with ExitStack() as stack:
+            stack.callback(_keep_logs, Path(scratch))
+            plane = stack.enter_context(running(programs, Path(scratch)))
             program = programs / "e2e.test"
             outcomes = run(
                 plane.host.prefix, program, plane.kubeconfig, expectations.passing, Path(scratch), seconds=_SECONDS
             )
             _, version = plane.call("GET", "/version")
             complaints = plane.complaints()
-        kept = os.environ.get("KEEP")
-        if kept:
-            for name in ("e2e.log", "server.log", "controllers.log"):
-                (Path(kept) / name).write_bytes((Path(scratch) / name).read_bytes())
     release = str(version["gitVersion"]).partition("+")[0].removeprefix("v")
     text = render(expectations, outcomes, specs, release, CONTROLLERS)
     DOCUMENT.write_text(text)
@@ -53,6 +55,12 @@ def main() -> int:
     failed = [outcome for outcome in outcomes if not outcome.passed]
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} passed; {DOCUMENT}")
     return 1 if failed or known_wrong else 0
+
+
+def _keep_logs(scratch: Path) -> None:
+    place = os.environ.get("KEEP")
+    for log in scratch.glob("*.log") if place else ():
+        shutil.copy(log, Path(place or "."))
 
 
 if __name__ == "__main__":

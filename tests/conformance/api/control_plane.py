@@ -28,6 +28,8 @@ CONTROLLERS: Final = (
 )
 _RANGES: Final = "10.96.0.0/16,fd00:10:96::/112"
 _STARTED: Final = "Proceeding to collect garbage"
+_SHORT_HISTORY: Final = ("--history", "30")
+"""One spec waits until a place in a list is forgotten."""
 _ENDING_SECONDS: Final = 20.0
 
 
@@ -60,7 +62,9 @@ def running(programs: Path, place: Path) -> Iterator[ControlPlane]:
         kubeconfig = place / "kubeconfig"
         command = [sys.executable, "-m", "nodeagent", "apiserver", "--listen", f"{host.address}:6443"]
         command += ["--data-dir", str(place / "data"), "--storage", "memory", "--kubeconfig-out", str(kubeconfig)]
-        stack.enter_context(_process(host, [*command, "--service-cluster-ip-range", _RANGES], place / "server.log"))
+        stack.enter_context(
+            _process(host, [*command, "--service-cluster-ip-range", _RANGES, *_SHORT_HISTORY], place / "server.log")
+        )
         until(kubeconfig.exists, f"our server does not start, see {place / 'server.log'}")
         document = yaml.safe_load(kubeconfig.read_text())
         api = Api(document["clusters"][0]["cluster"]["server"], document["users"][0]["user"]["token"])
@@ -69,7 +73,7 @@ def running(programs: Path, place: Path) -> Iterator[ControlPlane]:
             _declare_node(plane, number)
         key = place / "accounts.key"
         subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-        arguments = [str(programs / "kube-controller-manager"), "--kubeconfig", str(kubeconfig), "--leader-elect=false"]
+        arguments = [str(programs / "kube-controller-manager"), "--kubeconfig", str(kubeconfig)]
         arguments += ["--controllers", ",".join(CONTROLLERS), "--bind-address", "127.0.0.1"]
         arguments += ["--service-account-private-key-file", str(key)]
         arguments += ["--root-ca-file", str(place / "data" / "pki" / "ca.crt")]

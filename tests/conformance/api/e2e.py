@@ -60,6 +60,8 @@ def run(
             timeout=seconds + _GRACE_SECONDS,
             check=False,
         )
+    if not report.exists():
+        raise RuntimeError(f"e2e.test ended without a report: {scratch / 'e2e.log'}")
     chosen = set(specs)
     return [
         Outcome(name, spec["State"], spec["RunTime"] / 1e9, (spec.get("Failure") or {}).get("Message", ""))

@@ -268,3 +268,26 @@ def test_every_kind_is_explained(kubectl: Any) -> None:
     for row in all_kinds().rows:
         said = kubectl("explain", row.plural, f"--api-version={row.group_version}")
         assert row.kind in " ".join(said.splitlines()[:2])
+
+
+def test_what_somebody_may_do_is_asked_and_held_to(kubectl: Any) -> None:
+    account = "--as=system:serviceaccount:default:default"
+    assert kubectl("auth", "can-i", "delete", "services").strip() == "yes"
+    assert kubectl("auth", "can-i", "list", "services", account).strip() == "yes"
+    assert kubectl("auth", "can-i", "get", "secrets", account, fails=None).split()[0] == "no"
+    kubectl("get", "configmaps", account)
+    assert "forbidden" in kubectl("get", "secrets", account, fails=True)
+
+
+def test_who_somebody_is(recent_kubectl: Any) -> None:
+    assert "system:masters" in recent_kubectl("auth", "whoami")
+    assert "jane" in recent_kubectl("auth", "whoami", "--as=jane")
+
+
+def test_a_deployment_is_applied_with_a_warning(kubectl: Any) -> None:
+    said = kubectl("create", "deployment", "quiet", "--image=registry.example/web:1", fails=None)
+    assert ("created" in said, "makes no pods" in said) == (True, True)
+    assert "0/1" in kubectl("get", "deployments")
+    kubectl("set", "image", "deployment/quiet", "web=registry.example/web:2")
+    assert "web:2" in kubectl("get", "deploy", "quiet", "-o", "wide")
+    assert "RollingUpdate" in kubectl("describe", "deployment", "quiet", fails=None)

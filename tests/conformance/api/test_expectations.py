@@ -1,0 +1,50 @@
+"""What specs.yaml says holds together; with KUBERNETES=DIR, also with what a release's e2e.test has."""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.conformance.api.e2e import Outcome, all_specs
+from tests.conformance.api.expectations import Expectations, Reason, read_expectations
+from tests.conformance.api.table import render
+
+_PLACE: Final = Path(os.environ.get("KUBERNETES") or "/nowhere")
+E2E: Final = next((found for found in (_PLACE / "e2e.test", _PLACE / "bin" / "e2e.test") if found.exists()), None)
+HAD: Final = "[sig-node] Lease lease API should be available [Conformance]"
+WEBHOOK: Final = "[sig-api-machinery] AdmissionWebhook should deny a | b"
+SOME: Final = Expectations((HAD,), (Reason("no webhooks", (r"\[sig-api-machinery\] AdmissionWebhook",)),))
+
+
+def test_nothing_is_expected_twice() -> None:
+    expected = read_expectations()
+    assert len(set(expected.passing)) == len(expected.passing)
+    whys = [reason.why for reason in expected.reasons]
+    assert len(set(whys)) == len(whys)
+
+
+def test_what_passes_needs_no_reason_and_what_nobody_knows_is_named() -> None:
+    strange = "[sig-network] Something new"
+    assert SOME.reason(HAD) is None
+    assert SOME.unknown([HAD, WEBHOOK, strange, "[sig-storage] Other"]) == [strange]
+    assert SOME.missing([WEBHOOK]) == [HAD]
+
+
+def test_the_table_says_what_failed_and_why_the_others_were_not_run() -> None:
+    outcomes = [Outcome(HAD, "failed", 1.25, "a <b> |\n c")]
+    text = render(SOME, outcomes, [HAD, WEBHOOK], "1.36.2", ("namespace-controller",))
+    assert "**0 of 1 specs passed**" in text
+    assert f"| {HAD} | **failed**: a &lt;b> \\| c | 1.2 |" in text
+    assert "| no webhooks | 1 | api-machinery: AdmissionWebhook |" in text
+
+
+@pytest.mark.skipif(E2E is None, reason="no e2e.test: KUBERNETES=DIR names the binaries of a release")
+def test_every_spec_of_a_release_passes_or_has_a_reason(tmp_path: Path) -> None:
+    assert E2E is not None
+    expected, specs = read_expectations(), all_specs(E2E, tmp_path)
+    assert len(specs) > len(expected.passing)
+    assert expected.unknown(specs) == []
+    assert expected.missing(specs) == []
+    unused = [reason.why for reason in expected.reasons if not any(expected.reason(spec) is reason for spec in specs)]
+    assert unused == []
