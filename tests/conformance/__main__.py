@@ -51,7 +51,10 @@ def _run_parts(options: argparse.Namespace, release: Release, known_specs: Seque
             number, of = options.share
             wanted = specs.chosen(known_specs, kind)[number - 1 :: of]
             place = options.directory / (name if of == 1 else f"{name}-{number}-of-{of}")
-            run(release, archives, plugin, proxy, kind, wanted, place, options.jobs)
+            if options.again:
+                wanted = [spec for spec in wanted if any(text in spec for text in options.again)]
+                place = options.directory / f"{name}-again"
+            run(release, archives, plugin, proxy, kind, wanted, place, options.jobs, options.nodes)
 
 
 def parts() -> Iterator[tuple[NetworkPlugin, Proxy, str]]:
@@ -68,8 +71,12 @@ def _options() -> argparse.Namespace:
     every = [f"{plugin.name}-{proxy.name}-{kind}" for plugin, proxy, kind in parts()]
     parser.add_argument("--only", action="append", choices=every, help="run this part; may be repeated")
     parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="run share K of N, about equal")
+    parser.add_argument("--again", action="append", metavar="TEXT", help="run only specs with this in their name")
     parser.add_argument("--report", action="store_true", help="run nothing, write the document from earlier results")
     parser.add_argument("--jobs", type=int, default=3, help="that many specs at a time")
+    parser.add_argument(
+        "--nodes", type=int, default=3, help="of a cluster; some specs skip themselves with less than 3"
+    )
     parser.add_argument("--image", type=Path, default=IMAGE, help="archive of nodeagent's image")
     parser.add_argument("--images", type=Path, help="archive of the tests' images; made where it is not given")
     parser.add_argument("--directory", type=Path, default=PLACE, help="where results are")

@@ -21,7 +21,7 @@ HEADER = """<!-- Written by `make conformance` from the results of e2e.test. Cha
     make conformance KUBERNETES=DIR
 
 brings up real clusters of the Kubernetes release in DIR, one after the other: etcd, kube-apiserver, kube-controller-manager and
-kube-scheduler on a host, and two dual-stack nodes with kubelet, containerd and a network plugin, each in namespaces of its own. In each
+kube-scheduler on a host, and dual-stack nodes with kubelet, containerd and a network plugin, each in a zone and in namespaces of its own. In each cluster
 it runs the specs of `e2e.test` for sig-network, and writes this document. DIR is where the archives `kubernetes-server` and
 `kubernetes-test` of a release are unpacked, with `etcd`, `coredns` and `agnhost` beside them. It needs root, Debian 12 and
 its packages, no registry.
@@ -98,7 +98,8 @@ def _summary(found: Sequence[tuple[Part, Results]], versions: str) -> str:
             )
 
     written = _rows("| Plugin | Proxy | Specs | Passed | Failed | Skipped themselves | Took | Sum of specs |", rows())
-    run = f"Run on {' and '.join(dates)}, {' or '.join(map(str, jobs))} specs at a time: {versions}."
+    nodes = sorted({part.nodes for part, _ in found})
+    run = f"Run on {' and '.join(dates)}, {' or '.join(map(str, nodes))} nodes, {' or '.join(map(str, jobs))} specs at a time: {versions}."
     return f"## Results\n\n{run}\n\n{written}"
 
 

@@ -28,6 +28,7 @@ class Part:
     seconds: float
     date: str
     jobs: int
+    nodes: int
 
 
 def known(release: Release, directory: Path) -> list[str]:
@@ -51,12 +52,13 @@ def run(
     wanted: Sequence[str],
     place: Path,
     jobs: int,
+    nodes: int,
 ) -> None:
     """Writes the results of these specs to a directory. Raises LabError."""
     place.mkdir(parents=True, exist_ok=True)
     for old in place.iterdir():
         old.unlink()
-    with Cluster(release, archives, plugin=plugin) as cluster:
+    with Cluster(release, archives, count=nodes, plugin=plugin) as cluster:
         proxy.install(cluster, release)
         began = time.monotonic()
         together = [spec for spec in wanted if "[Serial]" not in spec]
@@ -64,7 +66,7 @@ def run(
         _run_shares(cluster, release, [[spec for spec in wanted if "[Serial]" in spec]], place, "alone")
         took = time.monotonic() - began
     date = time.strftime("%Y-%m-%d", time.gmtime())
-    (place / RUN).write_text(json.dumps(asdict(Part(plugin.name, proxy.name, kind, took, date, jobs))))
+    (place / RUN).write_text(json.dumps(asdict(Part(plugin.name, proxy.name, kind, took, date, jobs, nodes))))
 
 
 def _run_shares(cluster: Cluster, release: Release, shares: Sequence[Sequence[str]], place: Path, name: str) -> None:

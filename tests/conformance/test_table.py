@@ -35,7 +35,7 @@ def directory(tmp_path: Path) -> Path:
         place = tmp_path / f"bridge-{proxy}-others"
         place.mkdir()
         (place / "together-0.xml").write_text(text)
-        part = Part("bridge", proxy, "others", 90.0, "2026-01-02", 3)
+        part = Part("bridge", proxy, "others", 90.0, "2026-01-02", 3, 2)
         (place / RUN).write_text(json.dumps(asdict(part)))
     return tmp_path
 

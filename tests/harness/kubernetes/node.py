@@ -73,6 +73,7 @@ class Node:
             "cert-dir": self.directory / "certificates",
             "hostname-override": self.name,
             "node-ip": ",".join(self.addresses),
+            "node-labels": f"topology.kubernetes.io/zone=zone-of-{self.name}",
         }
         start = self.directory / "kubelet"
         options = " ".join(f"--{name}={value}" for name, value in flags.items())
