@@ -1,6 +1,7 @@
 """Runs specs in a cluster: several `e2e.test` beside each other, each with a share of the specs, and their JUnit files."""
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Sequence
@@ -34,13 +35,15 @@ class Part:
 def known(release: Release, directory: Path) -> list[str]:
     """The names of all sig-network specs of the release. Raises LabError."""
     directory.mkdir(parents=True, exist_ok=True)
-    report = directory / "all.xml"
+    report = directory / f"all-{os.getpid()}.xml"
     focused = f"--ginkgo.focus={specs.focus_area()}"
     argv = [str(release.find("e2e.test")), "--ginkgo.dry-run", focused, f"--ginkgo.junit-report={report}", *OPTIONS]
     done = subprocess.run([*argv, "--kubeconfig=/dev/null"], capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"e2e.test cannot list its specs: {done.stdout[-500:]}")
-    return [name for name in results.names(report) if name.startswith(specs.AREA)]
+    found = [name for name in results.names(report) if name.startswith(specs.AREA)]
+    report.unlink()
+    return found
 
 
 def run(
