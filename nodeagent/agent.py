@@ -151,6 +151,7 @@ class Agent:
             pods=pods,
             clients=[str(cidr) for cidr in config.dns.clients],
             pod_ranges=lambda: pod_ranges(config, self._store.node),
+            adopts=not config.dns.handover.seconds,
             report=self._board.reporter("dns"),
             changed=self._changes.node_changed,
         )

@@ -17,6 +17,7 @@ from nodeagent.config.durations import parse_duration
 from nodeagent.daemon.announcement import announce
 from nodeagent.daemon.arenas import use_one_arena
 from nodeagent.daemon.collector import collect_rarely
+from nodeagent.daemon.handover import until_children_have_ended
 from nodeagent.daemon.loop import DaemonLoop, NoThreads
 from nodeagent.daemon.signals import run_until_signal
 from nodeagent.daemon.single_run import NotInTime, ProblemsRemain, run_once
@@ -128,6 +129,7 @@ async def _run_once(loaded: LoadedConfig, within_seconds: float | None) -> None:
 async def _serve(loaded: LoadedConfig, load: Callable[[], LoadedConfig]) -> None:
     daemon = Daemon(load, dict(os.environ), is_init=os.getpid() == 1)
     await run_until_signal(daemon.run(loaded), stopping=daemon.notifier.stopping, reload=daemon.reload)
+    await until_children_have_ended(loaded.config.dns.handover.seconds)
 
 
 def _explain(error: Exception) -> Exception:

@@ -70,6 +70,7 @@ _FLAGS: tuple[Flag, ...] = (
     Flag("--dns-pods", "dns.pods"),
     Flag("--dns-autopath", "dns.autopath"),
     Flag("--dns-query-log", "dns.queryLog"),
+    Flag("--dns-handover", "dns.handover"),
     Flag("--dns-clients", "dns.clients"),
     Flag("--healthz-bind-address", "reporting.healthzBindAddress"),
     Flag("--metrics-bind-address", "reporting.metricsBindAddress"),

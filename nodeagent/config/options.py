@@ -271,6 +271,12 @@ class DnsConfig(Group):
     query_log: Count = option(
         0, "queries", "One of so many queries is written to the log, with its answer's rcode, size and time; 0: none."
     )
+    handover: Pause = option(
+        _seconds(0),
+        "a duration; 0s: not at all",
+        "For pods, where the next agent is started before this one ends: how long an agent that is told to stop stays for "
+        "the process that answers names, until that of the next agent answers. The next agent waits for the tables.",
+    )
     clients: Cidrs = option(
         (),
         "list of CIDRs",

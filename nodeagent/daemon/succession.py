@@ -14,6 +14,7 @@ from contextlib import closing
 from nodeagent.agent import Agent
 from nodeagent.config import AgentConfig, ConfigError, LoadedConfig
 from nodeagent.daemon.announcement import announce
+from nodeagent.daemon.handover import until_tables_are_free
 from nodeagent.daemon.process import claim_resources
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.observe.systemd import SystemdNotifier
@@ -55,6 +56,8 @@ class Daemon:
         """Until cancelled. Raises what `Agent` raises."""
         with closing(Ruleset()) as netlink:
             hangup: asyncio.Task[bool] | None = None
+            if loaded.config.dns.handover.seconds:
+                await until_tables_are_free(netlink)
             try:
                 serving = self._start(loaded, netlink)
                 while True:
@@ -66,7 +69,7 @@ class Daemon:
                     serving = await self._replace(serving, netlink)
                     asyncio.get_running_loop().call_later(COLLECT_AFTER_SECONDS, gc.collect)
             except asyncio.CancelledError:
-                if self._is_init:
+                if self._is_init and not loaded.config.dns.handover.seconds:
                     await asyncio.gather(*(agent.leave() for agent in self._agents))
                 raise
             finally:

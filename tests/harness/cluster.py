@@ -74,11 +74,11 @@ class Cluster:
         """Delete a Service and its slices from disk."""
         self.manifests.remove(service, *make_slices(service, []))
 
-    def start_agent(self, *flags: str, seconds: float = PATIENCE) -> AgentProcess:
-        """The agent on `node-a`, ready within so many seconds."""
+    def start_agent(self, *flags: str, seconds: float = PATIENCE, line: str = " ready: ") -> AgentProcess:
+        """The agent on `node-a`, ready within so many seconds, or as far as another line of its log."""
         agent = self.world.start(NODE, [*AGENT, "run", *self.sources(), *flags])
         self._agents.append(agent)
-        agent.wait_for_line(" ready: ", seconds=seconds)
+        agent.wait_for_line(line, seconds=seconds)
         return agent
 
     @contextmanager

@@ -75,11 +75,12 @@ class NodeNames:
         pods: RunningPods | None = None,
         clients: Collection[str] = (),
         pod_ranges: Callable[[], Collection[str]] = tuple,
+        adopts: bool = True,
         report: Callable[[Iterable[Problem]], None],
         changed: Callable[[], None] = lambda: None,
         path: Path | None = None,
     ) -> None:
-        """changed: called when `here` is another than before."""
+        """adopts: see `Supervisor`. changed: called when `here` is another than before."""
         self._path = path or socket_path()
         self._is_dirty = is_dirty
         self._report = report
@@ -113,6 +114,7 @@ class NodeNames:
                 self._places,
                 settings,
                 self._feeder,
+                adopts=adopts,
                 on_problems=partial(self._take_problems, "process"),
                 on_report=self._heard,
                 on_answering=self._answers,

@@ -71,7 +71,8 @@ class TakenOver(Exception):
 class Supervisor:
     """Runs until cancelled, or another agent has taken the process over.
 
-    path: of the unix socket; its directory must be root's. on_problems: what is wrong with the process, in one line.
+    path: of the unix socket; its directory must be root's. adopts: whether the process of a former agent may go on; in a pod it
+    ends with that agent, so that one of our own takes its place, with its sockets. on_problems: what is wrong with the process, in one line.
     on_answering: whether a process reads queries and knows everything.
     """
 
@@ -82,6 +83,7 @@ class Supervisor:
         settings: Settings,
         feed: Feed,
         *,
+        adopts: bool = True,
         on_problems: Callable[[tuple[Problem, ...]], None] = lambda problems: None,  # noqa: ARG005
         on_report: Callable[[Report], None] = lambda report: None,  # noqa: ARG005
         on_answering: Callable[[bool], None] = lambda answering: None,  # noqa: ARG005
@@ -90,6 +92,7 @@ class Supervisor:
         self._places = places
         self._settings = settings
         self._feed = feed
+        self._adopts = adopts
         self._on_problems = on_problems
         self._on_report = on_report
         self._on_answering = on_answering
@@ -150,7 +153,7 @@ class Supervisor:
         found = found or await self._connect()
         if found is not None:
             hello = found.hello
-            if hello.settings in (None, self._settings) and not hello.ending and self._has_places():
+            if hello.settings in (None, self._settings) and self._adopts and not hello.ending and self._has_places():
                 logger.info("adopted the DNS process pid=%d", found.pid)
                 self._on_answering(hello.answering)
                 return found
