@@ -59,9 +59,7 @@ class Traffic:
                 member.hold(path.address, path.port, path.protocol, count=HELD_EACH, timeout=TIMEOUT_SECONDS)
             )
             loading = stack.enter_context(
-                member.load(
-                    path.address, path.port, path.protocol, interval=INTERVAL_SECONDS, timeout=TIMEOUT_SECONDS
-                )
+                member.load(path.address, path.port, path.protocol, interval=INTERVAL_SECONDS, timeout=TIMEOUT_SECONDS)
             )
             self._loads.append((path, loading, holding))
 

@@ -19,7 +19,7 @@ REQUEST = b"GET /hostname HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Load:
-    """Counts connections, and keeps the first failures with their moment."""
+    """Counts connections, and keeps the first failures and slow ones with their moment."""
 
     def __init__(self) -> None:
         self.begun = time.monotonic()
@@ -43,7 +43,9 @@ class Load:
             self.failed += 1
             self.note(f"new connection to {host}:{port}", error)
         seconds = time.monotonic() - started
-        self.slow += seconds > SLOW_SECONDS
+        if seconds > SLOW_SECONDS:
+            self.slow += 1
+            self.note(f"slow connection to {host}:{port}, {seconds:.1f} s", TimeoutError())
         self.slowest = max(self.slowest, seconds)
 
     async def hold(self, host: str, port: int) -> None:
