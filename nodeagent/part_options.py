@@ -15,7 +15,7 @@ from nodeagent.config.keys import KEYS, plain_option
 from nodeagent.config.options import API_VERSION
 from nodeagent.dataplane.nft.belief import Ownership
 from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.surroundings import Way
+from nodeagent.dataplane.surroundings import OutboundEndpoint
 from nodeagent.dataplane.sysctl import ConntrackOptions
 from nodeagent.dns.feed.messages import Settings
 from nodeagent.dns.feed.spawn import PROGRAM
@@ -223,14 +223,16 @@ def reached_by_own_service(access: ClusterAccess | None, environment: Mapping[st
     )
 
 
-def ways(access: ClusterAccess | None) -> tuple[Way, ...]:
+def ways(access: ClusterAccess | None) -> tuple[OutboundEndpoint, ...]:
     """Whom the agent connects to: each API server, and a proxy before it."""
     found = []
     for server in access.servers if access is not None else ():
         for url, is_server in ((server.url, True), (server.proxy, False)):
             parts = urlsplit(url or "")
             if parts.hostname:
-                found.append(Way(parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme, 443), is_server))
+                found.append(
+                    OutboundEndpoint(parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme, 443), is_server)
+                )
     return tuple(dict.fromkeys(found))
 
 

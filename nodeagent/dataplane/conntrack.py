@@ -205,7 +205,7 @@ class _Pass:
         yield from dict.fromkeys(requests)
 
     def _walk_to_the_end(self, request: Request, writer: NetlinkSocket) -> None:
-        """Starts a walk anew, on a fresh socket, when the kernel breaks it off; raises after some attempts."""
+        """Starts a walk again, on a fresh socket, when the kernel breaks it off; raises after some attempts."""
         for attempt in range(_ATTEMPTS):
             try:
                 with NetlinkSocket(NETLINK_NETFILTER) as reader:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from nodeagent.dataplane.interface_claim import DEFAULT_NAME, KINDS, MARK
-from nodeagent.dataplane.interface_drift import Drift, Programmed, Told, as_programmed
+from nodeagent.dataplane.interface_drift import Drift, InterfaceNotifications, Programmed, as_programmed
 from nodeagent.dataplane.interface_plan import (
     ADDRESS_LIMITS,
     InterfacePlan,
@@ -112,12 +112,12 @@ class ServiceInterface:
         async with self._lock:
             return await in_thread(lambda: self._retain(vips))
 
-    async def differs(self, told: Told) -> Drift | None:
+    async def differs(self, notifications: InterfaceNotifications) -> Drift | None:
         """How the interface is not what the last call programmed; said once until the next.
 
-        notified: the kernel's notifications since. The interface is read only when these contradict the belief.
+        notifications: from the kernel's notifications since. The interface is read only when these contradict the belief.
         """
-        return await self._drift(lambda programmed: self._contradiction(programmed, told))
+        return await self._drift(lambda programmed: self._contradiction(programmed, notifications))
 
     async def ipv6_differs(self) -> Drift | None:
         """The same of IPv6, with a look at one route: all go together when IPv6 is switched off."""
@@ -189,9 +189,9 @@ class ServiceInterface:
             staying = vips & present.vips | present.ranges
             return self._program(netlink, link, present, plan(staying, present, limits=self._limits), [], None)
 
-    def _contradiction(self, programmed: Programmed, told: Told) -> Drift | None:
-        contradicted = told.contradicts(programmed)
-        if not contradicted and not told.sources_in_doubt:
+    def _contradiction(self, programmed: Programmed, notifications: InterfaceNotifications) -> Drift | None:
+        contradicted = notifications.contradicts(programmed)
+        if not contradicted and not notifications.sources_in_doubt:
             return None
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
             if read_sources(netlink, programmed.ifindex, self._node_addresses) != programmed.sources:

@@ -39,7 +39,7 @@ class Programmed(NamedTuple):
     without_ipv6: bool = False
 
 
-class Told:
+class InterfaceNotifications:
     """The latest notification about each part of the interface called `name`, since the last `clear`."""
 
     def __init__(self, name: str, ifindex: int | None) -> None:
@@ -124,14 +124,14 @@ class Told:
                 there != (prefix_length == _full_length(address) and address in present.addresses)
                 for (address, prefix_length), there in self._addresses.items()
             )
-            or any(not _as_told(route, source, present) for route, source in self._routes.items())
+            or any(not _as_notified(route, source, present) for route, source in self._routes.items())
             or any(there != (to in present.over_lo.get(source, ())) for (to, source), there in self._over_lo.items())
             or not self._elsewhere.isdisjoint(programmed.sources.values())
             or (self._lo_is_up and not programmed.lo)
         )
 
 
-def _as_told(route: str, source: str | None, present: Present) -> bool:
+def _as_notified(route: str, source: str | None, present: Present) -> bool:
     if route not in present.routes:
         return source is None
     return source == next((one for one, routes in present.sourced.items() if route in routes), "")

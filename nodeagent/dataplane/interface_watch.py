@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from nodeagent.dataplane.interface_drift import Drift, Told
+from nodeagent.dataplane.interface_drift import Drift, InterfaceNotifications
 from nodeagent.model.backoff import Backoff
 from nodeagent.netlink import rtnetlink
 from nodeagent.netlink.framing import messages
@@ -43,7 +43,7 @@ class Watched(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def differs(self, told: Told) -> Drift | None:
+    async def differs(self, notifications: InterfaceNotifications) -> Drift | None:
         """How it differs from what was programmed, given what the kernel reported; looks itself when that is not clear."""
         ...
 
@@ -86,21 +86,21 @@ class InterfaceWatch:
         self._interface = interface
         self._changed = changed
         self._paces = {drift: RepairPace(_PAUSE if drift is Drift.CHANGED else _SHORT_PAUSE) for drift in Drift}
-        self._told = Told(interface.name, None)
+        self._notifications = InterfaceNotifications(interface.name, None)
         self._news = asyncio.Event()
 
     async def run(self) -> None:
         """Until cancelled. Raises OSError when the kernel cannot be listened to."""
         loop = asyncio.get_running_loop()
         with following(_GROUPS, self._take, self._lost):
-            self._told = Told(self._interface.name, _index_of(self._interface.name))
+            self._notifications = InterfaceNotifications(self._interface.name, _index_of(self._interface.name))
             while True:
                 try:
                     if (drift := await self._drift()) is None:
                         continue
                     pace = self._paces[drift]
                     await asyncio.sleep(pace.pause(loop.time()))
-                    self._told.clear()
+                    self._notifications.clear()
                 except OSError as error:
                     logger.warning("cannot look at interface %s, trying again: %s", self._interface.name, error)
                     await asyncio.sleep(_RETRY_SECONDS)
@@ -118,7 +118,7 @@ class InterfaceWatch:
         except TimeoutError:
             return await self._interface.ipv6_differs()
         await self._quiet()
-        return await self._interface.differs(self._told.take())
+        return await self._interface.differs(self._notifications.take())
 
     def _tell(self, drift: Drift) -> None:
         again = self._paces[drift].in_a_row
@@ -135,7 +135,7 @@ class InterfaceWatch:
         self._news.clear()
 
     def _lost(self) -> None:
-        self._told.lose(_index_of(self._interface.name))
+        self._notifications.lose(_index_of(self._interface.name))
         self._news.set()
 
     def _take(self, datagram: memoryview) -> None:
@@ -144,27 +144,27 @@ class InterfaceWatch:
                 self._news.set()
 
     def _concerns_ours(self, kind: int, body: memoryview) -> bool:
-        told = self._told
+        notifications = self._notifications
         if kind in {RTM_NEWROUTE, RTM_DELROUTE}:
             return self._takes_route(body, gone=kind == RTM_DELROUTE)
         if kind in {RTM_NEWADDR, RTM_DELADDR}:
             address = rtnetlink.read_address(body)
-            return address is not None and told.address(address, gone=kind == RTM_DELADDR)
+            return address is not None and notifications.address(address, gone=kind == RTM_DELADDR)
         if kind in {RTM_NEWLINK, RTM_DELLINK}:
-            return told.link(rtnetlink.read_link(body), gone=kind == RTM_DELLINK)
+            return notifications.link(rtnetlink.read_link(body), gone=kind == RTM_DELLINK)
         return False
 
     def _takes_route(self, body: memoryview, *, gone: bool) -> bool:
-        told = self._told
+        notifications = self._notifications
         if rtnetlink.is_default_route(body):
-            told.default_route()
+            notifications.default_route()
             return True
-        if told.ifindex is None or not rtnetlink.may_be_local_route(body):
+        if notifications.ifindex is None or not rtnetlink.may_be_local_route(body):
             return False
-        if (route := rtnetlink.read_local_route(body, told.ifindex)) is not None:
-            told.route(route, gone=gone)
+        if (route := rtnetlink.read_local_route(body, notifications.ifindex)) is not None:
+            notifications.route(route, gone=gone)
         elif (route := rtnetlink.read_route_over_lo(body)) is not None:
-            told.route_over_lo(route, gone=gone)
+            notifications.route_over_lo(route, gone=gone)
         return route is not None
 
 

@@ -37,14 +37,14 @@ class AddressListener(Protocol):
 class AddressesAlone:
     """An AddressListener for those who need no more than the addresses: calls each with all of them, in this order."""
 
-    def __init__(self, *told: Callable[[frozenset[str]], None]) -> None:
-        self._told = told
+    def __init__(self, *listeners: Callable[[frozenset[str]], None]) -> None:
+        self._listeners = listeners
 
     def node_addresses_changed(self, addresses: frozenset[LocalAddress]) -> None:
         """Called with all current addresses, at first and after every change."""
         alone = frozenset(local.address for local in addresses)
-        for tell in self._told:
-            tell(alone)
+        for listener in self._listeners:
+            listener(alone)
 
 
 class NodeAddresses:

@@ -30,7 +30,7 @@ NAME_PATIENCE_SECONDS = 5.0
 logger = logging.getLogger(__name__)
 
 
-class Way(Struct, frozen=True):
+class OutboundEndpoint(Struct, frozen=True):
     """A host, an address or a name, and the TCP port at which the agent reaches it. is_server: it is the API server."""
 
     host: str
@@ -53,7 +53,7 @@ class Surroundings:
         *,
         excluding: str,
         others: Callable[[], Iterable[tuple[str, str]]] = tuple,
-        ways: Iterable[Way] = (),
+        ways: Iterable[OutboundEndpoint] = (),
         names: Iterable[SocketAddress] = (),
         resolvers: Callable[[], Iterable[SocketAddress]] = tuple,
         look_seconds: float = LOOK_SECONDS,

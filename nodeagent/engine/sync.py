@@ -294,7 +294,7 @@ class Engine:
         if self._cluster_ips.are_right:
             return False
         try:
-            return all(table.is_anothers() for table in self._tables)
+            return all(table.has_other_owner() for table in self._tables)
         except (Retryable, Unusable):
             return False  # the pass finds out
 

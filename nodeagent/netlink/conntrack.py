@@ -190,12 +190,12 @@ def hidden_behind(family: Family, flow: Flow) -> bytes | None:
     second = len(layout.original) + 4 + 2 * (4 + length) + 4 + 24
     if message[:4] == layout.original and message[second : second + 4] == layout.reply:
         client = bytes(message[12 : 12 + length])
-        told = bytes(message[second + 16 + length : second + 16 + 2 * length])
+        translated = bytes(message[second + 16 + length : second + 16 + 2 * length])
     else:
         top = dict(attributes(message))
         client = _address(top, uapi.CTA_TUPLE_ORIG, layout.source_attribute)
-        told = _address(top, uapi.CTA_TUPLE_REPLY, layout.destination_attribute)
-    return None if told in (client, b"") else told
+        translated = _address(top, uapi.CTA_TUPLE_REPLY, layout.destination_attribute)
+    return None if translated in (client, b"") else translated
 
 
 def _address(message: dict[int, memoryview], direction: int, which: int) -> bytes:

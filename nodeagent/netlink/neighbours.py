@@ -1,4 +1,4 @@
-"""Asks whether a neighbour answers (RTM_GETNEIGH of one address, Linux 5.0), and has the kernel ask it anew; pure."""
+"""Asks whether a neighbour answers (RTM_GETNEIGH of one address, Linux 5.0), and has the kernel ask it again; pure."""
 
 import struct
 

@@ -123,7 +123,7 @@ def stale_entries(learned: Elements, valid: ValidEndpoints) -> Elements:
 
 
 def valid_entries(learned: ElementDump, valid: ValidEndpoints) -> dict[bytes, tuple[bytes, int, int]]:
-    """What a table made anew is to remember: key → (endpoint, timeout ms, remaining ms)."""
+    """What a rebuilt table is to remember: key → (endpoint, timeout ms, remaining ms)."""
     return {
         key: (endpoint, *learned.expirations[key])
         for key, endpoint in learned.elements.items()

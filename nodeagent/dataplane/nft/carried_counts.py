@@ -88,7 +88,7 @@ class Uncounted:
         gone: Mapping[str, Iterable[bytes]],
         successors: Successors,
     ) -> None:
-        """Elements were made anew. carried: what the kernel had counted of the old ones before; final: what they had in the
+        """Elements were rebuilt. carried: what the kernel had counted of the old ones before; final: what they had in the
         end; gone: keys that were deleted."""
         for name, by_key in self.by_map.items():
             for key in gone.get(name, ()):

@@ -1,7 +1,7 @@
-"""Keeps what the elements of one family's table count, whenever one of them is made anew.
+"""Keeps what the elements of one family's table count, whenever one of them is rebuilt.
 
 What a new element begins with is read just before the transaction; what its predecessor counted after that the kernel tells
-with the deletion. This difference is kept here until the element is made anew the next time, at the latest when the agent ends.
+with the deletion. This difference is kept here until the element is rebuilt the next time, at the latest when the agent ends.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,7 +46,7 @@ class CountKeeper:
         self, belief: Belief, wanted: TableImage, dirty: Mapping[str, Iterable[bytes]] | None, *, anew: bool
     ) -> tuple[Counts, Successors]:
         """With what new elements begin, and whose counts these are. dirty: keys that may differ; None: any. anew: the table
-        is made anew. Blocking."""
+        is rebuilt. Blocking."""
         successors = self._succeeding(belief, wanted, dirty, anew=anew)
         return self._begin(successors, whole=anew), successors
 
@@ -82,7 +82,7 @@ class CountKeeper:
             self._uncounted.add(name, missed)
 
     def _begin(self, successors: Successors, *, whole: bool) -> Counts:
-        """whole: the table is read, not the elements alone that are about to be made anew."""
+        """whole: the table is read, not the elements alone that are about to be rebuilt."""
         self._successors = successors
         self._carried = {}
         if successors:

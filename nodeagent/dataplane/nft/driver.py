@@ -175,7 +175,7 @@ class TableDriver:
         """Forget clients of endpoints that left; whether none is left."""
         return await self._purge.purge()
 
-    def is_anothers(self) -> bool:
+    def has_other_owner(self) -> bool:
         """Whether another process that lives owns the table, so that nothing can be programmed here. Raises KernelUnclear."""
         header = self._table.header()
         return header is not None and header.owner not in {0, self._socket.port}
@@ -306,7 +306,7 @@ class TableDriver:
         return await self._maybe_in_thread(big, plan)
 
     def _let_standby_serve(self, belief: Belief, wanted: TableImage) -> None:
-        if self.is_anothers():
+        if self.has_other_owner():
             raise NotPermitted(OWNED_BY_ANOTHER)
         valid = self._desired.affinity.snapshot()
         self._standby.serve(partial(self._planner.plan_standby, wanted), valid)

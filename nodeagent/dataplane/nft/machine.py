@@ -276,7 +276,7 @@ class Machine:
                 self._learn(expression)
 
     def _learn(self, expression: UpdateMap) -> None:
-        """An element that is there keeps its value; only its timer starts anew."""
+        """An element that is there keeps its value; only its timer starts again."""
         spec, family = self.sets.specs[expression.set], self.packet.family
         key = self._read(expression.key_reg, spec.key_length(family))
         value = self._element(spec, key)

@@ -72,7 +72,7 @@ class Planner:
         """The least transaction; an empty one when the kernel is right.
 
         dirty: the keys that may differ; None: compare everything (after a read-back). counts: with what new elements begin, or
-        those of a table that is made anew; successors: whose counts these are.
+        those of a table that is rebuilt; successors: whose counts these are.
         """
         counts = counts or {}
         if not belief.usable:
@@ -169,7 +169,7 @@ class Planner:
     def _rewrite_program(
         self, transaction: Transaction, belief: Belief, program: Program, led: Mapping[str, Mapping[bytes, str]]
     ) -> None:
-        """All rules anew, in place: sets, their elements, counters and learned affinity stay. led: verdicts added just before."""
+        """Rewrites all rules in place: sets, their elements, counters and learned affinity stay. led: verdicts added just before."""
         transaction.flush_rules()
         for name in sorted(schema.PROGRAM_SETS):
             transaction.delete_verdicts(name, {**belief.verdicts.get(name, {}), **led.get(name, {})})

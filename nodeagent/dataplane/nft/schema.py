@@ -15,7 +15,7 @@ from nodeagent.netlink.uapi import nf_tables as uapi
 
 TABLE = "nodeagent"
 STANDBY_TABLE = "nodeagent-standby"
-"""Serves while TABLE is made anew."""
+"""Serves while TABLE is rebuilt."""
 SCHEMA = 7
 COMMENT_PREFIX = f"schema {SCHEMA}:"
 

@@ -1,4 +1,4 @@
-"""A second table that serves while the one of our name is made anew.
+"""A second table that serves while the one of our name is rebuilt.
 
 A table cannot be replaced without harm in one commit. A packet that is in the old one at that instant finds its sets empty, and
 the new one has no ranges until the kernel has published them, a few milliseconds later (`ranges.py`). So one table stays

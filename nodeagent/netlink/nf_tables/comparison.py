@@ -1,4 +1,4 @@
-"""Whether the kernel holds the expression that was given to it: it adds defaults, and numbers registers anew (pure)."""
+"""Whether the kernel holds the expression that was given to it: it adds defaults, and numbers registers again (pure)."""
 
 import sys
 

@@ -195,8 +195,8 @@ def read_counts(form: ElementForm, message: memoryview) -> dict[bytes, tuple[int
             length, key, value, heads, packets_head, packets = shape.unpack_from(body, offset)
             if heads != _COUNTER_HEADS or packets_head != _PACKETS_HEAD:
                 return _counts_of(form, read_elements(form, (message,)))
-            told = body[offset + comment_at : offset + length].rstrip(b"\0") if form.commented else value
-            counts[key] = int.from_bytes(packets, "big"), told
+            comment = body[offset + comment_at : offset + length].rstrip(b"\0") if form.commented else value
+            counts[key] = int.from_bytes(packets, "big"), comment
             offset += length + 3 & ~3
     except struct.error:  # the last element is shorter than one with a counter
         return _counts_of(form, read_elements(form, (message,)))

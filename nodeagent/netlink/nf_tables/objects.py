@@ -25,7 +25,7 @@ def pack_table(name: str, flags: int | None = None, comment: str = "") -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TableHeader:
-    """The table object itself: its flags, its comment, the handle that changes when it is made anew, and the netlink
+    """The table object itself: its flags, its comment, the handle that changes when it is rebuilt, and the netlink
     port of the living process that owns it (0: nobody does)."""
 
     flags: int

@@ -45,7 +45,7 @@ class Namespace(Protocol):
 
 
 class Notebook:
-    """A listener that keeps what it is told."""
+    """A listener that keeps what it receives."""
 
     def __init__(self) -> None:
         self.reports: list[CleaningReport] = []

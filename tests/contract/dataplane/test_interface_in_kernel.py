@@ -115,7 +115,7 @@ def test_nothing_but_the_vips_appears_on_the_interface(namespace: Namespace) -> 
 
 
 def test_ipv6_vips_are_routes_and_no_source_that_a_connection_must_look_at(namespace: Namespace) -> None:
-    """Whoever chooses an IPv6 source looks at every address of the node (ipv6_dev_get_saddr)."""
+    """The kernel looks at every address of the node when it chooses an IPv6 source (ipv6_dev_get_saddr)."""
     vips = some_vips(0, ipv6=3)
     sync(namespace, ServiceInterface(), vips)
 

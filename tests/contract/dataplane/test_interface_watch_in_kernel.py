@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 import pytest
 
 from nodeagent.dataplane.interface import ServiceInterface
-from nodeagent.dataplane.interface_drift import Drift, Told
+from nodeagent.dataplane.interface_drift import Drift, InterfaceNotifications
 from nodeagent.dataplane.interface_watch import InterfaceWatch, RepairPace
 from nodeagent.model.addresses import Family
 
@@ -145,7 +145,7 @@ def test_what_others_do_is_repaired_within_half_a_second(namespace: Namespace, d
 ALL_ROUTES = "ip -4 -o route show table local; ip -6 -o route show table local"
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["told", "not told"])
+@pytest.mark.parametrize("silent", [False, True], ids=["notified", "not notified"])
 @pytest.mark.parametrize(
     "deed",
     [
@@ -195,8 +195,8 @@ def test_a_change_while_the_interface_is_looked_at_is_not_forgotten(namespace: N
     async def story(keeper: Keeper) -> None:
         differs = keeper.interface.differs
 
-        async def slowly(told: Told) -> Drift | None:
-            found = await differs(told)
+        async def slowly(notifications: InterfaceNotifications) -> Drift | None:
+            found = await differs(notifications)
             if turn := next(turns, None):
                 await shell(turn)
                 await asyncio.sleep(0.2)

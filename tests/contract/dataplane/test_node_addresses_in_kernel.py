@@ -1,4 +1,4 @@
-"""The node's addresses as the kernel has them, and how soon and how often changes of them are told."""
+"""The node's addresses as the kernel has them, and how soon and how often changes of them are reported."""
 
 import asyncio
 import resource
@@ -27,7 +27,7 @@ class Namespace(Protocol):
 
 
 class Notebook:
-    """A listener that keeps what it is told."""
+    """A listener that keeps what it receives."""
 
     def __init__(self) -> None:
         self.told: list[frozenset[LocalAddress]] = []
@@ -53,7 +53,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def follow(namespace: Namespace, story: Callable[[Notebook], Awaitable[None]]) -> list[frozenset[LocalAddress]]:
-    """What a listener is told while `story` happens."""
+    """What a listener receives while `story` happens."""
 
     async def main() -> list[frozenset[LocalAddress]]:
         notebook = Notebook()

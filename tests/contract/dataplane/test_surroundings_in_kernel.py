@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.dataplane.surroundings import Surroundings, Way, in_use_here, resolve_here
+from nodeagent.dataplane.surroundings import OutboundEndpoint, Surroundings, in_use_here, resolve_here
 from nodeagent.model.addresses import parse_network
 from nodeagent.model.in_use import InUse, why_not
 
@@ -128,7 +128,11 @@ def test_what_is_protected_are_own_addresses_and_all_that_the_ways_lead_to(node:
         async def resolve(name: str) -> frozenset[str]:
             return frozenset(answers[name])
 
-        ways = (Way("api", 6443), Way("10.0.0.1", 443), Way("localhost", 3128, is_server=False))
+        ways = (
+            OutboundEndpoint("api", 6443),
+            OutboundEndpoint("10.0.0.1", 443),
+            OutboundEndpoint("localhost", 3128, is_server=False),
+        )
         seen = Surroundings(lambda: None, excluding="nodeagent0", ways=ways, resolve=resolve)
         await seen.read()
         expected = {("172.16.0.9", 6443), ("fd00:9::9", 6443), ("10.0.0.1", 443)}
@@ -156,7 +160,7 @@ def test_resolvers_are_protected_where_the_way_is_a_name(node: Any, host: str, c
         seen = Surroundings(
             lambda: None,
             excluding="nodeagent0",
-            ways=(Way(host, 6443),),
+            ways=(OutboundEndpoint(host, 6443),),
             names={("192.168.0.5", 53)},
             resolvers=lambda: asked,
             resolve=resolve,

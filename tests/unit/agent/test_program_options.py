@@ -17,7 +17,7 @@ def config(traffic: TrafficConfig) -> AgentConfig:
 @pytest.mark.parametrize(
     ("cidrs", "ipv4", "ipv6"),
     [
-        pytest.param((), NONE, NONE, id="no cluster CIDR: nobody is told apart"),
+        pytest.param((), NONE, NONE, id="no cluster CIDR: no client is recognised as a pod"),
         pytest.param(("10.244.0.0/16",), CIDR, NONE, id="IPv4 only: IPv6 must not take every source for a stranger"),
         pytest.param(("fd00:244::/32",), NONE, CIDR, id="IPv6 only"),
         pytest.param(("10.244.0.0/16", "fd00:244::/32"), CIDR, CIDR, id="both"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.config import AgentConfig
-from nodeagent.dataplane.surroundings import Way
+from nodeagent.dataplane.surroundings import OutboundEndpoint
 from nodeagent.kube.credentials import FixedCredential
 from nodeagent.kube.kubeconfig import ClusterAccess
 from nodeagent.kube.servers import Server
@@ -24,18 +24,20 @@ users: [{name: u, user: {token: secret}}]
 @pytest.mark.parametrize(
     ("server", "proxy", "expected"),
     [
-        pytest.param("https://192.0.2.1:6443", None, (Way("192.0.2.1", 6443),), id="address"),
-        pytest.param("https://[2001:db8::1]", None, (Way("2001:db8::1", 443),), id="IPv6 and no port"),
-        pytest.param("http://api/prefix", None, (Way("api", 80),), id="name and path"),
+        pytest.param("https://192.0.2.1:6443", None, (OutboundEndpoint("192.0.2.1", 6443),), id="address"),
+        pytest.param("https://[2001:db8::1]", None, (OutboundEndpoint("2001:db8::1", 443),), id="IPv6 and no port"),
+        pytest.param("http://api/prefix", None, (OutboundEndpoint("api", 80),), id="name and path"),
         pytest.param(
             "https://api:6443",
             "http://user:secret@proxy:3128",
-            (Way("api", 6443), Way("proxy", 3128, is_server=False)),
+            (OutboundEndpoint("api", 6443), OutboundEndpoint("proxy", 3128, is_server=False)),
             id="through a proxy",
         ),
     ],
 )
-def test_the_ways_are_the_server_and_the_proxy(server: str, proxy: str | None, expected: tuple[Way, ...]) -> None:
+def test_the_ways_are_the_server_and_the_proxy(
+    server: str, proxy: str | None, expected: tuple[OutboundEndpoint, ...]
+) -> None:
     assert ways(ClusterAccess(server, TlsTrust(), FixedCredential(), proxy)) == expected
 
 
@@ -49,10 +51,10 @@ def test_every_server_and_its_proxy_is_a_way() -> None:
         Server("https://[2001:db8::3]", "http://proxy:3128"),
     )
     assert ways(ClusterAccess("https://192.0.2.1:6443", TlsTrust(), FixedCredential(), None, others)) == (
-        Way("192.0.2.1", 6443),
-        Way("192.0.2.2", 6443),
-        Way("proxy", 3128, is_server=False),
-        Way("2001:db8::3", 443),
+        OutboundEndpoint("192.0.2.1", 6443),
+        OutboundEndpoint("192.0.2.2", 6443),
+        OutboundEndpoint("proxy", 3128, is_server=False),
+        OutboundEndpoint("2001:db8::3", 443),
     )
 
 

@@ -1,4 +1,4 @@
-"""A cluster of values and drivers that write down what they are told, for tests of the engine alone."""
+"""A cluster of values and drivers that write down what they receive, for tests of the engine alone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -85,7 +85,7 @@ class RecordingTable:
     hang: bool = False
     read_back: bool = False
     repairs: int = 0
-    anothers: bool = False
+    other_owner: bool = False
 
     async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
         self.calls.append(dict(changes))
@@ -107,8 +107,8 @@ class RecordingTable:
     def forget(self) -> None:
         self.forgotten += 1
 
-    def is_anothers(self) -> bool:
-        return self.anothers
+    def has_other_owner(self) -> bool:
+        return self.other_owner
 
 
 @dataclass

@@ -66,7 +66,7 @@ def test_the_interface_of_another_agent_is_left_alone(with_engine: RunEngine) ->
     async def scenario(bench: Bench) -> None:
         bench.interface.vips = {"10.96.0.9"}
         for table in bench.tables:
-            table.anothers = True
+            table.other_owner = True
             table.fail_with = [Unusable("table owned by another process")]
         bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
         bench.changes.synced()
@@ -82,7 +82,7 @@ def test_the_interface_of_another_agent_is_left_alone(with_engine: RunEngine) ->
 def test_the_interface_is_taken_over_with_the_first_table_that_can_be_had(with_engine: RunEngine) -> None:
     async def scenario(bench: Bench) -> None:
         bench.interface.vips = {"10.96.0.9"}
-        bench.tables[0].anothers = True
+        bench.tables[0].other_owner = True
         bench.tables[0].fail_with = [Unusable("table owned by another process")] * 10_000
         bench.cluster.put("web", "10.96.0.1", "10.244.0.1")
         bench.changes.synced()

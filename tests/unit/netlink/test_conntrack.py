@@ -132,7 +132,7 @@ NODE, NODE6 = "192.168.0.2", "2001:db8::2"
 
 
 @pytest.mark.parametrize(
-    ("family", "attributes", "told"),
+    ("family", "attributes", "expected"),
     [
         pytest.param(Family.IPV4, (ORIGINAL, REPLY, STATUS), None, id="its own"),
         pytest.param(Family.IPV4, (ORIGINAL, a_tuple(2, POD, NODE, UDP, (5353, 9)), STATUS), NODE, id="IPv4"),
@@ -145,6 +145,6 @@ NODE, NODE6 = "192.168.0.2", "2001:db8::2"
         ),
     ],
 )
-def test_the_address_that_stands_for_a_client(family: Family, attributes: tuple[bytes, ...], told: str | None) -> None:
+def test_the_address_that_stands_for_a_client(family: Family, attributes: tuple[bytes, ...], expected: str | None) -> None:
     (flow,) = read(family, message(*attributes))
-    assert hidden_behind(family, flow) == (None if told is None else pack_address(told))
+    assert hidden_behind(family, flow) == (None if expected is None else pack_address(expected))

@@ -70,7 +70,7 @@ def read_header(text: str, known: dict[str, int]) -> dict[str, int]:
 
 
 def evaluate(expression: str, found: dict[str, int], macros: dict[str, str], depth: int = 0) -> int | None:
-    """A constant expression of C; None when it is none that is understood."""
+    """A constant expression of C; None when it is not understood."""
     text = _SUFFIX.sub(r"\1", _CAST.sub("", expression))
     for name in sorted(set(re.findall(r"\b[A-Za-z_]\w*\b", text))):
         value = found.get(name)

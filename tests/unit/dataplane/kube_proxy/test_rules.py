@@ -1,4 +1,4 @@
-"""What of a table goes, what stays, and what a person is told."""
+"""What of a table goes, what stays, and what is printed."""
 
 import pytest
 

@@ -83,7 +83,7 @@ def test_a_known_client_gets_its_endpoint_by_every_address_of_the_port(to: str, 
     (outcome,) = connect(learned, POD, to, port)
 
     assert outcome.endpoint == (backend.address, backend.port)
-    assert outcome.learned == {schema.AFFINITY: learned}, "its time starts anew, nothing else changes"
+    assert outcome.learned == {schema.AFFINITY: learned}, "its time starts again, nothing else changes"
 
 
 @pytest.mark.parametrize(("to", "port"), WAYS[1:])

@@ -1,4 +1,4 @@
-"""What the driver keeps when something fails, over a kernel that answers as told (the real one: tests/contract/nft)."""
+"""What the driver keeps when something fails, over a kernel that answers by a script (the real one: tests/contract/nft)."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What libnftables lists, in our form: elements by hand, and what is told where the two readers differ."""
+"""What libnftables lists, in our form: elements by hand, and what is reported where the two readers differ."""
 
 from typing import Any
 

@@ -164,7 +164,7 @@ def test_a_new_affinity_timeout_brings_its_learn_chains() -> None:
 
 
 def test_a_wrong_program_is_rewritten_in_place_and_the_elements_stay() -> None:
-    """Whatever is wrong: the rules go first, then what leads to chains, then chains that nobody should have."""
+    """With every fault: the rules go first, then what leads to chains, then chains that nobody should have."""
     belief = right(image({KEY: ONE}), program_right=False)
     belief.chains |= {"somebody-elses"}
     belief.verdicts[schema.DISPATCH][TWO] = "somebody-elses"

@@ -1,4 +1,4 @@
-"""What nft is told about a set beside its type."""
+"""User data of a set: what nft reads about it beside its type."""
 
 import pytest
 
