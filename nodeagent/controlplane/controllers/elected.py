@@ -1,4 +1,4 @@
-"""The controllers of which there is one for all servers: made anew each time their server is elected."""
+"""The controllers of which there is one for all servers: rebuilt each time their server is elected."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

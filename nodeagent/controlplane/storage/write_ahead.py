@@ -47,7 +47,7 @@ def _walk(data: bytes, order: str, page: int, salts: tuple[int, int], sums: tupl
         _, committed, salt_1, salt_2, sum_1, sum_2 = _FRAME.unpack_from(data, start)
         if (salt_1, salt_2) != salts:
             if not unreadable and not _goes_on(data, start + size, size, salts):
-                # What was there before the log was begun anew.
+                # What was there before the log was restarted.
                 break
             unreadable += 1
             continue

@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Clock:
-    """Time that passes when told to."""
+    """Time that passes on command."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -100,7 +100,7 @@ BENCHES = {"memory": memory, "sqlite": sqlite, "etcd": etcd}
 DURABLE = ("sqlite", "etcd")
 """Those whose contents outlive the server, and that several servers can share."""
 LIMITED = ("memory", "sqlite")
-"""Those that can be told how large they may become. etcd is told elsewhere, and then refuses all but deletions."""
+"""Those whose size can be limited here. etcd is limited elsewhere, and then refuses all but deletions."""
 
 
 def parameters(kinds: Iterable[str]) -> list[object]:

@@ -61,7 +61,7 @@ def test_a_certificate_that_was_renewed_is_shown_from_the_next_connection_on(
             # Another certificate alone is not the key's: the old pair stays in use.
             shutil.copy(files.member[0], certificate)
             assert await peer.meet(context) == first
-            assert "are not taken anew" in caplog.text
+            assert "were not reloaded" in caplog.text
             shutil.copy(files.member[1], key)
             assert await peer.meet(context) != first
             key.unlink()

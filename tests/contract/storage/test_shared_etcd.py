@@ -111,7 +111,7 @@ def test_who_lacks_rights_is_told_which(tmp_path: Path, caplog: pytest.LogCaptur
                 await etcdctl("user", "add", "client:pass")
                 await etcdctl("role", "grant-permission", "ours", "read", *EVERYTHING)
                 await etcdctl("user", "grant-role", "client", "ours")
-                # Whoever may only read does not start; whoever tries to write is told.
+                # A server that may only read does not start; one that tries to write gets an error.
                 assert RIGHTS in await why_not(store_of(cluster, files=files))
                 with pytest.raises(StorageFailed, match=RIGHTS):
                     await store.commit(create("b"))

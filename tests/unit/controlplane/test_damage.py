@@ -1,4 +1,4 @@
-"""What is stored and no longer what was written is found, told by name, and never passed over."""
+"""What is stored and no longer what was written is found, reported by name, and never passed over."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What is added to etcd's revisions, so that those which clients are told never come again for another change."""
+"""What is added to etcd's revisions, so that those which clients receive never come again for another change."""
 
 from pathlib import Path
 
@@ -41,16 +41,16 @@ def test_it_is_counted_on_where_a_revision_might_come_again(
     found = decide(OLD, revision, kept, remembered)
     assert found == Numbering(OLD, ahead)
     if remembered is not None:
-        assert found.told(revision) >= remembered.highest
-    assert decide(OLD, revision + 1, found, seen(OLD, found.told(revision), ahead)) == found, "once is enough"
+        assert found.to_client(revision) >= remembered.highest
+    assert decide(OLD, revision + 1, found, seen(OLD, found.to_client(revision), ahead)) == found, "once is enough"
 
 
 def test_a_revision_that_was_told_is_found_again_and_one_from_before_never() -> None:
     numbering = Numbering(OLD, STEP)
-    assert numbering.kept(numbering.told(850)) == 850
-    assert numbering.kept(0) == 0
-    assert numbering.kept(850) > 1 << 60
-    assert Numbering(OLD).kept(850) == 850
+    assert numbering.to_etcd(numbering.to_client(850)) == 850
+    assert numbering.to_etcd(0) == 0
+    assert numbering.to_etcd(850) > 1 << 60
+    assert Numbering(OLD).to_etcd(850) == 850
 
 
 def test_a_server_remembers_what_it_saw(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class Members:
 
 
 def follow(*followed: Scripted, moves: int) -> list[int]:
-    """The positions that were told until a member was left so often."""
+    """The positions that were reported until a member was left so often."""
     positions: list[int] = []
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Servers say that they live; the `kubernetes` Service has those that do as endpoints, and whoever stops saying so is forgotten."""
+"""Servers say that they live; the `kubernetes` Service has those that do as endpoints, and a server that stops saying so is forgotten."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -34,7 +34,7 @@ def put(name: str, seconds: float | None = None) -> Change:
 
 
 class Clock:
-    """Time that passes when told to."""
+    """Time that passes on command."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0

@@ -1,4 +1,4 @@
-"""Long work takes turns: some milliseconds of each turn of the loop, whoever asks for how much."""
+"""Long work takes turns: some milliseconds of each turn of the loop, for every client and every amount."""
 
 import asyncio
 from collections.abc import Callable, Generator, Iterator

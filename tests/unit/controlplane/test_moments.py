@@ -1,4 +1,4 @@
-"""Times as clients write them: what is none is refused, and what is stored can be read back and shown."""
+"""Times as clients write them: an invalid one is refused, and what is stored can be read back and shown."""
 
 import pytest
 

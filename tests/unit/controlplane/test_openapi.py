@@ -72,7 +72,7 @@ def field(data: bytes, number: int) -> bytes:
 
 
 def said(schema: bytes) -> str:
-    """The description, empty where there is none."""
+    """The description, empty where it is missing."""
     return b"".join(content for number, content in messages(schema) if number == 4).decode()
 
 

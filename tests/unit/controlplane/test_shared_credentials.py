@@ -58,7 +58,7 @@ READER = 'm-token,reader,reader,"nodeagent:readers"'
 def test_the_lines_of_the_file_of_users_stay_where_they_are(
     tmp_path: Path, users_here: list[str], users_then: list[str]
 ) -> None:
-    """Whoever provisions a machine compares the file with the one it brings, and restarts the server where they differ."""
+    """A program that provisions a machine compares the file with the one it brings, and restarts the server where they differ."""
 
     def write(directory: Path, users: list[str]) -> Path:
         make(directory)

@@ -1,4 +1,4 @@
-"""A watcher is told everything of its selection once, in order, however its connection keeps up."""
+"""A watcher receives everything of its selection once, in order, on a slow connection, too."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ DEADLINE_SECONDS = 60.0
 
 
 class Clock:
-    """The store's time stands still unless told; the loop's own is real."""
+    """The store's time stands still unless moved; the loop's own is real."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0

@@ -1,32 +1,32 @@
-"""Who waits until all changes up to a revision have been delivered."""
+"""Waiters until all changes up to a revision were delivered."""
 
 import asyncio
 from heapq import heappop, heappush
 from itertools import count
 
 
-class Arrivals:
+class PendingDeliveries:
     """Waiters by the revision they wait for, the earliest first."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._numbers = count()
 
-    def of(self, revision: int) -> asyncio.Future[None]:
-        """Done when all up to this revision has arrived."""
+    def wait_for(self, revision: int) -> asyncio.Future[None]:
+        """Returns a future that is done when all changes up to this revision were delivered."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heappush(self._waiting, (revision, next(self._numbers), future))
         return future
 
     def reach(self, position: int) -> None:
-        """All up to this one has arrived."""
+        """Completes the waiters for this revision and earlier ones."""
         while self._waiting and self._waiting[0][0] <= position:
             _, _, future = heappop(self._waiting)
             if not future.done():
                 future.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """Nothing arrives any more."""
+        """Fails all waiters: nothing is delivered any more."""
         for _, _, future in self._waiting:
             if not future.done():
                 future.set_exception(error)

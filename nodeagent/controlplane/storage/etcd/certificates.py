@@ -48,7 +48,7 @@ class RenewedContext(ssl.SSLContext):
             self._fill(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
             self._fill(self)
         except OSError as error:
-            logger.warning("etcd's certificates are not taken anew file=%s error=%s", self._certfile, error)
+            logger.warning("etcd's certificates were not reloaded file=%s error=%s", self._certfile, error)
         else:
             logger.info("etcd's certificates were renewed file=%s", self._certfile)
 

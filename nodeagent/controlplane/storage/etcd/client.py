@@ -169,7 +169,7 @@ class Client:
         return number
 
     async def renew_lease(self, number: int) -> bool:
-        """Begins the time of a lease anew; False when it has ended."""
+        """Renews a lease. Returns False when it has ended."""
         method = f"{_LEASE}LeaseKeepAlive"
 
         async def renew(member: Member) -> tuple[int, int]:

@@ -139,7 +139,7 @@ def _rows(
             foreign[layout.first_part(kv.key)] += 1
             continue
         try:
-            revision = numbering.told(kv.mod_revision)
+            revision = numbering.to_client(kv.mod_revision)
             body = layout.body(*found, kv.value, revision)
         except Unreadable as error:
             unreadable[kv.key] = str(error)

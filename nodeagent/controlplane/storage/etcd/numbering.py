@@ -28,15 +28,15 @@ class Numbering(msgspec.Struct, frozen=True):
     cluster: int
     ahead: int = 0
 
-    def told(self, revision: int) -> int:
+    def to_client(self, revision: int) -> int:
         """Converts a revision of etcd to the revision that clients receive."""
         return revision + self.ahead
 
-    def kept(self, told: int) -> int:
+    def to_etcd(self, revision: int) -> int:
         """Converts a revision of a client to etcd's. For one from before the restore, returns a revision that never occurs."""
-        if told == 0:
+        if revision == 0:
             return 0
-        return told - self.ahead if told > self.ahead else _NEVER
+        return revision - self.ahead if revision > self.ahead else _NEVER
 
 
 class Remembered(msgspec.Struct, frozen=True):

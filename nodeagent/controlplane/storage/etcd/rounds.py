@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 _Result = TypeVar("_Result")
 
 
-class Rounds(Generic[_Result]):
+class CallCoalescer(Generic[_Result]):
     """Coalesces concurrent calls: each caller gets the result of a call that started after its own. One call runs at a time."""
 
     def __init__(self, call: Callable[[], Awaitable[_Result]]) -> None:

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from nodeagent.controlplane.storage.etcd import messages
-from nodeagent.controlplane.storage.etcd.arrivals import Arrivals
+from nodeagent.controlplane.storage.etcd.arrivals import PendingDeliveries
 from nodeagent.controlplane.storage.etcd.client import CALL_SECONDS, Client, EtcdFailed
 from nodeagent.controlplane.storage.etcd.compaction import Compaction
 from nodeagent.controlplane.storage.etcd.kept_leases import KeptLeases
@@ -19,10 +19,10 @@ from nodeagent.controlplane.storage.etcd.loading import load
 from nodeagent.controlplane.storage.etcd.messages import Header, WatchEvent
 from nodeagent.controlplane.storage.etcd.numbering import Memory, Numbering, Remembered, read_numbering
 from nodeagent.controlplane.storage.etcd.outcomes import Outcome
-from nodeagent.controlplane.storage.etcd.rounds import Rounds
+from nodeagent.controlplane.storage.etcd.rounds import CallCoalescer
 from nodeagent.controlplane.storage.etcd.surroundings import prove_rights, settle_in
 from nodeagent.controlplane.storage.etcd.transactions import MOST_CHANGES, Transaction, gone, rows_of, transaction
-from nodeagent.controlplane.storage.etcd.trouble import RESTORED, Trouble
+from nodeagent.controlplane.storage.etcd.trouble import RESTORED, AvailabilityReporter
 from nodeagent.controlplane.storage.etcd.watching import HistoryGone, Watching
 from nodeagent.controlplane.storage.port import Deliver, Loaded, Settled, Write
 from nodeagent.controlplane.storage.records import (
@@ -66,17 +66,17 @@ class EtcdStorage:
         self._counter = 0
         self._watching: Watching | None = None
         self._following: asyncio.Task[None] | None = None
-        self._rounds = Rounds(self._read_latest)
+        self._latest_calls = CallCoalescer(self._read_latest)
         self._slots = asyncio.Semaphore(_MOST_AT_A_TIME)
         self._writes: set[asyncio.Task[None]] = set()
         self._under_way: dict[bytes, list[Transaction]] = {}
-        self._arrivals = Arrivals()
+        self._deliveries = PendingDeliveries()
         self._leases = KeptLeases(client)
         self._compaction = Compaction(client)
         self._numbering = Numbering(0)
         self._highest = self._since = 0
         self._ended: LeftBehind | None = None
-        self._trouble = Trouble(client)
+        self._availability = AvailabilityReporter(client)
         self.unreadable: dict[bytes, str] = {}
         """Keys whose values are no objects this server knows, and why."""
         self.short = False
@@ -100,7 +100,7 @@ class EtcdStorage:
     @property
     def trouble(self) -> str:
         """Why it is not."""
-        return self._client.denied or self._trouble.text
+        return self._client.denied or self._availability.reason
 
     async def open(self, deliver: Deliver) -> Loaded:
         """Raises StorageFailed."""
@@ -121,13 +121,13 @@ class EtcdStorage:
         later: list[Revision] = []
         self._deliver = lambda rows, _: later.extend(rows)
         bounds = self._layout.start, self._layout.end
-        self._watching = Watching(self._client, *bounds, on_events=self._take, on_position=self._arrivals.reach)
+        self._watching = Watching(self._client, *bounds, on_events=self._take, on_position=self._deliveries.reach)
         self._following = asyncio.create_task(self._follow(found.base), name="etcd-watch")
         await self.latest()
         self._note_room(short=await self._reading(self._client.has_alarm()))
         self._deliver = deliver
         rows = [*found.rows, *later]
-        base = self._numbering.told(found.base)
+        base = self._numbering.to_client(found.base)
         self._counter = max(base, rows[-1].number if rows else 0)
         await self._remember()
         return Loaded(rows, base, self._counter)
@@ -138,7 +138,7 @@ class EtcdStorage:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        await self._rounds.close()
+        await self._latest_calls.close()
         with contextlib.suppress(StorageFailed):
             await self._remember()
         self._deliver = _to_nobody
@@ -153,14 +153,14 @@ class EtcdStorage:
 
     async def latest(self) -> int:
         """Returns the latest revision, after all changes up to it were delivered; concurrent calls share one read of etcd."""
-        header = await self._rounds.ask()
+        header = await self._latest_calls.ask()
         await self._reach(header.revision, CALL_SECONDS * 2, asks=True)
-        return max(self._counter, self._numbering.told(header.revision))
+        return max(self._counter, self._numbering.to_client(header.revision))
 
     async def catch_up(self, now: int) -> int:  # noqa: ARG002 - when time is up is etcd's business
         """Wait until the writes that have begun are done; then ask, if etcd was full, whether it has room again."""
         await asyncio.gather(*self._writes, return_exceptions=True)
-        async with self._trouble.told():
+        async with self._availability.reported():
             if self._client.denied:
                 await self._reading(prove_rights(self._client, self._layout))
             if self.short:
@@ -171,7 +171,7 @@ class EtcdStorage:
 
     async def compact(self, floor: int) -> None:
         """One server at a time."""
-        await self._reading(self._compaction.compact(self._numbering.kept(floor), counted=not self.short))
+        await self._reading(self._compaction.compact(self._numbering.to_etcd(floor), counted=not self.short))
 
     async def snapshot(self, path: str) -> None:
         """Writes the objects, as of one revision, to a SQLite store."""
@@ -230,16 +230,16 @@ class EtcdStorage:
                 if not self._under_way[key]:
                     del self._under_way[key]
         if isinstance(settled, Precondition):
-            return Precondition(settled.change, self._numbering.told(settled.actual) if settled.actual else 0)
-        told = self._numbering.told(settled)
+            return Precondition(settled.change, self._numbering.to_client(settled.actual) if settled.actual else 0)
+        revision = self._numbering.to_client(settled)
         if seconds is not None and len(wanted.keys) == 1 and wanted.values[0] is not None:
-            self._leases.keep(wanted.keys[0], lease, told, wanted.values[0], seconds)
-        return wanted.rows(self._layout, told, write.at)
+            self._leases.keep(wanted.keys[0], lease, revision, wanted.values[0], seconds)
+        return wanted.rows(self._layout, revision, write.at)
 
     def _as_kept(self, change: Change) -> Change:
         if not change.expected or not self._numbering.ahead:
             return change
-        return msgspec.structs.replace(change, expected=self._numbering.kept(change.expected))
+        return msgspec.structs.replace(change, expected=self._numbering.to_etcd(change.expected))
 
     async def _stays(self, changes: Sequence[Change], wanted: Transaction) -> Revision | None:
         """The record of an object that is only to stay for longer, once its lease was renewed and it is still the latest."""
@@ -300,7 +300,7 @@ class EtcdStorage:
 
     def _end(self, error: LeftBehind) -> None:
         self._ended = error
-        self._arrivals.fail(error)
+        self._deliveries.fail(error)
 
     async def _read_latest(self) -> Header:
         highest = self._highest
@@ -331,7 +331,7 @@ class EtcdStorage:
                 self._watching.ask()
             try:
                 async with asyncio.timeout(_ASK_AGAIN_SECONDS if asks else CALL_SECONDS):
-                    await self._arrivals.of(revision)
+                    await self._deliveries.wait_for(revision)
             except TimeoutError:
                 now = time.monotonic()
                 if now >= until:
@@ -353,7 +353,7 @@ class EtcdStorage:
             key = event.kv.key
             for wanted in self._under_way.get(key, ()):
                 wanted.note(event)
-            revision = self._numbering.told(event.kv.mod_revision)
+            revision = self._numbering.to_client(event.kv.mod_revision)
             if key == self._layout.numbering:
                 self._compare_numbering(event)
                 continue
@@ -394,7 +394,7 @@ class EtcdStorage:
 
     async def _remember(self) -> None:
         if self._memory is not None and self._highest:
-            remembered = Remembered(self._numbering, self._numbering.told(self._highest))
+            remembered = Remembered(self._numbering, self._numbering.to_client(self._highest))
             await asyncio.to_thread(self._memory.write, remembered)
 
     def _name(self, key: bytes, why: str) -> None:

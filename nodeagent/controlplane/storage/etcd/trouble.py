@@ -13,27 +13,29 @@ logger = logging.getLogger(__name__)
 RESTORED: Final = "etcd was restored from a snapshot, or is another one: all has to be read again"
 
 
-class Trouble:
-    """Of one client. `text` is empty while all is well."""
+class AvailabilityReporter:
+    """Logs when one client loses etcd and gets it back. `reason` is empty while etcd can be used."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.text = ""
+        self.reason = ""
 
     async def _look(self, error: str) -> None:
         text = self._client.denied
         if not text:
             members = self._client.members
             reasons = await asyncio.gather(*map(self._client.diagnose, members))
-            told = [f"{member.endpoint}: {why}" for member, why in zip(members, reasons, strict=True) if why]
-            text = "; ".join(told) if len(told) == len(members) else error
-        if text != self.text:
+            reasons_of_members = [
+                f"{member.endpoint}: {why}" for member, why in zip(members, reasons, strict=True) if why
+            ]
+            text = "; ".join(reasons_of_members) if len(reasons_of_members) == len(members) else error
+        if text != self.reason:
             logger.warning("etcd cannot be used: %s", text)
-        self.text = text
+        self.reason = text
 
     @asynccontextmanager
-    async def told(self) -> AsyncIterator[None]:
-        """Of what is done within: what fails there, goes on failing. Raises LeftBehind where only another cluster is there."""
+    async def reported(self) -> AsyncIterator[None]:
+        """Reports failures of the calls within, and raises them again. Raises LeftBehind when only another cluster answers."""
         try:
             yield
         except LeftBehind:
@@ -43,6 +45,6 @@ class Trouble:
                 raise LeftBehind(RESTORED) from None
             await self._look(str(failed))
             raise
-        if self.text:
+        if self.reason:
             logger.info("etcd can be used again")
-        self.text = ""
+        self.reason = ""
