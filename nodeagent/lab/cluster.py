@@ -320,7 +320,7 @@ class LiveCluster:
     # -- breaking -----------------------------------------------------------------------------------------------
 
     def restart_agent(self, node: str) -> float:
-        """The agent anew, ready; stopped first if it runs. How many seconds that took."""
+        """Starts the agent again; stops it first if it runs. Returns the seconds until it was ready."""
         began = time.monotonic()
         agent = self.agents[node]
         printed = len(agent.lines)

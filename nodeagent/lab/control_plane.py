@@ -170,7 +170,7 @@ class ControlPlane:
             self.await_ready(host)
 
     def restart_server(self, host: str) -> None:
-        """The server of a host anew, or again; it is ready when this returns."""
+        """Starts the server of a host again; it is ready when this returns."""
         self.servers[host].restart(Launcher())
         self.await_ready(host)
 

@@ -126,7 +126,7 @@ class EtcdCluster:
         return found[max(found)]
 
     def restart(self, host: str) -> None:
-        """A member anew, or again; it answers when this returns."""
+        """Starts a member again; it answers when this returns."""
         self.members[host].restart()
         self.await_answer(host)
 

@@ -305,7 +305,7 @@ async def flush(site: Site) -> None:
 
 
 def table_handles(site: Site) -> dict[str, int]:
-    """Of the agent's tables, by family: a table that is made anew has another one."""
+    """Of the agent's tables, by family: a table that is rebuilt has another one."""
     listed = json.loads(site.cluster.world.run(site.node, ["nft", "-j", "list", "tables"]).stdout)["nftables"]
     tables = [entry["table"] for entry in listed if "table" in entry]
     return {table["family"]: table["handle"] for table in tables if table["name"] == "nodeagent"}

@@ -15,7 +15,7 @@ from nodeagent.lab.net.member import Holding, Loading, Member
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.net.requests import Record
 from nodeagent.lab.plan import CLIENT
-from nodeagent.lab.requests import LoadSample, Way, WaySample
+from nodeagent.lab.requests import LoadSample, ServicePath, WaySample
 from nodeagent.lab.worker import Work
 from nodeagent.model.addresses import Protocol, family_of
 
@@ -33,7 +33,7 @@ def check_rate(rate: float) -> None:
         raise ValueError(f"--rate {rate:g}: from {least:g} to {most:g}")
 
 
-def ways_to(cluster: LiveCluster, service: Document, protocol: str = "TCP") -> list[Way]:
+def ways_to(cluster: LiveCluster, service: Document, protocol: str = "TCP") -> list[ServicePath]:
     """From each node's own pod and each node to the ClusterIPs; from the client outside to all node ports and
     load-balancer addresses. Raises LabError for a service without a port of this protocol.
     """
@@ -44,16 +44,18 @@ def ways_to(cluster: LiveCluster, service: Document, protocol: str = "TCP") -> l
     clients = {**dict.fromkeys(cluster.callers, "pod"), **dict.fromkeys(cluster.nodes, "node")}
     addresses = [address for address in spec.get("clusterIPs") or [] if address != "None"]
     found = [
-        Way(client, role, "ClusterIP", address, port["port"])
+        ServicePath(client, role, "ClusterIP", address, port["port"])
         for address in addresses
         for client, role in clients.items()
     ]
     families = set(map(family_of, addresses))
     for _, node in cluster.nodes.values():
         served = [address for address in node.addresses if port.get("nodePort") and family_of(address) in families]
-        found += [Way(CLIENT, "outside", "NodePort", address, port["nodePort"]) for address in served]
+        found += [ServicePath(CLIENT, "outside", "NodePort", address, port["nodePort"]) for address in served]
     ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
-    found += [Way(CLIENT, "outside", "LoadBalancer", one["ip"], port["port"]) for one in ingress if one.get("ip")]
+    found += [
+        ServicePath(CLIENT, "outside", "LoadBalancer", one["ip"], port["port"]) for one in ingress if one.get("ip")
+    ]
     if not found:
         raise LabError(f"service {service['metadata']['name']} has no address to connect to")
     return found
@@ -97,7 +99,7 @@ class ClusterLoad:
     def __init__(
         self,
         cluster: LiveCluster,
-        ways: Sequence[Way],
+        ways: Sequence[ServicePath],
         protocol: str,
         rate: float,
         timeout: float,
@@ -108,8 +110,8 @@ class ClusterLoad:
         self.spacing = len(ways) / rate
         """Seconds from one connection of a way to the next one."""
         self.began = time.monotonic()
-        self.records: list[tuple[Way, Record]] = []
-        self._running: list[tuple[Way, Loading]] = []
+        self.records: list[tuple[ServicePath, Record]] = []
+        self._running: list[tuple[ServicePath, Loading]] = []
         self._all = cluster.loads
         with ExitStack() as stack:
             stack.callback(self.stop)  # those that have begun, when one cannot
@@ -151,7 +153,7 @@ class ClusterLoad:
         if self in self._all:
             self._all.remove(self)
 
-        def ended(way: Way, loading: Loading) -> list[tuple[Way, Record]]:
+        def ended(way: ServicePath, loading: Loading) -> list[tuple[ServicePath, Record]]:
             return [(way, record) for record in loading.stop().records]
 
         for found in member_by_member([(way.client, partial(ended, way, loading)) for way, loading in running]):
@@ -161,7 +163,7 @@ class ClusterLoad:
 class HeldConnections:
     """Connections that stay open: from each node's own pod to the ClusterIPs, from the client to everything."""
 
-    def __init__(self, cluster: LiveCluster, ways: Sequence[Way], protocol: str) -> None:
+    def __init__(self, cluster: LiveCluster, ways: Sequence[ServicePath], protocol: str) -> None:
         self._held: list[tuple[str, Holding]] = []
         with ExitStack() as stack:
             stack.callback(self.stop)

@@ -155,7 +155,7 @@ class LogLines(Struct, frozen=True, tag=True):
     lines: tuple[str, ...]
 
 
-class Way(Struct, frozen=True):
+class ServicePath(Struct, frozen=True):
     """One way to a service. role: what the client is (pod, node, outside). kind: what the address is (ClusterIP, …)."""
 
     client: str
@@ -180,7 +180,7 @@ class WaySample(Struct, frozen=True):
     last_answer, last_failure: when the latest connection was begun that was answered, that failed; 0 for none.
     """
 
-    way: Way
+    way: ServicePath
     names: dict[str, int]
     failures: dict[str, int]
     latencies: dict[int, int]
@@ -250,7 +250,7 @@ class FaultVerdict(StrEnum):
 class WayCost(Struct, frozen=True):
     """New connections on one way since a fault, and how those failed that did."""
 
-    way: Way
+    way: ServicePath
     attempts: int
     failures: dict[str, int]
 
@@ -319,7 +319,7 @@ class FaultRecord(Struct, frozen=True, tag=True):
 
     kind: str
     ended: float
-    ways: tuple[Way, ...]
+    ways: tuple[ServicePath, ...]
     connections: tuple[Recorded, ...]
 
 

@@ -20,7 +20,7 @@ from nodeagent.lab.requests import (
     InjectFault,
     LoadSample,
     Recorded,
-    Way,
+    ServicePath,
 )
 from nodeagent.lab.verdict import Course, Open, ailing, changes_go_on, changes_since, is_well, judge
 from nodeagent.lab.worker import Work
@@ -87,7 +87,7 @@ async def carry_out(
         yield record_of(request.kind, course, ways, load)
 
 
-def record_of(kind: str, course: Course, ways: Sequence[Way], load: ClusterLoad) -> FaultRecord:
+def record_of(kind: str, course: Course, ways: Sequence[ServicePath], load: ClusterLoad) -> FaultRecord:
     """Every connection of a load that has been stopped, in the order in which they were begun."""
     numbers = {way: number for number, way in enumerate(ways)}
     connections = [

@@ -1,4 +1,4 @@
-"""Whatever ends a lab, nothing of it stays; and nothing is taken for a part of it that is none."""
+"""Nothing of a lab stays after any end of it; and nothing foreign is taken for a part of it."""
 
 import fcntl
 import os

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from nodeagent.lab.net.latencies import merged, percentile
-from nodeagent.lab.requests import LoadSample, Way, WaySample
+from nodeagent.lab.requests import LoadSample, ServicePath, WaySample
 
 MOST_TALKS = 200
 MOST_TRACKED = 100
@@ -67,7 +67,7 @@ class Point(Struct, frozen=True, array_like=True):
     p99: float | None
 
 
-class Trouble(Struct, frozen=True):
+class FaultPeriod(Struct, frozen=True):
     """A fault in effect from one moment to another; ended: None while it is."""
 
     what: str
@@ -98,13 +98,13 @@ class ServiceState(Struct, frozen=True):
 
 
 def rate(later: float, earlier: float, seconds: float) -> float:
-    """The increase of a counter per second; 0 where it has begun anew."""
+    """The increase of a counter per second; 0 where it has started again."""
     return round(max(0.0, later - earlier) / seconds, 2) if seconds > 0 else 0.0
 
 
 def talk_of(later: WaySample, earlier: WaySample | None, seconds: float) -> Talk:
     """One way between two samples; `earlier` is None for the first sample."""
-    way: Way = later.way
+    way: ServicePath = later.way
     names = earlier.names if earlier else {}
     took = Counter(later.latencies) - Counter(earlier.latencies if earlier else {})
     return Talk(
@@ -208,13 +208,13 @@ def answers_by_pod(talks: Iterable[Talk]) -> dict[str, float]:
     return {name: round(value, 2) for name, value in total.items()}
 
 
-def troubles_at(at: float, before: Sequence[Trouble], present: Sequence[str]) -> list[Trouble]:
+def fault_periods_at(at: float, before: Sequence[FaultPeriod], present: Sequence[str]) -> list[FaultPeriod]:
     """Faults until now: those that are new have just begun, those that are gone have just ended."""
     found = [
-        Trouble(one.what, one.began, at) if one.ended is None and one.what not in present else one for one in before
+        FaultPeriod(one.what, one.began, at) if one.ended is None and one.what not in present else one for one in before
     ]
     known = {one.what for one in found if one.ended is None}
-    return [*found, *(Trouble(what, at) for what in present if what not in known)]
+    return [*found, *(FaultPeriod(what, at) for what in present if what not in known)]
 
 
 def most_tracked(found: Iterable[Tracked]) -> tuple[Tracked, ...]:

@@ -28,7 +28,7 @@ TRACKED_EVERY = 4.0
 REST = 4.0
 """Times as long as a look has taken: the least time until the next one."""
 POINTS = 180
-TROUBLES = 50
+MOST_FAULT_PERIODS = 50
 OWN_RATE = 60.0
 OWN_TIMEOUT = 2.0
 
@@ -46,7 +46,7 @@ class Watch:
         self._samples: dict[Sampled, tuple[LoadSample, LoadSample | None]] = {}
         self._tracked: tuple[state.Tracked, ...] = ()
         self._points: deque[state.Point] = deque(maxlen=POINTS)
-        self._troubles: list[state.Trouble] = []
+        self._fault_periods: list[state.FaultPeriod] = []
         self._watchers = 0
         self._looking: asyncio.Task[None] | None = None
         self._own: asyncio.Task[None] | None = None
@@ -144,7 +144,9 @@ class Watch:
 
     def _state(self) -> bytes:
         settings = self._cluster.settings
-        self._troubles = state.troubles_at(time.monotonic(), self._troubles, self._present)[-TROUBLES:]
+        self._fault_periods = state.fault_periods_at(time.monotonic(), self._fault_periods, self._present)[
+            -MOST_FAULT_PERIODS:
+        ]
         talks = state.together(one for pair in self._samples.values() for one in state.talks_of(*pair))
         answers = state.answers_by_pod(talks)
         pods: dict[str, dict[str, float]] = {name: {} for name in self._cluster.nodes}
@@ -172,7 +174,7 @@ class Watch:
                 "tracked": self._tracked,
                 "points": list(self._points),
                 "faults": self._present,
-                "troubles": self._troubles,
+                "troubles": self._fault_periods,
                 "loads": len(self._loads),
                 "loading": self.loading,
             }

@@ -17,11 +17,11 @@ from nodeagent.lab.etcd import check_room
 from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.plan import Settings, api_urls, control_hosts, member_name, plan
-from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, Way, WaySample
+from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, ServicePath, WaySample
 from nodeagent.lab.tables import fault_table
 from nodeagent.lab.verdict import Change, Changed, Course, Open, Promise, changes_go_on, changes_since, judge
 
-WAY = Way("caller-1", "pod", "ClusterIP", "10.96.0.1", 80)
+WAY = ServicePath("caller-1", "pod", "ClusterIP", "10.96.0.1", 80)
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
@@ -88,7 +88,7 @@ def test_who_is_connected_is_read_from_the_table_of_the_kernel() -> None:
        2: 0200A8C0:192B 0C00A8C0:A1B3 06 00000000:00000000 00:00000000 00000000     0        0 3
        3: 0200A8C0:C350 0D00A8C0:192B 01 00000000:00000000 00:00000000 00000000     0        0 4
     """
-    assert clients_of(6443, table.rstrip(" ")) == {"192.168.0.11"}, "one that is closing, and one of ours, are none"
+    assert clients_of(6443, table.rstrip(" ")) == {"192.168.0.11"}, "one that is closing, and one of ours, do not count"
 
 
 COURSE = Course(10.0, 20.0, "dead")

@@ -15,14 +15,14 @@ from nodeagent.lab.report.axis import Decades, Linear
 from nodeagent.lab.report.document import page, rows
 from nodeagent.lab.report.folder import ReportFolder
 from nodeagent.lab.report.plot import LEFT, RIGHT, plot
-from nodeagent.lab.requests import FaultRecord, FaultReport, FaultVerdict, Recorded, Way, WayCost
+from nodeagent.lab.requests import FaultRecord, FaultReport, FaultVerdict, Recorded, ServicePath, WayCost
 from nodeagent.lab.verdict import NotDone
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</text></style><script>alert(1)</script>\"'&"
 WAYS = (
-    Way("caller-1", "pod", "ClusterIP", "10.96.0.9", 80),
-    Way("client", "outside", "NodePort", "2001:db8::b", 30080),
+    ServicePath("caller-1", "pod", "ClusterIP", "10.96.0.9", 80),
+    ServicePath("client", "outside", "NodePort", "2001:db8::b", 30080),
 )
 CONNECTIONS = (
     Recorded(0, -1.0, 0.001, "echo-1-1", ""),

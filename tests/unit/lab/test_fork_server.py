@@ -58,7 +58,7 @@ def test_a_fork_has_its_descriptors_and_no_others(server: ForkServer) -> None:
     fork = server.fork("os:read", [], [reads, reads])  # waits for bytes, at most as many as the number of the second
     deadline = time.monotonic() + SECONDS
     while sockets := [name for name in descriptors(fork) if name.startswith("socket:")]:
-        assert time.monotonic() < deadline, sockets  # it closes the last one after it has told its pid
+        assert time.monotonic() < deadline, sockets  # it closes the last one after it has sent its pid
     assert pipe in descriptors(fork)
     for each in (fork, *others):
         each.kill()

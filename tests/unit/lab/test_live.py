@@ -19,7 +19,7 @@ from nodeagent.lab.load import check_rate
 from nodeagent.lab.net.latencies import merged, percentile, to_two_digits
 from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.plan import Settings, plan, pod_at
-from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, Way, WayCost, WaySample
+from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, ServicePath, WayCost, WaySample
 from nodeagent.lab.tables import fault_table, load_text
 from nodeagent.lab.verdict import Course, NotDone, Open, Promise, ailing, is_well, judge
 from nodeagent.lab.worker import Worker
@@ -93,11 +93,13 @@ def test_there_is_no_percentile_of_nothing() -> None:
 
 
 NOTHING_PROMISED = Promise()
-WAY = Way("client", "outside", "NodePort", "192.168.0.11", 30000)
-OTHER_WAY = Way("caller-1", "pod", "ClusterIP", "fd00:10:96::7", 80)
+WAY = ServicePath("client", "outside", "NodePort", "192.168.0.11", 30000)
+OTHER_WAY = ServicePath("caller-1", "pod", "ClusterIP", "fd00:10:96::7", 80)
 
 
-def seen_on(way: Way, answered: int, failed: int = 0, last_answer: float = 0.0, last_failure: float = 0.0) -> WaySample:
+def seen_on(
+    way: ServicePath, answered: int, failed: int = 0, last_answer: float = 0.0, last_failure: float = 0.0
+) -> WaySample:
     failures = {"timeout": failed} if failed else {}
     return WaySample(way, {"echo-1-1": answered}, failures, {100: answered}, 0.0001, last_answer, last_failure)
 

@@ -18,7 +18,7 @@ atexit.register(print, "the creator ends")
 signal.signal(signal.SIGTERM, lambda *_: None)
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 others = os.pipe(), os.pipe()
-told, telling = os.pipe()
+reading, writing = os.pipe()
 words = ("python", "-m", "something", "else")
 
 def signals():
@@ -42,14 +42,14 @@ def run():
 kept = os.dup(others[1][1])
 with open("/dev/null") as nothing:
     print("printed before")
-    fork = fork_off(run, words, (nothing.fileno(), 1, telling), {kept})
-os.close(telling)
+    fork = fork_off(run, words, (nothing.fileno(), 1, writing), {kept})
+os.close(writing)
 os.close(kept)
 os.close(others[1][1])
 found = json.loads(os.read(others[1][0], 10000) or "null")
 status = fork.wait(60)
 fork.kill()
-print(json.dumps([found, status, fork.poll(), os.read(told, 10000).decode(), kept, signals()[1]]))
+print(json.dumps([found, status, fork.poll(), os.read(reading, 10000).decode(), kept, signals()[1]]))
 """
 
 

@@ -6,14 +6,15 @@ from hypothesis import strategies as st
 
 from nodeagent.lab.page.state import (
     MOST_TALKS,
+    FaultPeriod,
     NodeLook,
     Point,
     ServiceLook,
     ServiceState,
     Talk,
     Tracked,
-    Trouble,
     answers_by_pod,
+    fault_periods_at,
     most_tracked,
     node_state,
     point_of,
@@ -21,12 +22,11 @@ from nodeagent.lab.page.state import (
     service_states,
     talks_of,
     together,
-    troubles_at,
 )
-from nodeagent.lab.requests import LoadSample, Way, WaySample
+from nodeagent.lab.requests import LoadSample, ServicePath, WaySample
 
-CALLER = Way("caller-1", "pod", "ClusterIP", "10.96.0.9", 80)
-CLIENT = Way("client", "outside", "NodePort", "2001:db8::b", 30080)
+CALLER = ServicePath("caller-1", "pod", "ClusterIP", "10.96.0.9", 80)
+CLIENT = ServicePath("client", "outside", "NodePort", "2001:db8::b", 30080)
 
 
 def sample(at: float, names: dict[str, int], failed: int = 0, latencies: dict[int, int] | None = None) -> LoadSample:
@@ -84,7 +84,7 @@ def look(at: float, connections: int | None, agent: str = "running") -> NodeLook
     ("now", "before", "expected"),
     [
         pytest.param(look(12.0, 130), look(10.0, 100), 15.0, id="counted"),
-        pytest.param(look(12.0, 5), look(10.0, 100), 0.0, id="counters begun anew"),
+        pytest.param(look(12.0, 5), look(10.0, 100), 0.0, id="counters started again"),
         pytest.param(look(12.0, 130), None, None, id="the first look"),
         pytest.param(look(12.0, None, "stopped"), look(10.0, 100), None, id="nobody answers"),
         pytest.param(look(12.0, 130), look(10.0, None), None, id="nobody answered before"),
@@ -101,12 +101,12 @@ def test_a_service_has_its_endpoints_on_each_node_and_the_connections_of_all() -
 
 
 def test_a_fault_begins_and_ends_when_it_is_seen_to() -> None:
-    first = troubles_at(1.0, [], ["link of node-1 cut"])
-    second = troubles_at(2.0, first, ["link of node-1 cut", "API server down"])
-    third = troubles_at(3.0, second, ["API server down"])
-    again = troubles_at(4.0, third, ["API server down", "link of node-1 cut"])
-    assert third == [Trouble("link of node-1 cut", 1.0, 3.0), Trouble("API server down", 2.0)]
-    assert again == [*third, Trouble("link of node-1 cut", 4.0)]
+    first = fault_periods_at(1.0, [], ["link of node-1 cut"])
+    second = fault_periods_at(2.0, first, ["link of node-1 cut", "API server down"])
+    third = fault_periods_at(3.0, second, ["API server down"])
+    again = fault_periods_at(4.0, third, ["API server down", "link of node-1 cut"])
+    assert third == [FaultPeriod("link of node-1 cut", 1.0, 3.0), FaultPeriod("API server down", 2.0)]
+    assert again == [*third, FaultPeriod("link of node-1 cut", 4.0)]
 
 
 def test_tracked_connections_are_shown_most_first() -> None:

@@ -1,4 +1,4 @@
-"""What those are told who open the page of a lab one after the other; its nodes are not asked."""
+"""What clients receive that open the page of a lab one after the other; its nodes are not asked."""
 
 import asyncio
 import json
