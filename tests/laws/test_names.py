@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from nodeagent.dns.feed.messages import Begin, End, Namespaces, Put, Settings
 from nodeagent.dns.server.front import Front, NoUpstream, Waiting
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.zone.service_names import names_of
 from nodeagent.model.objects import (
     Endpoint,
@@ -220,7 +220,7 @@ def pointers(cluster: list[One]) -> dict[str, set[str]]:
 
 
 def front_of(cluster: list[One]) -> Front:
-    fed = Fed(Settings(zones=tuple(zone.rstrip(".") for zone in ZONES)))
+    fed = ReceivedState(Settings(zones=tuple(zone.rstrip(".") for zone in ZONES)))
     for message in (
         Begin(),
         Namespaces(NAMESPACES, 1),

@@ -105,8 +105,8 @@ class Heartbeat:
         self._answered = 0
         self._reads = 0
 
-    def heard(self, pong: Pong) -> None:
-        """The process has answered."""
+    def answered(self, pong: Pong) -> None:
+        """Records an answer of the process."""
         ident = (pong.number & 0xFFFF).to_bytes(2, "big")
         if pong.reply[:2] == ident and pong.reply[2:3] and pong.reply[2] & QR:
             self._answered = pong.number

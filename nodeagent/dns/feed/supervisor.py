@@ -1,6 +1,6 @@
 """Keeps a DNS process alive and up to date: adopts a running one, or starts one.
 
-The listening sockets are held by the agent and by the process, so names answer while either of them is started anew.
+The listening sockets are held by the agent and by the process, so names answer while either of them is restarted.
 """
 
 import asyncio
@@ -281,7 +281,7 @@ class Supervisor:
                     if isinstance(message, Replaced):
                         raise TakenOver
                     if isinstance(message, Pong):
-                        heartbeat.heard(message)
+                        heartbeat.answered(message)
                     if isinstance(message, Answering):
                         self._answering = True
                         self._on_answering(True)

@@ -10,7 +10,7 @@ from nodeagent.dns.wire.names import BadName
 from nodeagent.model.addresses import pack_address
 
 MOST_KNOWN = 65_536
-"""Clients remembered to be served. When there are more, which forged addresses may be, all are looked at anew."""
+"""Clients remembered to be served. When there are more, which forged addresses may be, all are looked at again."""
 
 
 class Clients:

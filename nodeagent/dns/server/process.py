@@ -19,7 +19,7 @@ from nodeagent.dns.server.control import Control
 from nodeagent.dns.server.front import Front, Tasks, Upstream
 from nodeagent.dns.server.privileges import drop_privileges
 from nodeagent.dns.server.query_log import QueryLog
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.server.tcp import TcpListener
 from nodeagent.dns.server.udp import UdpListener
 from nodeagent.logs.setup import set_up_logging
@@ -53,7 +53,7 @@ class Process:
         self._control = Control(control, sockets, pid=os.getpid(), take=self._take, lost=self._lost)
         self._sockets = sockets
         self._make_upstream = upstream
-        self._fed: Fed | None = None
+        self._received: ReceivedState | None = None
         self._front: Front | None = None
         self._listeners: tuple[UdpListener | TcpListener, ...] = ()
         self._tasks = Tasks()
@@ -124,15 +124,15 @@ class Process:
             self._control.greeted.clear()
             self._retire()
         elif isinstance(message, Settings):
-            if self._fed is None:
+            if self._received is None:
                 self._begin(message)
         elif isinstance(message, Ping):
             self._control.say(Pong(message.number, self._reply(message.query), self._reads()))
         elif isinstance(message, Served):
             if self._front is not None:
                 self._front.clients.serve(message)
-        elif self._fed is not None and self._front is not None and self._fed.take(message):
-            self._front.answers = self._fed.answers
+        elif self._received is not None and self._front is not None and self._received.take(message):
+            self._front.answers = self._received.answers
             if not self._control.answering:
                 gc.collect()  # takes tens of milliseconds, which nobody waits for yet
             gc.freeze()
@@ -150,18 +150,18 @@ class Process:
         return sum(listener.reads for listener in self._listeners if isinstance(listener, UdpListener))
 
     def _lost(self) -> None:
-        if self._fed is not None:
-            self._fed.forget_coming()
+        if self._received is not None:
+            self._received.forget_coming()
 
     def _begin(self, settings: Settings) -> None:
         self._control.settings = settings
-        self._fed = Fed(settings)
+        self._received = ReceivedState(settings)
         upstream = self._make_upstream(settings)
         self._background.append(asyncio.create_task(upstream.run(), name="upstream"))
         clients = Clients([address for address, _ in settings.listening])
         paths = SearchPaths(settings.zones[0], self._search) if settings.autopath else None
         log = QueryLog(settings.log_every)
-        self._front = front = Front(self._fed.answers, upstream, clients, paths, log)
+        self._front = front = Front(self._received.answers, upstream, clients, paths, log)
         self._listeners = tuple(
             (UdpListener if sock.type == socket.SOCK_DGRAM else TcpListener)(sock, front, self._tasks)
             for sock in self._sockets
@@ -186,16 +186,16 @@ class Process:
         last = None
         while True:
             await asyncio.sleep(REPORT_SECONDS)
-            if self._front is None or self._fed is None:
+            if self._front is None or self._received is None:
                 continue
             if lines := self._front.log.take():
                 self._control.say(Queries(tuple(lines)))
-            report = Report(self._fed.answers.synced, self._counts(self._front, self._fed))
+            report = Report(self._received.answers.synced, self._counts(self._front, self._received))
             if report != last:
                 last = report
                 self._control.say(report)
 
-    def _counts(self, front: Front, fed: Fed) -> NameCounts:
+    def _counts(self, front: Front, fed: ReceivedState) -> NameCounts:
         tallies = [listener.tally for listener in self._listeners]
         return NameCounts(
             os.getpid(),

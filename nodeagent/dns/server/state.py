@@ -19,8 +19,8 @@ def empty_answers(settings: Settings) -> Answers:
     return Answers(Lookup(zone_settings, Index()))
 
 
-class Fed:
-    """Takes in messages. `answers` changes when a full state is complete, and within itself with every change."""
+class ReceivedState:
+    """The state received so far. `answers` changes when a full state is complete, and within itself with every change."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

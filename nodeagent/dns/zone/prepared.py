@@ -27,7 +27,7 @@ READY_BYTES = 8_000_000
 LONGEST_READY = 2_000
 """Bytes of a query and its reply; longer ones are put together each time."""
 SINGLE_LIMIT = 400_000
-"""A longer answer is prepared for each question anew: that of more than 10,000 addresses."""
+"""A longer answer is prepared again for each question: that of more than 10,000 addresses."""
 LONGEST_OPT = 11
 
 Prepared = bytes

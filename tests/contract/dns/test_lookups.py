@@ -32,7 +32,7 @@ MOST_STALE_SECONDS = 0.1
 
 @dataclass
 class History:
-    """Which version of an address was told when. latest_seen: by any answer so far."""
+    """Which version of an address was sent when. latest_seen: by any answer so far."""
 
     told: list[float] = field(default_factory=list)
     latest_seen: int = 0
@@ -94,7 +94,7 @@ async def whole(path: Path) -> None:
 
 
 def change(node: Node, history: History) -> None:
-    """The next version, told as a pass tells it."""
+    """Sends the next version, as a pass sends it."""
     key = node.objects.put("web", address_of(len(history.told)))
     history.told.append(time.monotonic())
     node.feeder.passed({key})

@@ -12,7 +12,7 @@ import pytest
 from nodeagent.dns.feed.messages import Begin, End, Settings
 from nodeagent.dns.server import tcp
 from nodeagent.dns.server.front import Front, NoUpstream, Tasks
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.server.tcp import MOST_CONNECTIONS, TcpListener
 from nodeagent.dns.shares import Client
 from tests.harness.free_ports import free_ports
@@ -52,7 +52,7 @@ class Server:
 
 @asynccontextmanager
 async def a_server() -> AsyncIterator[Server]:
-    fed = Fed(Settings())
+    fed = ReceivedState(Settings())
     for message in (Begin(), End(1)):
         fed.take(message)
     port = free_ports(1)[0]

@@ -256,7 +256,7 @@ def test_other_settings_mean_another_process_with_the_same_sockets(tmp_path: Pat
 
 
 def test_a_process_that_is_told_to_end_is_replaced(tmp_path: Path) -> None:
-    """By whoever sends a signal, and by the agent before: the next agent meets it while it serves what has begun."""
+    """By a signal of any sender, and by the agent before: the next agent meets it while it serves what has begun."""
 
     async def scene(node: Node) -> None:
         await node.until_said("10.96.0.1")

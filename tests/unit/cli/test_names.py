@@ -13,7 +13,7 @@ from nodeagent.cli import names as command
 from nodeagent.cli.names import dns_command
 from nodeagent.cli.names_objects import Objects
 from nodeagent.dns.feed.messages import Begin, End, Put, Settings
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.upstream.server import parse_server
 from nodeagent.dns.wire.codes import SMALLEST_UDP_LIMIT, RecordType
 from nodeagent.dns.wire.names import from_text
@@ -84,7 +84,7 @@ def call(*arguments: object) -> Result:
             ["_http._tcp.db.shop.svc", "SRV"],
             1,
             ["EndpointSlice shop/db-a (IPv4; ports: pg TCP 5432)", "  left out: no port http by tcp"],
-            id="a port that is none",
+            id="an invalid port",
         ),
         pytest.param(
             ["db.apps"],
@@ -189,7 +189,7 @@ def test_what_cannot_be_answered_is_one_line(arguments: list[str], code: int, te
 def server() -> Iterator[str]:
     """A server with other objects than the manifests: of shop/web only."""
     objects = RecordedObjects()
-    fed = Fed(Settings())
+    fed = ReceivedState(Settings())
     web = next(one for key, one in objects.services.items() if str(key) == "shop/web")
     old = names_of(web, ())
     for message in (Begin(), Put((old,), 1), End(1)):

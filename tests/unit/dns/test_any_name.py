@@ -1,4 +1,4 @@
-"""Whatever the Services are and whatever is asked: the answer is what a list of all names says by the rules of the DNS."""
+"""For any Services and any question: the answer is what a list of all names says by the rules of the DNS."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ import pytest
 
 from nodeagent.dns.feed.messages import End, Namespaces, Put, Settings
 from nodeagent.dns.server.front import Front, Waiting
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.shares import Client
 from nodeagent.dns.zone.service_names import names_of
 from nodeagent.model.name_counts import UpstreamCounts
@@ -50,7 +50,7 @@ def front_of(documents: list[Document]) -> Front:
             owner = service_of(converted)
             assert owner is not None
             slices.setdefault(owner, []).append(converted)
-    fed = Fed(Settings())
+    fed = ReceivedState(Settings())
     fed.take(Namespaces(tuple(one["metadata"]["name"] for one in documents if one["kind"] == "Namespace"), SERIAL))
     fed.take(Put(tuple(names_of(one, slices.get(key_of(one), ())) for one in services), SERIAL))
     fed.take(End(SERIAL))

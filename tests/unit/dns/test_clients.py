@@ -15,7 +15,7 @@ from nodeagent.dns.feed.messages import Begin, End, Namespaces, Pods, Put, Serve
 from nodeagent.dns.server import clients
 from nodeagent.dns.server.clients import Clients, SearchPaths
 from nodeagent.dns.server.front import MOST_FORWARDED, Front, NoUpstream, Tasks, Waiting
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.server.udp import UdpListener
 from nodeagent.dns.shares import Client
 from nodeagent.dns.wire.codes import Rcode
@@ -51,7 +51,7 @@ class Scene:
     """web.shop and web.media, db.media, and pods of shop and of both at one address."""
 
     def __init__(self, node_search: Sequence[str] = ()) -> None:
-        fed = Fed(Settings())
+        fed = ReceivedState(Settings())
         fed.take(Begin())
         fed.take(Namespaces(("shop", "media"), 1))
         fed.take(Pods(((POD, ("shop",)), (SHARED, ("shop", "media"))), 1))
@@ -213,7 +213,7 @@ def test_the_ranges_that_are_served(clients: tuple[str, ...], pods: tuple[str, .
 
 def test_one_client_that_waits_for_upstream_leaves_room_for_others() -> None:
     async def scene() -> None:
-        front = Front(Fed(Settings()).answers, Never())
+        front = Front(ReceivedState(Settings()).answers, Never())
         packets = [dns.message.make_query(f"n{number}.example.com.", "A").to_wire() for number in range(MOST_FORWARDED)]
         waiting = []
         for packet in packets:

@@ -11,7 +11,7 @@ import pytest
 from nodeagent.dns.feed.messages import Begin, End, Put, Settings
 from nodeagent.dns.server.datagrams import AT_ONCE, LARGEST_BATCHED, LARGEST_QUERY, Datagrams
 from nodeagent.dns.server.front import Front, NoUpstream, Tasks
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.server.udp import UdpListener
 from nodeagent.dns.zone.service_names import NamedPort, ServiceNames
 
@@ -93,9 +93,9 @@ def test_an_answer_that_cannot_be_sent_holds_back_no_other(
 def test_what_comes_after_the_end_is_left_to_the_next_reader(
     sockets: tuple[socket.socket, list[socket.socket]],
 ) -> None:
-    """However often it is told to stop: it knows nothing new any more."""
+    """However often it is asked to stop: it knows nothing new any more."""
     server, (client, *_) = sockets
-    fed = Fed(Settings())
+    fed = ReceivedState(Settings())
     for message in (Begin(), End(1)):
         fed.take(message)
     query = dns.message.make_query("no.shop.svc.cluster.local.", "A").to_wire()
@@ -117,7 +117,7 @@ def test_what_comes_after_the_end_is_left_to_the_next_reader(
 def test_replies_that_are_kept_differ_in_what_their_queries_differ(family: socket.AddressFamily) -> None:
     """Id, RD, CD, letter case, EDNS size and DO; first made, then prepared, then kept whole."""
     name = "web.shop.svc.cluster.local."
-    fed = Fed(Settings())
+    fed = ReceivedState(Settings())
     service = ServiceNames("shop", "web", cluster_ips=("10.96.0.1",), ports=(NamedPort("", "tcp", 80),))
     for message in (Begin(), Put((service,), 1), End(1)):
         fed.take(message)
@@ -162,7 +162,7 @@ def test_replies_that_are_kept_differ_in_what_their_queries_differ(family: socke
 
 
 def test_a_kept_reply_goes_with_what_it_came_from() -> None:
-    fed = Fed(Settings())
+    fed = ReceivedState(Settings())
     packets = [
         dns.message.make_query(name, kind).to_wire()
         for name, kind in (("web.shop.svc.cluster.local.", "A"), ("no.shop.svc.cluster.local.", "A"))

@@ -1,4 +1,4 @@
-"""What the process is told beside Services."""
+"""What the process receives beside Services."""
 
 import asyncio
 from collections.abc import Collection
@@ -81,7 +81,7 @@ def test_names_wait_for_pods_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_full_state_waits_for_namespaces_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else names in those without Services would be gone for a moment when an agent starts anew."""
+    """Else names in those without Services would be gone for a moment when an agent starts again."""
     known: list[frozenset[str] | None] = [None]
 
     def names() -> Feeder:

@@ -10,7 +10,7 @@ import pytest
 
 from nodeagent.dns.feed.messages import End, Put, Settings
 from nodeagent.dns.server.front import Front, NoUpstream, Waiting
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.wire.codes import TCP_LIMIT
 from nodeagent.dns.zone.prepared import PREPARED_BYTES
 from nodeagent.dns.zone.service_names import names_of
@@ -22,7 +22,7 @@ PACKETS = int(os.environ.get("NODEAGENT_PACKETS", "30000"))
 @pytest.fixture(scope="module")
 def front() -> Front:
     objects = RecordedObjects()
-    fed = Fed(Settings())
+    fed = ReceivedState(Settings())
     fed.take(Put(tuple(names_of(one, objects.slices_of(key)) for key, one in objects.services.items()), 1))
     fed.take(End(1))
     return Front(fed.answers, NoUpstream())

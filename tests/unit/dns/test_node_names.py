@@ -1,4 +1,4 @@
-"""When names are told: after the pass that programmed them, and no sooner."""
+"""When names are sent: after the pass that programmed them, and no sooner."""
 
 import asyncio
 import errno

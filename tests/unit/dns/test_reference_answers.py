@@ -7,7 +7,7 @@ import pytest
 
 from nodeagent.dns.feed.messages import End, Namespaces, Put, Settings
 from nodeagent.dns.server.front import Front, Waiting
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.shares import Client
 from nodeagent.dns.wire.codes import Rcode
 from nodeagent.dns.wire.query import answer_with, read_query
@@ -59,7 +59,7 @@ class Resolver:
 @pytest.fixture(scope="module")
 def front() -> Front:
     objects = RecordedObjects()
-    fed = Fed(Settings())
+    fed = ReceivedState(Settings())
     fed.take(Namespaces(tuple(objects.namespaces), SERIAL))
     fed.take(Put(tuple(names_of(one, objects.slices_of(key)) for key, one in objects.services.items()), SERIAL))
     fed.take(End(SERIAL))

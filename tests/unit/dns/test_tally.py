@@ -10,7 +10,7 @@ from nodeagent.dns.feed.messages import Begin, End, Put, Settings
 from nodeagent.dns.server.clients import Clients
 from nodeagent.dns.server.front import Front, Tasks
 from nodeagent.dns.server.query_log import MOST_LINES, QueryLog
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.server.udp import UdpListener
 from nodeagent.dns.shares import Client
 from nodeagent.dns.wire.codes import Rcode
@@ -36,7 +36,7 @@ class Listening:
     """A listener on loopback, and a client of it."""
 
     def __init__(self, *, log_every: int = 0) -> None:
-        fed = Fed(Settings())
+        fed = ReceivedState(Settings())
         for message in (
             Begin(),
             Put((ServiceNames("shop", "web", cluster_ips=("10.96.0.1",), ports=(NamedPort("", "tcp", 80),)),), 1),

@@ -10,7 +10,7 @@ import pytest
 from nodeagent.dns.feed.messages import Begin, End, Settings
 from nodeagent.dns.server import tcp
 from nodeagent.dns.server.front import Front, NoUpstream, Tasks
-from nodeagent.dns.server.state import Fed
+from nodeagent.dns.server.state import ReceivedState
 from nodeagent.dns.server.tcp import TcpListener
 
 HELD_UP_SECONDS = 0.6
@@ -25,7 +25,7 @@ def test_a_query_that_came_while_the_process_was_held_up_is_answered(
     data = len(packet).to_bytes(2, "big") + packet
 
     async def scene() -> bytes:
-        fed = Fed(Settings())
+        fed = ReceivedState(Settings())
         for message in (Begin(), End(1)):
             fed.take(message)
         with socket.create_server(("127.0.0.1", 0)) as server:

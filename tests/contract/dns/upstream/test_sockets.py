@@ -200,7 +200,7 @@ def test_a_dead_server_is_asked_last_and_found_again() -> None:
 
 
 class Forwarder(asyncio.DatagramProtocol):
-    """A resolver of the node that was told to ask us: it passes every query on and every answer back."""
+    """A resolver of the node that is configured to ask us: it passes every query on and every answer back."""
 
     def __init__(self) -> None:
         self.passed = 0
