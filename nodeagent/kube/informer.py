@@ -219,7 +219,7 @@ class Informer(Generic[O]):
             except ServerUnreachableError as error:
                 logger.debug("watch lost resource=%s error=%s", self._resource.name, error)
                 return StreamEnd.LOST
-            self._pulse.heard()
+            self._pulse.received()
             self.following.heard = loop.time()
             bookmarks = self._protocol.bookmarks
             for event in self._protocol.receive_bytes(piece):
@@ -326,7 +326,7 @@ class Informer(Generic[O]):
         self._report()
 
     def _recovered(self) -> None:
-        self._pulse.heard()
+        self._pulse.received()
         self.following.heard = asyncio.get_running_loop().time()
         self._recovery.reached()
         self._outage.reset()  # an answer ends it; a server that answers and then breaks off is the other backoff's

@@ -32,8 +32,8 @@ class Pulse:
         self._listening: set[asyncio.Timeout] = set()
         self.losses = 0
 
-    def heard(self) -> None:
-        """The server has sent something, or could not be heard until now."""
+    def received(self) -> None:
+        """Records that the server sent something, or that nobody listened until now."""
         self._heard = asyncio.get_running_loop().time()
 
     @contextmanager
@@ -41,7 +41,7 @@ class Pulse:
         """While inside, the end of the server's life makes `limit` expire; `losses` has grown then. Silence counts from
         when somebody listens."""
         if not self._listening:
-            self.heard()
+            self.received()
         self._listening.add(limit)
         try:
             yield
@@ -56,13 +56,13 @@ class Pulse:
             if not self._listening or quiet < patience:
                 await asyncio.sleep(max(patience - quiet, patience / 10))
             elif await prober.lives(PROBE_PATH, self._timing.answer):
-                self.heard()
+                self.received()
             else:
                 self._lose()
 
     def _lose(self) -> None:
         self.losses += 1
-        self.heard()
+        self.received()
         now = asyncio.get_running_loop().time()
         for limit in self._listening:
             if not limit.expired():

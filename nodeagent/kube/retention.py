@@ -26,7 +26,7 @@ T = TypeVar("T", bound=StoredObject)
 V = TypeVar("V", bound=Hashable)
 
 SHARED_VALUES_LIMIT = 1 << 16
-"""Distinct shared values before the table is started anew, so that years of node names do not pile up."""
+"""Distinct shared values before the table is restarted, so that years of node names do not pile up."""
 
 
 class Retention:

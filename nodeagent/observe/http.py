@@ -108,7 +108,7 @@ class HttpListeners:
         """Answer at this socket, which now belongs to the listener that is returned."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(self._accept, sock=listener, backlog=_BACKLOG, start_serving=False)
-        self._listeners.add(server)  # before the first suspension: whoever is cancelled in it leaves nothing open
+        self._listeners.add(server)  # before the first suspension: a task that is cancelled in it leaves nothing open
         await server.start_serving()
         return server
 
@@ -252,7 +252,7 @@ class _Connection(BoundedConnection):
 
     def has_asked(self) -> None:
         """The client has made a request: the connection is the last to go when room is needed."""
-        self._admission.asked(self)
+        self._admission.note_request(self)
 
 
 def _open_files() -> int:
@@ -279,7 +279,7 @@ class HttpServer:
 
     host: an IP address; ``0.0.0.0`` and ``::`` both mean every address of both families, as in Go programs.
     name, failure: for the Problem while it cannot be bound (``healthz server``, ``FailedToStart…``).
-    report: told all problems there are, at every change. hard_fail: raise BindFailed instead of trying again.
+    report: called with all problems, at every change. hard_fail: raise BindFailed instead of trying again.
     """
 
     def __init__(

@@ -124,8 +124,8 @@ class Admission:
         else:
             self._no_stranger(key, gone)
 
-    def asked(self, key: Hashable) -> None:
-        """A stranger has made a request: of the strangers it is the last to go now."""
+    def note_request(self, key: Hashable) -> None:
+        """Records a request of an unknown client: of these clients it is now the last to be evicted."""
         found = self._all.get(key)
         if found is not None and found.user is None:
             self._strangers[found.port].move_to_end(key)

@@ -201,7 +201,7 @@ def exec_user(**more: Any) -> dict[str, Any]:
         pytest.param(
             document(**{"certificate-authority": "text"}),
             "clusters[0].cluster.certificate-authority: {directory}/text: not a PEM certificate",
-            id="an authority that is none",
+            id="an invalid authority",
         ),
         pytest.param(
             document(**{"certificate-authority": "ca.pem", "insecure-skip-tls-verify": True}),

@@ -79,7 +79,7 @@ def told(manifest: Manifest) -> list[tuple[int, str, str]]:
 def test_what_the_decoder_would_not_notice(text: str, line: int, reason: str, detail: str) -> None:
     manifest = parse_manifest("a.yaml", text.encode())
     assert told(manifest) == [(line, reason, f"Service shop/web: {detail}")]
-    assert len(manifest.objects) == 1, "told, and in effect as far as it goes"
+    assert len(manifest.objects) == 1, "reported, and in effect as far as it goes"
 
 
 def test_nothing_is_told_of_a_good_object() -> None:

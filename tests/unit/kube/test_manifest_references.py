@@ -57,7 +57,7 @@ def problems(*documents: str) -> list[tuple[str, str, str]]:
     [
         pytest.param((WEB, slice_of("web")), id="all names meet"),
         pytest.param((ALONE, slice_of("web", "[{port: 8080}]")), id="no names at all"),
-        pytest.param((ALONE, slice_of("web", '[{name: "", port: 8080}]')), id="an empty name is none"),
+        pytest.param((ALONE, slice_of("web", '[{name: "", port: 8080}]')), id="an empty name is no name"),
         pytest.param((WEB,), id="a Service without endpoints"),
         pytest.param((WEB, slice_of("web", "null", "[]")), id="a slice of a Service that has no pods yet"),
         pytest.param(

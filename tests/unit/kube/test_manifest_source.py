@@ -16,7 +16,7 @@ from nodeagent.model.names import ObjectKey
 
 DEADLINE = 60.0
 NEVER = 3600.0
-"""As poll interval: whatever is seen was told by inotify."""
+"""As poll interval: every change that is seen came from inotify."""
 
 
 class SilentListener:
@@ -84,7 +84,7 @@ class World:
 
 
 def follow(root: Path, story: Callable[[World], Awaitable[None]], *, poll_seconds: float = 0.05) -> None:
-    """Run the source while the story is told; it must end by being cancelled."""
+    """Run the source during the story; it must end by being cancelled."""
 
     async def tell() -> None:
         world = World(root, poll_seconds)

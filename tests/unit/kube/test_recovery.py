@@ -1,4 +1,4 @@
-"""Whoever waits for an unreachable server is woken by the first who reaches it."""
+"""Clients that wait for an unreachable server are woken by the first that reaches it."""
 
 import asyncio
 import time

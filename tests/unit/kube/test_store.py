@@ -33,29 +33,29 @@ API = ObjectKey("demo", "api")
 
 
 class Recorder:
-    """A listener that writes down what it was told."""
+    """A listener that writes down what it received."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.calls: list[str] = []
 
     def service_changed(self, key: ObjectKey) -> None:
-        self.told.append(str(key))
+        self.calls.append(str(key))
 
     def node_changed(self) -> None:
-        self.told.append("node")
+        self.calls.append("node")
 
     def service_cidrs_changed(self) -> None:
-        self.told.append("service cidrs")
+        self.calls.append("service cidrs")
 
     def synced(self) -> None:
-        self.told.append("synced")
+        self.calls.append("synced")
 
     def all_listed(self) -> None:
-        self.told.append("all listed")
+        self.calls.append("all listed")
 
     def take(self) -> list[str]:
-        told, self.told = sorted(self.told), []
-        return told
+        calls, self.calls = sorted(self.calls), []
+        return calls
 
 
 def service(name: str, *, cluster_ip: str = "10.0.0.1", version: str = "1", **labels: str) -> Service:
@@ -100,7 +100,7 @@ def names_of(store: ClusterStore, key: ObjectKey) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "expected"),
     [
         pytest.param(lambda s: s.put(service("web", version="2")), [], id="a resourceVersion alone is no change"),
         pytest.param(lambda s: s.put(service("web", app="shop")), [], id="nor is a label nobody reads"),
@@ -155,10 +155,10 @@ def names_of(store: ClusterStore, key: ObjectKey) -> list[str]:
     ],
 )
 def test_only_what_the_agent_reads_is_a_change(
-    store: ClusterStore, recorder: Recorder, change: Callable[[ClusterStore], None], told: list[str]
+    store: ClusterStore, recorder: Recorder, change: Callable[[ClusterStore], None], expected: list[str]
 ) -> None:
     change(store)
-    assert recorder.take() == told
+    assert recorder.take() == expected
 
 
 def test_a_service_that_changes_hands_is_absent_until_it_comes_back(store: ClusterStore, recorder: Recorder) -> None:
@@ -205,10 +205,10 @@ def test_synced_is_said_once_after_both_lists_whatever_else_arrives(recorder: Re
     synced = [store.is_synced]
     store.replace(EndpointSlice, [])
     assert [*synced, store.is_synced] == [False, True]
-    assert recorder.told[-1] == "synced"
+    assert recorder.calls[-1] == "synced"
     store.replace(EndpointSlice, [])
     store.replace(Service, [])
-    assert recorder.told.count("synced") == 1
+    assert recorder.calls.count("synced") == 1
 
 
 def test_a_list_under_construction_is_not_the_state(store: ClusterStore, recorder: Recorder) -> None:

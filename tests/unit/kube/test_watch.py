@@ -323,7 +323,7 @@ def test_a_deletion_needs_no_more_than_a_name() -> None:
         pytest.param(b'{"details":{"retryAfterSeconds":3}}', None, ServerFailedError, 3.0, id="in the Status"),
         pytest.param(b"busy", "99999999999999999999", ServerFailedError, 60.0, id="for ever is a minute"),
         pytest.param(b"busy", "0", ServerFailedError, 0.1, id="at once is a moment"),
-        pytest.param(b"busy", "-5", ServerFailedError, None, id="a header below zero is none"),
+        pytest.param(b"busy", "-5", ServerFailedError, None, id="a header below zero is ignored"),
         pytest.param(b'{"details":{"retryAfterSeconds":-9}}', None, ServerFailedError, 0.1, id="below zero"),
         pytest.param(b'{"details":{"retryAfterSeconds":999999}}', None, ServerFailedError, 60.0, id="far too long"),
         pytest.param(b'{"reason":"Expired"}', None, ExpiredError, None, id="the reason outweighs the code"),

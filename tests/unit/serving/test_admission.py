@@ -124,7 +124,7 @@ def test_at_a_port_that_knows_nobody_the_one_that_asked_longest_ago_goes() -> No
     door = Door()
     for key in range(3):
         door.enter(key)
-    door.admission.asked(0)
+    door.admission.note_request(0)
     door.enter(3)
     assert door.closed == [1]
 
