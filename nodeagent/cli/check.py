@@ -50,7 +50,7 @@ from nodeagent.trace.kernel_rules import OUTSIDE, table_names
 from nodeagent.trace.kernel_table import read_contents
 from nodeagent.trace.looking import read_node
 from nodeagent.trace.narrow_ways import cure
-from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.routes import Leg, RouteOutcome
 from nodeagent.trace.source_ports import CURE
 from nodeagent.trace.ways import Ways, ways_to_services
 
@@ -146,7 +146,7 @@ def _interface_fact(tables: list[Contents]) -> InterfaceFact:
         ranges = [ip_network(cidr) for cidr in read_interface(_INTERFACE).present.ranges]
         elsewhere = [address for address in programmed if address not in local]
         missing = tuple(address for address in elsewhere if not any(ip_address(address) in one for one in ranges))
-        lost = any(routes.route(Leg(address)).way is not Way.OUT for address in missing[:MOST_ASKED])
+        lost = any(routes.route(Leg(address)).way is not RouteOutcome.OUT for address in missing[:MOST_ASKED])
     ranged = len(elsewhere) - len(missing)
     return InterfaceFact(_INTERFACE, _has_interface(), len(programmed), missing, lost, ranged)
 

@@ -11,7 +11,7 @@ from nodeagent.explain.kernel import Probe, ProbeResult
 from nodeagent.model.addresses import Protocol, endpoint_text, family_of
 from nodeagent.model.frontend import Backend, ServiceState
 from nodeagent.trace.kernel_routes import KernelRoutes
-from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.routes import Leg, RouteOutcome
 
 MOST = 16
 """Of many endpoints so many are tried, evenly spread."""
@@ -24,7 +24,7 @@ _UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN}
 
 def probe_endpoints(state: ServiceState, ports: Iterable[str]) -> tuple[Probe, ...]:
     """What connections to the endpoints that are used come to; each is closed at once. Of UDP an empty datagram is sent: that
-    nobody listens is told, that somebody does is not."""
+    nobody listens is reported, that somebody does is not."""
     names = set(ports)
     backends: dict[tuple[Backend, Protocol], None] = {}
     for one in state.frontends:
@@ -61,7 +61,7 @@ def _neighbour(routes: KernelRoutes, one: Probe, backend: Backend) -> Probe:
         detail = f"{address} is on this node, and the route to it leads {route}: its own interface or route is gone"
         return Probe(one.endpoint, ProbeResult.UNREACHABLE, detail)
     beyond = routes.beyond(route, address)
-    if beyond.way is not Way.OUT and beyond.reason:
+    if beyond.way is not RouteOutcome.OUT and beyond.reason:
         return Probe(one.endpoint, ProbeResult.UNREACHABLE, beyond.reason)
     if routes.has_answered(route, address):
         hop = route.gateway or address

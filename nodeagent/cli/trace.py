@@ -14,7 +14,7 @@ from nodeagent.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.interrupts import heeding_signals
 from nodeagent.model.text import printable
-from nodeagent.trace.followed import Followed, judge, packets_of, told
+from nodeagent.trace.followed import Followed, judge, packets_of, summary_of
 from nodeagent.trace.live import follow
 from nodeagent.trace.looking import look
 from nodeagent.trace.question import Question, parse_question
@@ -52,7 +52,7 @@ def trace_command(
     report = _report(question, interface)
     followed = None if live is None else _follow(report, live, wait)
     if output in ("json", "yaml"):
-        seen = {} if followed is None else {"live": told(followed), "packets": to_builtins(followed)}
+        seen = {} if followed is None else {"live": summary_of(followed), "packets": to_builtins(followed)}
         print_document(report.document() | seen, output)
     elif output == "name":
         if report.service:
@@ -61,7 +61,7 @@ def trace_command(
         lines = [printable(line) for line in report.lines(everything=everything or output == "wide")]
         click.echo("\n".join([click.style(lines[0], bold=True), *lines[1:]]))
         if followed is not None:
-            click.echo(printable(told(followed)))
+            click.echo(printable(summary_of(followed)))
     otherwise = followed is not None and (not followed or any(one.agrees is False for one in followed))
     click.get_current_context().exit(0 if report.arrives and not otherwise else FAILED)
 

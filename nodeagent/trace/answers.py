@@ -19,7 +19,7 @@ from nodeagent.netlink.uapi.nfnetlink_conntrack import IPS_SEEN_REPLY
 from nodeagent.trace.others import OtherTable
 from nodeagent.trace.others_walk import TRACKING, pass_other_chain
 from nodeagent.trace.question import Question
-from nodeagent.trace.routes import Between, Leg, Route, Router, Way
+from nodeagent.trace.routes import Between, Leg, Route, RouteOutcome, Router
 from nodeagent.trace.traveller import LOOPBACK_INTERFACE, Decision, Traveller
 
 TRANSLATING = -100
@@ -79,7 +79,7 @@ class _Answer:
         self._question, self._request = question, request
         self._others, self._router = others, router
         machine = request.machine
-        self._here = route.way is Way.HERE
+        self._here = route.way is RouteOutcome.HERE
         iif = "" if self._here else route.interface
         hidden = request.new_source
         if machine.masqueraded and not hidden:
@@ -145,7 +145,7 @@ class _Answer:
             self._pass(HookNumber.FORWARD)
             traveller.iif = ""
             self._leave(HookNumber.POSTROUTING)
-        elif self._find_way() is Way.HERE:
+        elif self._find_way() is RouteOutcome.HERE:
             traveller.oif = ""
             self._leave(HookNumber.INPUT)
         else:
@@ -165,7 +165,7 @@ class _Answer:
         self._traveller.packet = replace(self._traveller.packet, source=asked.destination, source_port=asked.port)
         self._pass(last, TRANSLATING_SOURCE + 1)
 
-    def _find_way(self) -> Way:
+    def _find_way(self) -> RouteOutcome:
         """Route the answer to the client: HERE or OUT; sets the outgoing interface. Raises _Lost where no route leads there."""
         traveller = self._traveller
         leg = Leg(
@@ -177,9 +177,9 @@ class _Answer:
             source_port=traveller.packet.source_port,
         )
         found = self._router.route(leg)
-        if found.way not in (Way.HERE, Way.OUT):
+        if found.way not in (RouteOutcome.HERE, RouteOutcome.OUT):
             raise _Lost(Back.NO_WAY, found)
-        traveller.oif = LOOPBACK_INTERFACE if found.way is Way.HERE else found.interface
+        traveller.oif = LOOPBACK_INTERFACE if found.way is RouteOutcome.HERE else found.interface
         return found.way
 
     def _pass(self, number: HookNumber, first: int = _FIRST, end: int = _LAST) -> None:

@@ -1,4 +1,4 @@
-"""Packets as the kernel was seen to treat them, compared with what was foretold (pure)."""
+"""Packets as the kernel was seen to treat them, compared with what was predicted (pure)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,7 +16,7 @@ OWN_HELPER = f"{schema.TABLE}-trace"
 class Followed(Struct, frozen=True):
     """One packet. steps: our rules that applied, by chain and handle. destination: where it was last seen to go.
 
-    agrees: whether it went as foretold; None: it belongs to a connection that is tracked already, so rules of NAT were
+    agrees: whether it went as predicted; None: it belongs to a connection that is tracked already, so rules of NAT were
     not asked again.
     """
 
@@ -45,7 +45,7 @@ def packets_of(events: Iterable[TraceEvent]) -> list[tuple[TraceEvent, ...]]:
 
 
 def judge(events: Sequence[TraceEvent], foretold: Iterable[Journey], own: OwnTable | None) -> Followed:
-    """One packet's events beside what was foretold."""
+    """One packet's events beside what was predicted."""
     steps = tuple((event.chain, event.rule) for event in events if event.table == schema.TABLE and event.rule)
     destination = next((event.destination for event in reversed(events) if event.destination), "")
     stopped = next((event for event in events if event.stops), None)
@@ -73,15 +73,15 @@ def _place(event: TraceEvent | None) -> str:
     return "" if event is None else f"{event.table} {event.chain}"
 
 
-def told(followed: Sequence[Followed]) -> str:
-    """One line: how many packets were seen, and whether they went as foretold."""
+def summary_of(followed: Sequence[Followed]) -> str:
+    """One line: how many packets were seen, and whether they went as predicted."""
     asked = [one for one in followed if one.agrees is not None]
     if not followed:
         return "live: no such packet came"
     if not asked:
-        return f"live: {len(followed)} packets, all of connections that are tracked already: nothing was decided anew"
+        return f"live: {len(followed)} packets, all of connections that are tracked already: nothing was decided again"
     other = [one for one in asked if not one.agrees]
     if not other:
-        return f"live: {len(asked)} packets, all as foretold"
+        return f"live: {len(asked)} packets, all as predicted"
     way = other[0].dropped_by or other[0].destination
-    return f"live: {len(other)} of {len(asked)} packets went another way than foretold, the first to {way}"
+    return f"live: {len(other)} of {len(asked)} packets went another way than predicted, the first to {way}"

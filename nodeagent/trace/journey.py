@@ -25,7 +25,7 @@ from nodeagent.trace.others import OtherChain, OtherTable
 from nodeagent.trace.others_walk import LOOPBACK, RESET, is_done, pass_other_chain
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
-from nodeagent.trace.routes import Between, Leg, Route, Router, Way
+from nodeagent.trace.routes import Between, Leg, Route, RouteOutcome, Router
 from nodeagent.trace.traveller import LOOPBACK_INTERFACE, Decision, Traveller
 
 
@@ -42,7 +42,7 @@ class End(Enum):
 
 
 class Node(Struct, frozen=True):
-    """What was read of a node, for one family. own: our table, None where there is none. others: all other tables.
+    """What was read of a node, for one family. own: our table, None where it does not exist. others: all other tables.
     local: the addresses that packets are delivered here for."""
 
     own: OwnTable | None
@@ -102,7 +102,7 @@ class _Trip:
     def __init__(self, question: Question, node: Node, router: Router, interface: str) -> None:
         self._question, self._node, self._router = question, node, router
         self._back = router.route(Leg(question.source))
-        self._sent_here = self._back.way is Way.HERE and not interface
+        self._sent_here = self._back.way is RouteOutcome.HERE and not interface
         came_by = interface or self._back.interface or router.bridge_of(question.source)
         self._iif = "" if self._sent_here else came_by
         family = question.family
@@ -148,10 +148,10 @@ class _Trip:
             return self._stopped(traveller, None)
         untranslated = None if traveller.machine.translated else beside
         route = untranslated or self._route(traveller, self._question.source, self._iif)
-        if route.way is Way.HERE:
+        if route.way is RouteOutcome.HERE:
             accepted = self._pass(HookNumber.INPUT, traveller)
             return self._end(traveller, End.ARRIVED, route) if accepted else self._stopped(traveller, route)
-        if route.way is not Way.OUT:
+        if route.way is not RouteOutcome.OUT:
             return self._not_routed(traveller, route)
         traveller.oif = route.interface
         if not self._pass(HookNumber.FORWARD, traveller):
@@ -170,10 +170,10 @@ class _Trip:
             return None
         destination = self._question.destination
         route = self._router.route(Leg(destination))
-        if route.way is Way.OUT:
+        if route.way is RouteOutcome.OUT:
             return route if route.interface == self._iif and not route.gateway else None
-        unrouted = route.way is not Way.HERE and self._router.bridge_of(destination) == self._iif
-        return Route(Way.OUT, self._iif) if unrouted else None
+        unrouted = route.way is not RouteOutcome.HERE and self._router.bridge_of(destination) == self._iif
+        return Route(RouteOutcome.OUT, self._iif) if unrouted else None
 
     def _is_bridged(self, traveller: Traveller, route: Route) -> bool:
         """Whether a bridge carries the packet from one of its ports to another."""
@@ -182,17 +182,17 @@ class _Trip:
 
     def _leave(self, traveller: Traveller) -> Journey:
         route = self._route(traveller, self._question.source, "")
-        if route.way not in (Way.HERE, Way.OUT):
+        if route.way not in (RouteOutcome.HERE, RouteOutcome.OUT):
             return self._not_routed(traveller, route)
-        traveller.oif = LOOPBACK_INTERFACE if route.way is Way.HERE else route.interface
+        traveller.oif = LOOPBACK_INTERFACE if route.way is RouteOutcome.HERE else route.interface
         anew = _Rerouting(self, traveller, route)
         if not self._pass(HookNumber.OUTPUT, traveller, anew):
             return self._stopped(traveller, route) if anew.found else self._not_routed(traveller, anew.route)
         route = anew.route
-        traveller.oif = LOOPBACK_INTERFACE if route.way is Way.HERE else route.interface
+        traveller.oif = LOOPBACK_INTERFACE if route.way is RouteOutcome.HERE else route.interface
         if not self._pass(HookNumber.POSTROUTING, traveller):
             return self._stopped(traveller, route)
-        if route.way is Way.HERE:
+        if route.way is RouteOutcome.HERE:
             traveller.iif, traveller.oif = LOOPBACK_INTERFACE, ""
             for number in (HookNumber.PREROUTING, HookNumber.INPUT):
                 if not self._pass(number, traveller, filters_only=True):
@@ -203,9 +203,9 @@ class _Trip:
     def _go_out(self, traveller: Traveller, route: Route) -> Journey:
         destination = traveller.machine.destination
         beyond = self._router.beyond(route, destination)
-        if beyond.way is Way.OUT and self._iif == route.interface and destination == self._question.source:
+        if beyond.way is RouteOutcome.OUT and self._iif == route.interface and destination == self._question.source:
             beyond = self._router.back_by_port(route, destination)
-        if beyond.way is not Way.OUT:
+        if beyond.way is not RouteOutcome.OUT:
             return self._not_routed(traveller, beyond)
         return self._end(traveller, End.ARRIVED, route)
 
@@ -285,7 +285,7 @@ class _Trip:
         return before or (route is not None and self._is_bridged(traveller, route))
 
     def _not_routed(self, traveller: Traveller, route: Route) -> Journey:
-        silent = route.way in (Way.BLACKHOLE, Way.REJECTED)
+        silent = route.way in (RouteOutcome.BLACKHOLE, RouteOutcome.REJECTED)
         return self._end(traveller, End.DROPPED if silent else End.UNREACHABLE, route, routing=True)
 
     def _beyond(self, traveller: Traveller, route: Route) -> End:
@@ -305,9 +305,9 @@ class _Trip:
 
     def _end(self, traveller: Traveller, end: End, route: Route | None, *, routing: bool = False) -> Journey:
         machine = traveller.machine
-        if end is End.ARRIVED and route is not None and route.way is Way.OUT:
+        if end is End.ARRIVED and route is not None and route.way is RouteOutcome.OUT:
             end = self._beyond(traveller, route)
-        here = end is End.ARRIVED and route is not None and route.way is Way.HERE
+        here = end is End.ARRIVED and route is not None and route.way is RouteOutcome.HERE
         answer, hole = None, None
         if end is End.ARRIVED and route is not None:
             answer = self._answer(traveller, route)
@@ -367,7 +367,7 @@ class _Rerouting:
     @property
     def found(self) -> bool:
         """Whether the present route leads somewhere."""
-        return self.route.way in (Way.HERE, Way.OUT)
+        return self.route.way in (RouteOutcome.HERE, RouteOutcome.OUT)
 
     def goes_on(self) -> bool:
         """Look the route up again if the last chain made that necessary; whether it leads somewhere."""

@@ -15,15 +15,15 @@ from nodeagent.netlink.route_lookup import FoundRoute, look_up_route, read_found
 from nodeagent.netlink.socket import NetlinkSocket, read_consistently
 from nodeagent.netlink.uapi import rtnetlink as uapi
 from nodeagent.trace.kernel_bridges import Bridges
-from nodeagent.trace.routes import Between, Leg, Route, Way
+from nodeagent.trace.routes import Between, Leg, Route, RouteOutcome
 
 NET = Path("/proc/thread-self/net")
 SETTINGS = Path("/proc/sys/net")
 _WAYS = {
-    uapi.RTN_LOCAL: Way.HERE,
-    uapi.RTN_BLACKHOLE: Way.BLACKHOLE,
-    uapi.RTN_UNREACHABLE: Way.NOWHERE,
-    uapi.RTN_PROHIBIT: Way.PROHIBITED,
+    uapi.RTN_LOCAL: RouteOutcome.HERE,
+    uapi.RTN_BLACKHOLE: RouteOutcome.BLACKHOLE,
+    uapi.RTN_UNREACHABLE: RouteOutcome.NOWHERE,
+    uapi.RTN_PROHIBIT: RouteOutcome.PROHIBITED,
 }
 _NOT_BELIEVED = {errno.EXDEV, errno.EINVAL}
 """What ip_route_input says of a source it does not believe; EINVAL from Linux 6.13 on."""
@@ -97,7 +97,7 @@ class KernelRoutes:
     def between(self, interface: str, family: Family) -> Between:
         """How packets go between two hosts that are both behind an interface.
 
-        Those behind a bridge are taken to send to each other's link addresses. Where there are none everything goes by this node.
+        Those behind a bridge are taken to send to each other's link addresses. Without a bridge everything goes by this node.
         """
         link = self._link(interface)
         if link is None or not link.resolves:
@@ -107,7 +107,7 @@ class KernelRoutes:
         return Between.FILTERED if self._bridges.are_filtered(link, family) else Between.BRIDGED
 
     def bridge_of(self, address: str) -> str:
-        """The bridge behind which a host is, as far as the kernel has heard of it there."""
+        """The bridge behind which a host is, as far as the kernel knows it there."""
         for link in self._all_links().values():
             known = self._neighbour(address, link.ifindex) if link.kind == "bridge" else uapi.NUD_NONE
             if known and not known & _NO_ANSWER:
@@ -129,7 +129,7 @@ class KernelRoutes:
         reason = (
             f"{port}, a port of the bridge {link.name}, gives nothing back that came in by it (hairpin mode is off)"
         )
-        return Route(Way.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
+        return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
 
     def width(self, interface: str) -> int:
         """The interface's MTU; 0 where that is not known."""
@@ -142,16 +142,18 @@ class KernelRoutes:
         Of neighbours only those are asked for that the kernel has given up, once more, and not many of them.
         """
         link = self._link(route.interface)
-        if link is None or route.way is not Way.OUT:
+        if link is None or route.way is not RouteOutcome.OUT:
             return route
         if link.up and not link.carrier:
             reason = f"{link.name} has no carrier: what it leads to is gone or down"
-            return Route(Way.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip link show {link.name}")
+            return Route(
+                RouteOutcome.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip link show {link.name}"
+            )
         hop = route.gateway or destination
         if not link.resolves or not self._is_silent(hop, link):
             return route
         reason = f"nobody answers for {hop} on {link.name}: the host is gone or down, or its address is another"
-        return Route(Way.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip neigh show {hop}")
+        return Route(RouteOutcome.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip neigh show {hop}")
 
     def has_answered(self, route: Route, destination: str) -> bool:
         """Whether the next hop of a route is known to be there now: it has answered a moment ago."""
@@ -216,20 +218,22 @@ class KernelRoutes:
 
     def _refused(self, leg: Leg, error: OSError) -> Route:
         if error.errno == errno.EINVAL and self._swallowed(leg):
-            way = Way.BLACKHOLE if leg.interface else Way.NOWHERE
+            way = RouteOutcome.BLACKHOLE if leg.interface else RouteOutcome.NOWHERE
             return Route(way, reason=_OF_TYPE.format("blackhole"), cure=_FIND_IT)
         if leg.interface and error.errno in _NOT_BELIEVED:
             return self._not_believed(leg)
         if error.errno == errno.EACCES:
-            return Route(Way.PROHIBITED, reason=_OF_TYPE.format("prohibit"), cure=_FIND_IT)
+            return Route(RouteOutcome.PROHIBITED, reason=_OF_TYPE.format("prohibit"), cure=_FIND_IT)
         if leg.interface and not _forwards(leg.interface, family_of(leg.destination)):
             return _no_forwarding(leg)
         if error.errno not in {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL}:
             raise error
         if error.errno == errno.EHOSTUNREACH:
-            return Route(Way.NOWHERE, reason=_OF_TYPE.format("unreachable"), cure=_FIND_IT)
+            return Route(RouteOutcome.NOWHERE, reason=_OF_TYPE.format("unreachable"), cure=_FIND_IT)
         reason = f"no route to {leg.destination}"
-        return Route(Way.NOWHERE, reason=reason, cure=f"see ip rule, or add one: ip route add {leg.destination} …")
+        return Route(
+            RouteOutcome.NOWHERE, reason=reason, cure=f"see ip rule, or add one: ip route add {leg.destination} …"
+        )
 
     def _swallowed(self, leg: Leg) -> bool:
         """Whether a blackhole takes it: of packets of its own the kernel says EINVAL for that alone."""
@@ -244,29 +248,29 @@ class KernelRoutes:
         strict = _rp_filter(leg.interface)
         if strict and back.interface != leg.interface:
             mode = "strict" if strict == 1 else "loose"
-            way = f"leads {back}" if back.way is Way.OUT else "is none"
+            way = f"leads {back}" if back.way is RouteOutcome.OUT else "does not exist"
             return Route(
-                Way.REJECTED,
+                RouteOutcome.REJECTED,
                 reason=f"rp_filter ({mode}) of {leg.interface} does not believe {leg.source}, the route back {way}",
                 cure=f"sysctl -w net.ipv4.conf.{leg.interface}.rp_filter=2, or correct the route back",
             )
         if leg.destination.startswith("127."):
             return Route(
-                Way.REJECTED,
+                RouteOutcome.REJECTED,
                 reason=f"{leg.destination} is not for packets from outside (route_localnet is 0)",
                 cure="let the server listen on an address of the node",
             )
-        if back.way is Way.HERE:
+        if back.way is RouteOutcome.HERE:
             return Route(
-                Way.REJECTED,
+                RouteOutcome.REJECTED,
                 reason=f"{leg.source} is an address of this node, and {leg.interface} takes nothing from it "
                 "(accept_local is 0)",
                 cure=f"give the client another address, or: sysctl -w net.ipv4.conf.{leg.interface}.accept_local=1",
             )
-        if back.way is Way.OUT and not _is_martian(leg.source):
-            return Route(Way.BLACKHOLE, reason=_OF_TYPE.format("blackhole"), cure=_FIND_IT)
+        if back.way is RouteOutcome.OUT and not _is_martian(leg.source):
+            return Route(RouteOutcome.BLACKHOLE, reason=_OF_TYPE.format("blackhole"), cure=_FIND_IT)
         reason = f"{leg.source} cannot come in by {leg.interface} (a martian source)"
-        return Route(Way.REJECTED, reason=reason, cure="look at ip -s route, log_martians")
+        return Route(RouteOutcome.REJECTED, reason=reason, cure="look at ip -s route, log_martians")
 
 
 def _is_martian(address: str) -> bool:
@@ -283,8 +287,8 @@ def _index(interface: str) -> int:
         raise OSError(f"there is no interface {interface} here: see ip link") from error
 
 
-def _way(found: FoundRoute) -> Way:
-    return _WAYS.get(found.kind, Way.OUT)
+def _way(found: FoundRoute) -> RouteOutcome:
+    return _WAYS.get(found.kind, RouteOutcome.OUT)
 
 
 def _forwards(interface: str, family: Family) -> bool:
@@ -299,7 +303,7 @@ def _no_forwarding(leg: Leg) -> Route:
     if family_of(leg.destination) is Family.IPV4:
         alone = _setting("ipv4/ip_forward") == 1
         name = f"net.ipv4.conf.{leg.interface}.forwarding" if alone else "net.ipv4.ip_forward"
-    return Route(Way.REJECTED, reason=f"forwarding is off on {leg.interface}", cure=f"sysctl -w {name}=1")
+    return Route(RouteOutcome.REJECTED, reason=f"forwarding is off on {leg.interface}", cure=f"sysctl -w {name}=1")
 
 
 def _rp_filter(interface: str) -> int:

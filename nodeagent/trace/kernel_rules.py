@@ -1,4 +1,4 @@
-"""What there is of other tables and of IPsec, and what libnftables cannot say of their rules, straight from the kernel."""
+"""Reads other tables and IPsec, and what libnftables cannot say of their rules, straight from the kernel."""
 
 from collections.abc import Iterator
 

@@ -18,7 +18,7 @@ _OF_A_RULE = "__"
 
 
 def read_own_table(ruleset: Ruleset, family: Family) -> OwnTable | None:
-    """The table as it is now; None when there is none.
+    """The table as it is now; None when it does not exist.
 
     Raises KernelUnclear when others changed rules meanwhile, DataplaneError for a table that this version cannot read.
     """
@@ -43,7 +43,7 @@ def read_own_table(ruleset: Ruleset, family: Family) -> OwnTable | None:
 
 
 def read_contents(ruleset: Ruleset, family: Family) -> tuple[Contents, dict[str, SetSpec]] | None:
-    """The table and the shape it has, with counters or without; None when there is none."""
+    """The table and the shape it has, with counters or without; None when it does not exist."""
     specs = present_specs(ruleset, family)
     contents = KernelTable(ruleset, family, specs).read()
     return None if contents is None else (contents, specs)

@@ -317,7 +317,7 @@ def _tracking(values: Mapping[str, list[str]], _: Family) -> list[Json]:
     number = values[option][0]
     if not number.isdigit():
         return [_unknown("-j", "CT", "--zone")]
-    # In vain for what was left out of tracking before, other than with nftables.
+    # Without effect for what was left out of tracking before, other than with nftables.
     key = {"key": "zone", "iptables": True} | _ZONE_DIRECTIONS.get(option, {})
     return [{"mangle": {"key": {"ct": key}, "value": int(number)}}]
 

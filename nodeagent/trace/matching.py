@@ -1,4 +1,4 @@
-"""What a match of nft says of a packet, out of its JSON: yes, no, or that it cannot be told (pure).
+"""What a match of nft says of a packet, out of its JSON: yes, no, or unknown (pure).
 
 Of a packet only what decides about new connections is known. Everything else (rates, users, sockets, marks of others'
 making) is `None`, and so is a match on it.

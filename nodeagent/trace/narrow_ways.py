@@ -1,6 +1,6 @@
 """An interface that takes shorter packets than the one they come in by, and a rule that keeps the node from saying so (pure).
 
-The node drops what is too long and tells the sender (ICMP "fragmentation needed", ICMPv6 "packet too big"). A sender that is not told
+The node drops what is too long and tells the sender (ICMP "fragmentation needed", ICMPv6 "packet too big"). A sender that does not learn this
 sends the same again: short packets pass, long ones never do.
 """
 
@@ -18,7 +18,7 @@ from nodeagent.trace.answers import Answer
 from nodeagent.trace.others import OtherTable
 from nodeagent.trace.others_walk import pass_other_chain
 from nodeagent.trace.question import Question
-from nodeagent.trace.routes import Leg, Route, Router, Way
+from nodeagent.trace.routes import Leg, Route, RouteOutcome, Router
 from nodeagent.trace.traveller import Decision, Traveller
 
 _ERRORS = {Family.IPV4: ("destination-unreachable", 4), Family.IPV6: ("packet-too-big", 0)}
@@ -57,7 +57,7 @@ def find_hole(
     A host right behind the narrow interface is taken to be as narrow, and to have said so to who sends.
     """
     into, out = router.width(request.iif), router.width(route.interface)
-    if route.way is not Way.OUT or not request.iif or not into or not out or into == out:
+    if route.way is not RouteOutcome.OUT or not request.iif or not into or not out or into == out:
         return None
     of_client = into > out
     if not (route if of_client else router.route(Leg(question.source))).gateway:
@@ -79,7 +79,7 @@ def _stopped(
 ) -> Decision | None:
     """The rule that certainly stops the error; None where it may get through."""
     back = router.route(Leg(sender))
-    if back.way is not Way.OUT:
+    if back.way is not RouteOutcome.OUT:
         return None
     family = question.family
     packet = Packet(back.source, sender, ICMP[family], iif=None)

@@ -1,6 +1,6 @@
 """A packet through a chain of somebody else's (pure).
 
-What cannot be evaluated is passed over, and told as a decision that could have been.
+What cannot be evaluated is passed over, and reported as a possible decision.
 """
 
 from collections.abc import Callable, Iterator
@@ -181,7 +181,7 @@ class _Rule:
         return Code.ACCEPT, ""
 
     def drop(self, _: Any) -> Ending:
-        """`drop`: the packet is discarded, and nobody is told."""
+        """`drop`: the packet is discarded without an answer."""
         self._done("dropped")
         return Code.DROP, ""
 
@@ -254,7 +254,7 @@ class _Rule:
         self._done(REWRITTEN)
 
     def untrack(self, _: Any) -> Ending:
-        """`notrack`: the packet belongs to no connection, so no NAT rule sees it; in vain where it was given a zone before."""
+        """`notrack`: the packet belongs to no connection, so no NAT rule sees it; without effect where it was given a zone before."""
         if not self._traveller.came_back and not self._traveller.zoned:
             self._traveller.machine.untracked = True
             self._done(UNTRACKED)

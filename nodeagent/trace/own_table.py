@@ -46,7 +46,7 @@ class OwnTable(Struct, frozen=True):
         return Interpreter(self.program, self.specs, self.image, local_addresses, sockets)
 
     def rule(self, chain: str, number: int) -> Rule:
-        """A rule by its chain and number, from 1; empty when there is none."""
+        """A rule by its chain and number, from 1; empty when no rule has that handle."""
         try:
             return self.program.chain(chain).rules[number - 1] if number else ()
         except (KeyError, IndexError):

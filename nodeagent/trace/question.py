@@ -45,7 +45,7 @@ def parse_question(words: Sequence[str]) -> Question:
         if not (port.isascii() and port.isdigit()):
             raise ValueError(f"{parts[1]!r} is no address and port: {_HOW}")
         meant = f"[{destination}]:{port}" + (f"/{named}" if named else "")
-        raise ValueError(f"{parts[1]!r} has no brackets, so where its port begins cannot be told: write {meant}")
+        raise ValueError(f"{parts[1]!r} has no brackets, so where its port begins is unclear: write {meant}")
     if not (port.isascii() and port.isdigit() and 0 < int(port) <= LAST_PORT):
         raise ValueError(f"{port!r} is no port: {_HOW}")
     protocol = Protocol.__members__.get((named or "tcp").upper())

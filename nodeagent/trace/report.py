@@ -129,7 +129,7 @@ class Report(Struct, frozen=True):
         )
 
     def _left_behind(self) -> str:
-        """That a connection of the client hangs at an endpoint that is none any more."""
+        """That a connection of the client hangs at an endpoint that is no longer one."""
         asked = self.question
         ends = {(one.destination, one.port) for one in self.found if one.translated}
         left: Silence | None = next((one for one in self.connections.silent if one.endpoint not in ends), None)
@@ -235,7 +235,7 @@ class Report(Struct, frozen=True):
     def lines(self, *, everything: bool = False) -> list[str]:
         """Text for people, the verdict first. everything: rules that did not apply too.
 
-        Where one of many is picked, the rules of each are told once for all that met the same.
+        Where one of many is picked, the rules of each are printed once for all that met the same.
         """
         first = self.found[0]
         common = _shared(self.found)

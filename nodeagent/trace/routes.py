@@ -8,7 +8,7 @@ from msgspec import Struct
 from nodeagent.model.addresses import Family, Protocol
 
 
-class Way(Enum):
+class RouteOutcome(Enum):
     """Where a route leads. REJECTED: the kernel drops the packet without a word (rp_filter, no forwarding)."""
 
     HERE = "this node"
@@ -20,10 +20,10 @@ class Way(Enum):
 
 
 class Route(Struct, frozen=True):
-    """An answer. source: which address of the node packets of its own get. reason, cure: why there is none, and
+    """An answer. source: which address of the node packets of its own get. reason, cure: why no route leads there, and
     what helps."""
 
-    way: Way
+    way: RouteOutcome
     interface: str = ""
     gateway: str = ""
     source: str = ""
@@ -31,9 +31,9 @@ class Route(Struct, frozen=True):
     cure: str = ""
 
     def __str__(self) -> str:
-        if self.way is Way.HERE:
+        if self.way is RouteOutcome.HERE:
             return "delivered here"
-        if self.way is not Way.OUT:
+        if self.way is not RouteOutcome.OUT:
             return f"{self.way.value} ({self.reason})" if self.reason else self.way.value
         return f"out by {self.interface}" + (f" via {self.gateway}" if self.gateway else "")
 

@@ -16,7 +16,7 @@ from nodeagent.trace.narrow_ways import Hole
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
 from nodeagent.trace.reasons import Reason, passes_service, reason_of
-from nodeagent.trace.routes import Router, Way
+from nodeagent.trace.routes import RouteOutcome, Router
 
 MOST_SERVICES = 16
 MOST_ENDPOINTS = 8
@@ -140,7 +140,7 @@ def _own_address(node: Node, own: OwnTable) -> str:
 def _is_pod_here(one: Journey, node: Node) -> bool:
     """Whether it ends at a pod of this node: an address in the pods' ranges that needs no gateway."""
     own, route = node.own, one.route
-    if own is None or route is None or route.way is not Way.OUT or route.gateway or not one.translated:
+    if own is None or route is None or route.way is not RouteOutcome.OUT or route.gateway or not one.translated:
         return False
     return own.is_pod(one.destination)
 

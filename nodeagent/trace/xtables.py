@@ -1,6 +1,6 @@
 """Extensions of iptables, which nft lists by name only, out of the bytes that iptables gave the kernel (pure).
 
-Layouts: linux/netfilter/xt_*.h and x_tables.h. What is not here cannot be told.
+Layouts: linux/netfilter/xt_*.h and x_tables.h. What is not here is unknown.
 """
 
 import struct
@@ -34,7 +34,7 @@ _DIRECTION, _STATE_ALIAS = 0x1000, 0x2000
 _KNOWN = (
     _STATE | _PROTOCOL | _SOURCE | _DESTINATION | _STATUS | _SOURCE_PORT | _DESTINATION_PORT | _DIRECTION | _STATE_ALIAS
 )
-"""XT_CONNTRACK_… that can be told before the packet exists."""
+"""XT_CONNTRACK_… that can be known before the packet exists."""
 _CONNTRACK_ADDRESSES = struct.Struct("=16s16s16s16s")
 _CONNTRACK_PORTS, _CONNTRACK_FLAGS, _CONNTRACK_HIGH = 136, 146, 154
 _WITH_RANGES = 3

@@ -66,7 +66,7 @@ pod_bridge = both_kinds_of_pods
 
 
 class Scene:
-    """One node of the world, made anew for each seed."""
+    """One node of the world, rebuilt for each seed."""
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.world: World = cluster.world
@@ -219,7 +219,7 @@ ENDS = {
     Failure.UNREACHABLE: {"unreachable", "refused", "untranslated"},
     Failure.OTHER: {"unreachable", "refused", "untranslated"},
 }
-"""What a client sees of each end. That there is no way is told by an ICMP error, which may find no way either; what
+"""What a client sees of each end. An ICMP error reports that there is no way, which may find no way either; what
 becomes of what is not translated is for others to say."""
 SILENT = {"dropped", "unreachable", "untranslated", "one way"}
 
@@ -252,7 +252,7 @@ def goes_unfollowed(outcome: dict[str, Any]) -> bool:
 
 
 def check(world: World, told: dict[str, Any], answers: list[Answer], source: str) -> None:
-    """Every connection ended in one of the ways that were foretold."""
+    """Every connection ended in one of the ways that were predicted."""
     outcomes = told["outcomes"]
     ends = {outcome["end"] for outcome in outcomes}
     arrived = {
@@ -293,8 +293,8 @@ def served(cluster: Cluster) -> Cluster:
 
 
 def introduce(world: World) -> None:
-    """Pods behind a bridge know each other: what rules of others do to IPv6's neighbour discovery is not foretold. And their node
-    has heard of them."""
+    """Pods behind a bridge know each other: what rules of others do to IPv6's neighbour discovery is not predicted. And their node
+    knows them."""
     node = world.topology.nodes[0]
     for pod in node.pods if node.pod_bridge else ():
         for address in pod.addresses:

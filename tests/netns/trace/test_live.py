@@ -1,4 +1,4 @@
-"""`nodeagent trace --live`: what the kernel says of real packets beside what was foretold."""
+"""`nodeagent trace --live`: what the kernel says of real packets beside what was predicted."""
 
 import itertools
 import json
@@ -86,7 +86,7 @@ def test_real_packets_go_as_foretold(node: Cluster, place: tuple[str, int], fami
         world[client].ask(address, 80, protocol, count=3, timeout=5, source_address=source)
         found = following.result()
     # One that is sent again, because the machine is busy, is of a connection that is tracked already.
-    assert re.fullmatch("live: [123] packets, all as foretold", found["live"]), found["packets"]
+    assert re.fullmatch("live: [123] packets, all as predicted", found["live"]), found["packets"]
     assert following.process.returncode == (0 if number == 1 else 1)
     assert "nodeagent-trace-" not in tables(world)
     assert all(packet["steps"] for packet in found["packets"] if packet["agrees"] is not None)
@@ -102,7 +102,7 @@ def test_what_goes_another_way_is_told(node: Cluster) -> None:
             found = following.result()
         finally:
             world.nft(NODE, "delete table inet late")
-    assert "went another way than foretold, the first to late f" in found["live"], found["packets"]
+    assert "went another way than predicted, the first to late f" in found["live"], found["packets"]
     assert following.process.returncode == 1
 
 

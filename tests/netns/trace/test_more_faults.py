@@ -132,7 +132,7 @@ CONNECTIONS = (CLIENT, (NODE, WEB, "tcp"), ("caller", HOSTED, "tcp"), ("caller",
 
 
 def finds_nothing(world: World) -> None:
-    """What worked just now: that a connection got no answer while there was a fault is told until one does."""
+    """What worked just now: that a connection got no answer while there was a fault is reported until one does."""
     for connection in CONNECTIONS:
         assert works(world, *connection, patiently=True)
         line, code = first_line(world, *connection)

@@ -263,7 +263,7 @@ def test_a_reverse_path_filter(node: Cluster) -> None:
 
 
 def test_a_stale_flow_of_udp(node: Cluster) -> None:
-    """A client that keeps its port goes on sending to an endpoint that is none any more."""
+    """A client that keeps its port goes on sending to an endpoint that is no longer one."""
     world = node.world
     client = world["caller"].address()
     conntrack(world, "-D", "-p", "udp", "-s", client)

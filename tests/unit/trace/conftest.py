@@ -9,7 +9,7 @@ from nodeagent.dataplane.nft.chain import Program
 from nodeagent.dataplane.nft.interpreter import Interpreter
 from nodeagent.dataplane.nft.packet import Packet
 from nodeagent.model.addresses import Family, Protocol, family_of
-from nodeagent.trace.routes import Between, Leg, Route, Way
+from nodeagent.trace.routes import Between, Leg, Route, RouteOutcome
 from nodeagent.trace.traveller import Traveller
 
 NODE = {Family.IPV4: "192.168.0.2", Family.IPV6: "2001:db8::2"}
@@ -30,11 +30,11 @@ class Routes:
     def route(self, leg: Leg) -> Route:
         self.asked.append(leg)
         if leg.destination in self.blocked:
-            return Route(Way.NOWHERE, reason=f"no route to {leg.destination}", cure="add one")
+            return Route(RouteOutcome.NOWHERE, reason=f"no route to {leg.destination}", cure="add one")
         if leg.destination == NODE[family_of(leg.destination)]:
-            return Route(Way.HERE, "lo")
+            return Route(RouteOutcome.HERE, "lo")
         pod = leg.destination.startswith(("10.244.", "fd00:244:"))
-        return Route(Way.OUT, "cni0") if pod else Route(Way.OUT, "eth0", "192.168.0.1")
+        return Route(RouteOutcome.OUT, "cni0") if pod else Route(RouteOutcome.OUT, "eth0", "192.168.0.1")
 
     def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
         return self.listening and not exactly
@@ -46,13 +46,19 @@ class Routes:
         return ""
 
     def back_by_port(self, route: Route, destination: str) -> Route:
-        return Route(Way.REJECTED, route.interface, reason="no hairpin") if destination in self.one_way_ports else route
+        return (
+            Route(RouteOutcome.REJECTED, route.interface, reason="no hairpin")
+            if destination in self.one_way_ports
+            else route
+        )
 
     def width(self, interface: str) -> int:
         return self.widths.get(interface, 1500)
 
     def beyond(self, route: Route, destination: str) -> Route:
-        return Route(Way.NOWHERE, route.interface, reason="nobody answers") if destination in self.gone else route
+        return (
+            Route(RouteOutcome.NOWHERE, route.interface, reason="nobody answers") if destination in self.gone else route
+        )
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from nodeagent.model.frontend import Route as Endpoints
 from nodeagent.netlink.nf_tables.rule_reading import Extension
 from nodeagent.trace.others import OtherTable, read_table
 from nodeagent.trace.report import Report
-from nodeagent.trace.routes import Leg, Route, Way
+from nodeagent.trace.routes import Leg, Route, RouteOutcome
 from nodeagent.trace.xtables import ZoneOf, zone
 
 from .conftest import NODE, Routes
@@ -141,7 +141,7 @@ class OneWay(Routes):
 
     def route(self, leg: Leg) -> Route:
         if leg.source in (POD, HERE.address):
-            return Route(Way.REJECTED, reason="forwarding is off on cni0", cure="turn it on")
+            return Route(RouteOutcome.REJECTED, reason="forwarding is off on cni0", cure="turn it on")
         return super().route(leg)
 
 

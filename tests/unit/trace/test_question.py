@@ -39,7 +39,7 @@ def test_ipv6_has_brackets_as_in_urls() -> None:
         (("10.244.1.5", "10.96.0.10:65536"), "is no port"),
         (("10.244.1.5", "10.96.0.10:80/icmp"), "is no protocol"),
         (("10.244.1.5", "[fd00::1]:80"), "different families"),
-        (("fd00::1", "fd00::2:80"), r"where its port begins cannot be told: write \[fd00::2\]:80"),
+        (("fd00::1", "fd00::2:80"), r"where its port begins is unclear: write \[fd00::2\]:80"),
         (("fd00::1", "->", "fd00:10:96:0:0:0:0:2:80/udp"), r"write \[fd00:10:96::2\]:80/udp"),
         (("fd00::1", "fd00::2"), "is no address and port"),
         (("fd00::1", "fd00::http"), "is no address and port"),

@@ -20,7 +20,7 @@ from nodeagent.trace.others import OtherTable, read_table
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
 from nodeagent.trace.report import Report
-from nodeagent.trace.routes import Between, Leg, Way
+from nodeagent.trace.routes import Between, Leg, RouteOutcome
 from nodeagent.trace.routes import Route as Route_
 from nodeagent.trace.source_ports import PORTS, Crowd
 
@@ -235,7 +235,7 @@ def test_a_source_that_is_nobodys_here(
     class ByRouter(Routes):
         def route(self, leg: Leg) -> Route_:
             far = leg.destination.startswith("10.244.2.")
-            return Route_(Way.OUT, "eth0", "192.168.0.1") if far else super().route(leg)
+            return Route_(RouteOutcome.OUT, "eth0", "192.168.0.1") if far else super().route(leg)
 
     snat = hooked([{"snat": {"addr": source}}], kind="nat", hook="postrouting", prio=100)
     told = report(node_with(frontend(Route(endpoints)), others=(snat,)), routes=ByRouter())
@@ -275,7 +275,7 @@ def test_a_server_that_listens_on_loopback_alone() -> None:
 def test_an_address_of_a_pod_that_this_node_has_itself() -> None:
     class Taken(Routes):
         def route(self, leg: Leg) -> Route_:
-            return Route_(Way.HERE, "lo") if leg.destination == "10.244.1.10" else super().route(leg)
+            return Route_(RouteOutcome.HERE, "lo") if leg.destination == "10.244.1.10" else super().route(leg)
 
     told = report(node_with(frontend(Route(PODS[:1]))), routes=Taken(listening=False))
     assert "10.244.1.10 is an address of this node, and in the ranges of pods; see who gave it" in told.verdict
@@ -396,7 +396,7 @@ def test_what_the_node_sends_is_routed_again_where_it_is_marked_and_not_later() 
 
     class Marked(Routes):
         def route(self, leg: Leg) -> Route_:
-            return Route_(Way.NOWHERE, reason="by its mark") if leg.mark == 7 else super().route(leg)
+            return Route_(RouteOutcome.NOWHERE, reason="by its mark") if leg.mark == 7 else super().route(leg)
 
     mark = {"mangle": {"key": {"meta": {"key": "mark"}}, "value": 7}}
     listed = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeagent.model.frontend import Backend, Route
-from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.routes import Leg, RouteOutcome
 from nodeagent.trace.routes import Route as Route_
 from nodeagent.trace.ways import ways_to_services
 
@@ -25,7 +25,7 @@ class LocalVips(Routes):
     local: frozenset[str] = field(default_factory=lambda: frozenset({VIP}))
 
     def route(self, leg: Leg) -> Route_:
-        return Route_(Way.HERE, "lo") if leg.destination in self.local else super().route(leg)
+        return Route_(RouteOutcome.HERE, "lo") if leg.destination in self.local else super().route(leg)
 
 
 def test_a_service_that_is_translated_is_reached() -> None:
