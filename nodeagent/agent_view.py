@@ -19,7 +19,7 @@ from nodeagent.model.frontend import NodeState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice
 from nodeagent.model.snapshot import Snapshot
-from nodeagent.model.taken import Taken, taken_places
+from nodeagent.model.taken import AddressesInUse, addresses_in_use
 from nodeagent.observe.admin.documents import (
     ClusterDns,
     KnownProblem,
@@ -178,11 +178,11 @@ class AgentView:
         )
 
 
-def _taken(engine: Engine, slices: Collection[EndpointSlice]) -> Taken:
+def _taken(engine: Engine, slices: Collection[EndpointSlice]) -> AddressesInUse:
     """Which addresses of endpoints lead to Services."""
     ends = {address for one in slices for endpoint in one.endpoints or () for address in endpoint.addresses or ()}
     context = engine.context
-    return taken_places(engine.states.values(), () if context is None else context.node_addresses, among=ends)
+    return addresses_in_use(engine.states.values(), () if context is None else context.node_addresses, among=ends)
 
 
 def _belief(table: TableDriver) -> TableBelief:

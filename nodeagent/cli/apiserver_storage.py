@@ -145,7 +145,7 @@ def migrate_command(choice: StorageChoice, *, source: str, target: str) -> None:
         raise Failure(f"--from {source}: sqlite:DIR, and DIR holds a {STORE_FILE}", UNUSABLE)
     kind, _, where = target.partition(":")
     if kind != "etcd":
-        raise Failure(f"--to {target}: etcd:URL,URL,… is what there is", UNUSABLE)
+        raise Failure(f"--to {target}: only etcd:URL,URL,… is possible", UNUSABLE)
     given = choice.etcd or EtcdSettings(servers=())
     settings = read_etcd(where, given.cafile, given.certfile, given.keyfile, given.prefix)
     _report(_run(_move(_sqlite(store), _etcd(settings)), "migration failed"))

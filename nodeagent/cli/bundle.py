@@ -170,7 +170,7 @@ def replay_command(bundle: Path, command: tuple[str, ...]) -> None:
 
     The namespace is gone when COMMAND ends; this machine's own rules are not touched.
 
-    Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is none, or COMMAND no program, 3 no permission.
+    Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is no bundle, or COMMAND no program, 3 no permission.
     """
     try:
         recording = read_bundle(bundle)

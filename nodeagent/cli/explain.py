@@ -22,12 +22,12 @@ from nodeagent.explain.service import Explanation, explain_missing, explain_serv
 from nodeagent.explain.text import lines_of
 from nodeagent.model.addresses import parse_address
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.taken import Taken, taken_places
+from nodeagent.model.taken import AddressesInUse, addresses_in_use
 
 WATCH_SECONDS = 2.0
 SETTLING_LOOKS = 5
 SETTLING_SECONDS = 0.2
-"""While an agent works the kernel may be a moment behind: a difference that goes by itself is none."""
+"""While an agent works the kernel may be a moment behind: a difference that goes by itself does not count."""
 
 Shown = tuple[bool, Callable[[], None], object]
 """Whether it is healthy, what prints it, and what to compare it by."""
@@ -189,7 +189,7 @@ def explain_all(
     faults: Sequence[NodeFault] = (),
 ) -> list[Explanation]:
     """Every Service of the view, by name."""
-    taken = taken_places(view.states.values(), view.context.node_addresses)
+    taken = addresses_in_use(view.states.values(), view.context.node_addresses)
     return [
         explain(view, key, kernel, client=client, probe=probe, flows=False, taken=taken, faults=faults)
         for key in sorted(view.services)
@@ -205,7 +205,7 @@ def explain(
     client: str = "",
     probe: bool = False,
     flows: bool = True,
-    taken: Taken | None = None,
+    taken: AddressesInUse | None = None,
     stopped: Sequence[StoppedWay] = (),
     faults: Sequence[NodeFault] = (),
 ) -> Explanation:
@@ -232,7 +232,7 @@ def explain(
         client=client,
         agent_runs=view.agent_runs,
         service_ranges=view.node.service_cidrs,
-        taken=taken or view.taken or taken_places(view.states.values(), view.context.node_addresses),
+        taken=taken or view.taken or addresses_in_use(view.states.values(), view.context.node_addresses),
         pod_ranges=view.node.pod_cidrs,
         node_port_ranges=view.node.node_port_cidrs,
         astray=() if view.slices.get(key) else tuple(view.strays),

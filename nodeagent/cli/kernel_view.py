@@ -24,7 +24,7 @@ from nodeagent.model.names import ObjectKey
 
 
 class KernelView:
-    """One family's table. contents: None when there is none. affinity: what clients learned."""
+    """One family's table. contents: None when the table does not exist. affinity: what clients learned."""
 
     def __init__(
         self, family: Family, program: ProgramOptions | None, only: ObjectKey | None = None, *, affinity: bool = True
@@ -70,7 +70,7 @@ class KernelView:
         return TableState.RIGHT if belief.program_right else TableState.CHANGED
 
     def of_service(self, key: ObjectKey, state: ServiceState | None, *, flows: bool) -> InKernel:
-        """What there is of one Service. flows: also connections that are tracked."""
+        """Everything about one Service. flows: also connections that are tracked."""
         usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
         if not usable or self.contents is None:
             return InKernel(self.family.value, self.state)

@@ -19,7 +19,7 @@ from nodeagent.lab.net.namespaces import LabError
 from nodeagent.lab.plan import PROGRAMS
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""SIGINT too: it may have been ignored by whoever started this in the background."""
+"""SIGINT too: the process that started this in the background may have ignored it."""
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def after_up(directory: LabDirectory) -> str:
 
 
 def status_text(status: Status, page: str) -> str:
-    """A lab, in tables. page: its address; empty: there is none."""
+    """A lab, in tables. page: its address; empty: without a page."""
     settings = status.settings
     families = "IPv4 and IPv6" if settings.ipv6 else "IPv4"
     head = f"lab {settings.name}: {families}, up for {status.up_seconds:.0f} s, API server {status.api}, supervisor {status.pid}"

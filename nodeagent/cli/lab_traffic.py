@@ -190,7 +190,7 @@ def fault_command(
 
 
 def attempt(directory: LabDirectory, request: InjectFault, report: ReportFolder | None) -> FaultReport | NotDone:
-    """Its report, or why there is none. Raises RequestRefused when it could not be asked for like that."""
+    """Its report, or the reason why it has no report. Raises RequestRefused for an invalid request."""
     try:
         return carry_out(directory, request, report)
     except caller.RequestRefused as refused:

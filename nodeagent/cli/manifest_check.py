@@ -34,7 +34,7 @@ def problems_in(root: Path, node_name: str) -> list[Problem]:
 
 
 def _read(path: Path) -> bytes:
-    """The content; nothing when it cannot be read, which the agent's own reading has told."""
+    """The content; nothing when it cannot be read, which the agent's own reading has reported."""
     try:
         return read_whole(path, LARGEST_BYTES)
     except OSError:

@@ -74,10 +74,10 @@ def dns_command(
     answer where nobody is to be asked, or nobody does. TYPE: A and AAAA if it is not given, PTR for an address. A NAME of
     one or two labels (web.shop) is taken for a Service's.
 
-    Exit codes: 0 there are records, 1 there are none or nobody answered, 2 wrong arguments or an unusable source.
+    Exit codes: 0 there are records, 1 there are no records or no server answered, 2 wrong arguments or an unusable source.
     """
     told = "it was not asked" if manifests or kubeconfig else ask_agent(agent_socket, name)
-    zones = zones or (told.dns.zones if isinstance(told, Told) else ("cluster.local",))
+    zones = zones or (told.dns.zones if isinstance(told, AgentNames) else ("cluster.local",))
     try:
         question = question_name(name, zones)
         kinds = (type_number(kind),) if kind else (RecordType.PTR,) if _is_address(name) else DEFAULT_KINDS
@@ -112,7 +112,7 @@ def _differences(replies: Iterable[Reply], made: Iterable[Reply | None]) -> Iter
 
 def _print(name: str, replies: list[Reply], silence: str, origin: str, reasons: list[str], output: str) -> None:
     """silence: why nobody who was asked has answered; empty when somebody has. origin: of the objects that gave the
-    reasons; empty when there are none."""
+    reasons; empty without reasons."""
     if output in ("json", "yaml"):
         answers = [one._asdict() for one in replies]
         print_document(
@@ -139,7 +139,7 @@ class Silence(Exception):
     """Nobody who was asked has answered; one line says why."""
 
 
-class Told(NamedTuple):
+class AgentNames(NamedTuple):
     """What an agent says that answers names."""
 
     client: AgentClient
@@ -148,17 +148,17 @@ class Told(NamedTuple):
 
 
 def _objects(
-    told: Told | str, manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]
+    told: AgentNames | str, manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]
 ) -> Objects | None:
     """Those of the agent, or of a source; None when there is neither. Raises Failure."""
-    if isinstance(told, Told):
+    if isinstance(told, AgentNames):
         return objects_of_agent(told.client, told.status, told.dns, zones)
     if not (manifests or kubeconfig) and os.environ.get("KUBECONFIG"):
         kubeconfig = Path(os.environ["KUBECONFIG"])
     return read_objects(manifests, kubeconfig, zones) if manifests or kubeconfig else None
 
 
-def ask_agent(path: str | None, name: str) -> Told | str:
+def ask_agent(path: str | None, name: str) -> AgentNames | str:
     """The agent of this node, if it answers names; else why not, for a person. A name of a pod is looked up there."""
     try:
         client, status = find_agent(None if path is None else Path(path), DEFAULT_SOCKET)
@@ -168,7 +168,7 @@ def ask_agent(path: str | None, name: str) -> Told | str:
         return str(error)
     if not dns.enabled:
         return f"the agent of node {status.node} answers no names (dns.enabled)"
-    return Told(client, status, dns)
+    return AgentNames(client, status, dns)
 
 
 def question_name(text: str, zones: Iterable[str]) -> bytes:

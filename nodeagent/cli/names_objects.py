@@ -103,7 +103,7 @@ class Objects:
 
 
 class _Held:
-    """Objects as an agent told them."""
+    """Objects as an agent reported them."""
 
     def __init__(self, told: Iterable[WorldService]) -> None:
         self.node: Node | None = None

@@ -32,7 +32,7 @@ from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, service_of
 from nodeagent.model.problem import Problem
-from nodeagent.model.taken import Taken
+from nodeagent.model.taken import AddressesInUse
 from nodeagent.observe.admin.client import AgentClient, Hangs, MayNotAsk, NoAgent, find_agent
 from nodeagent.observe.admin.documents import KnownProblem, Status, WorldHead, WorldService
 from nodeagent.part_options import (
@@ -96,7 +96,7 @@ class NodeView:
     interface: str | None = None
     own_addresses: Collection[str] = ()
     strays: Collection[ObjectKey] = ()
-    taken: Taken | None = None
+    taken: AddressesInUse | None = None
     left_out: LeftOut = field(default_factory=dict)
 
 
@@ -107,7 +107,7 @@ def look_at_node(
     like: NodeView | None = None,
     otherwise: str = "give --manifests DIRECTORY or --kubeconfig FILE",
 ) -> NodeView:
-    """What there is, of one Service where the agent is asked and only that is wanted. Raises Failure.
+    """Everything on the node; or of one Service, where the agent is asked and only that is wanted. Raises Failure.
 
     like: where the objects are not the agent's, they are judged for the node of this view. otherwise: what a person can
     do where there is no agent.

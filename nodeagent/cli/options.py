@@ -1,7 +1,7 @@
 """The configuration flags that `run`, `config show` and `config check` share.
 
 `config_options` declares them from the table in nodeagent.config.flags and gives the command the result as keyword
-argument `loaded`; `reloadable_config_options` gives it the function `load`, which reads all layers anew at each call.
+argument `loaded`; `reloadable_config_options` gives it the function `load`, which reads all layers again at each call.
 A configuration that cannot be used ends the command with exit code 2 and one line per problem.
 """
 

@@ -1,5 +1,5 @@
 """Standard output that is closed or full: one line and exit code 1, whatever the command was printing. A reader that has enough
-(`| head -1`) is told nothing."""
+(`| head -1`) gets no message."""
 
 import errno
 import io

@@ -83,7 +83,7 @@ def plan_command(against: str | None, output: str, access: Access) -> None:
 
 
 def _must_be_readable(manifests: str) -> None:
-    """What was mistyped is told before an agent is missed. Raises Failure."""
+    """Reports a mistyped name before a missing agent. Raises Failure."""
     try:
         with os.scandir(manifests):
             pass

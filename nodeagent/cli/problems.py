@@ -11,6 +11,7 @@ from nodeagent.cli.exit_codes import FAILED, Failure
 from nodeagent.cli.node_view import Access, ask_agent, look_at_node
 from nodeagent.cli.rows import output_option, print_rows
 from nodeagent.config.values import LogLevel
+from nodeagent.model.text import counted
 from nodeagent.observe.admin.client import NoAgent
 from nodeagent.observe.admin.documents import LogLevelDocument, Transaction
 
@@ -40,7 +41,7 @@ JOURNAL_COLUMNS = (
 def problems_command(output: str, access: Access) -> None:
     """List everything that is not in effect, or not as it should be, and since when.
 
-    Exit codes: 0 there are none, 1 there are some, or failed.
+    Exit codes: 0 when nothing is wrong, 1 when something is, or failed.
     """
     view = look_at_node(access)
     rows: list[dict[str, object]] = [
@@ -48,7 +49,7 @@ def problems_command(output: str, access: Access) -> None:
         for one in sorted(view.problems)
     ]
     if output in ("table", "wide"):
-        verdict = f"{len(rows)} problems" if rows else "healthy: no problems"
+        verdict = counted(len(rows), "problem") if rows else "healthy: no problems"
         click.echo(verdict_style(verdict, good=not rows))
         click.echo(f"from: {view.origin}")
     if rows or output in ("json", "yaml"):

@@ -35,7 +35,7 @@ class SecondReader:
         self._nftables.set_json_output(True)
 
     def sets_and_maps(self, family: Family) -> list[dict[str, Any]]:
-        """What there is of a family, as libnftables-json(5) says. Raises OSError with its words when it cannot list."""
+        """The ruleset of a family, as libnftables-json(5) says. Raises OSError with its words when it cannot list."""
         short = _FAMILIES[family]
         return [*self.listed(f"list sets table {short} {schema.TABLE}"), *self.listed(f"list maps {short}")]
 

@@ -32,7 +32,7 @@ class Screen:
 
 
 def keys_of(text: str) -> list[str]:
-    """The keys that a terminal sent: characters, and names for those that are none; unknown sequences are left out."""
+    """The keys that a terminal sent: characters, and names for other keys; unknown sequences are left out."""
     found: list[str] = []
     while text:
         size = _sequence(text)

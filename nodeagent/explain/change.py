@@ -8,6 +8,7 @@ from nodeagent.explain.findings import place_of
 from nodeagent.model.addresses import endpoint_text
 from nodeagent.model.frontend import Frontend, Route, ServiceState
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.text import counted
 
 _SHOWN = 5
 
@@ -44,7 +45,7 @@ def _details(old: Mapping[str, Frontend], new: Mapping[str, Frontend]) -> Iterat
         if was is None or will is None:
             one = was or will
             assert one is not None, "a place is of one of them"
-            yield f"{'+' if was is None else '-'} {one.kind.value} {place}: {len(one.route.backends)} endpoints"
+            yield f"{'+' if was is None else '-'} {one.kind.value} {place}: {counted(len(one.route.backends), 'endpoint')}"
         elif was != will:
             yield from (f"~ {was.kind.value} {place}: {text}" for text in _differences(was, will))
 

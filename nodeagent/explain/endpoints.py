@@ -97,7 +97,7 @@ def lists_of(policies: Policies, exposure: Exposure | None, node_port: int) -> L
 
 
 def account_endpoints(service: Service, slices: Collection[EndpointSlice], context: Context) -> tuple[Account, ...]:
-    """All endpoints in the order of slices; one that no service port can use is told once."""
+    """All endpoints in the order of slices; one that no service port can use is reported once."""
     key = key_of(service)
     if not is_proxied(service):
         return ()
@@ -178,7 +178,7 @@ def conditions_of(endpoint: Endpoint) -> str:
 
 
 class _Chosen:
-    """The lists that the translation chose for each service port, and which entries have been told already."""
+    """The lists that the translation chose for each service port, and which entries have been reported already."""
 
     def __init__(self, candidates: Mapping[PortKey, list[Candidate]], policies: Policies, context: Context) -> None:
         self._candidates = candidates

@@ -10,7 +10,7 @@ from nodeagent.model.frontend import Frontend, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, ServicePort, key_of
 from nodeagent.model.problem import Problem
-from nodeagent.model.taken import Taken
+from nodeagent.model.taken import AddressesInUse
 from nodeagent.translate.context import Context
 
 DNS_PORT = 53
@@ -40,7 +40,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     astray: Sequence[ObjectKey] = ()
     agent_runs: bool = True
     service_ranges: Sequence[str] = ()
-    taken: Taken = Taken()
+    taken: AddressesInUse = AddressesInUse()
     pod_ranges: Sequence[str] = ()
     node_port_ranges: Sequence[str] | None = None
     stopped: Sequence[StoppedWay] = ()

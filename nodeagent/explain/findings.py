@@ -24,6 +24,7 @@ from nodeagent.model.frontend import Frontend, FrontendKind, Scope
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import ServicePort, key_of
 from nodeagent.model.problem import Problem
+from nodeagent.model.text import none_of_its
 
 _SHOWN = 3
 _ALIKE = 0.75
@@ -191,7 +192,7 @@ def _unused(facts: Facts, port: ServicePort, where: str, accounts: Sequence[Acco
             return Finding(
                 Severity.BROKEN,
                 refused,
-                f"none of its {count} endpoints is ready ({_listed(those)})",
+                f"{none_of_its(count, 'endpoint')} ready ({_listed(those)})",
                 f"see what their readiness probes say: kubectl -n {namespace} describe pods",
             )
         case Reason.NOT_LOCAL:
@@ -199,7 +200,7 @@ def _unused(facts: Facts, port: ServicePort, where: str, accounts: Sequence[Acco
             return Finding(
                 Severity.BROKEN,
                 f"{where} drops every connection on this node",
-                f"internalTrafficPolicy is Local and none of its {count} endpoints is on node {facts.context.node_name}"
+                f"internalTrafficPolicy is Local and {none_of_its(count, 'endpoint')} on node {facts.context.node_name}"
                 f" ({why or _listed(those)})",
                 do or f"run one of its pods on {facts.context.node_name}, or set internalTrafficPolicy: Cluster",
             )
@@ -210,7 +211,9 @@ def _unused(facts: Facts, port: ServicePort, where: str, accounts: Sequence[Acco
             return Finding(
                 Severity.BROKEN,
                 refused,
-                f"all of its {count} endpoints terminate and no longer serve",
+                "its only endpoint terminates and no longer serves"
+                if count == 1
+                else f"all of its {count} endpoints terminate and no longer serve",
                 f"see why no new pod becomes ready: kubectl -n {namespace} get pods",
             )
         case _:

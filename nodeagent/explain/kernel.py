@@ -1,4 +1,4 @@
-"""What was found in the kernel, as values: whoever reads it fills these in."""
+"""What was found in the kernel, as values, which the reader of the kernel fills in."""
 
 from collections.abc import Mapping
 from enum import Enum

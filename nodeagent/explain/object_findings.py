@@ -9,6 +9,7 @@ from nodeagent.explain.facts import Facts
 from nodeagent.explain.verdict import Finding, Severity
 from nodeagent.model.addresses import LAST_PORT, endpoint_text, family_of, parse_address
 from nodeagent.model.objects import LABEL_PROXY_NAME, EndpointSlice, Service, ServicePort
+from nodeagent.model.text import none_of_its
 from nodeagent.translate.ports import PROTOCOLS, is_port_number
 
 _SHOWN = 3
@@ -180,6 +181,6 @@ def of_headless(service: Service, slices: Sequence[EndpointSlice]) -> Finding | 
     return Finding(
         Severity.BROKEN,
         "its name leads nowhere",
-        f"none of its {len(endpoints)} endpoints is ready",
+        f"{none_of_its(len(endpoints), 'endpoint')} ready",
         f"see what their readiness probes say (kubectl -n {namespace} describe pods), or set publishNotReadyAddresses",
     )

@@ -30,7 +30,7 @@ class Rates:
     def look(self, counters: Mapping[tuple[str, bytes], int], at: float) -> tuple[Rate, ...]:
         """What came of every service port since the last look (none at the first), unsorted. at: seconds.
 
-        A counter that is smaller than it was has been made anew: all of it is new.
+        A counter that is smaller than it was has been rebuilt: all of it is new.
         """
         seconds = None if self._at is None else max(at - self._at, 1e-9)
         came: dict[str, int] = {}

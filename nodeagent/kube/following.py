@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Following:
-    """resource: plural name. lists: full ones that were completed. heard: when the server last said anything of it, an
+    """resource: plural name. lists: full ones that were completed. last_received: when the server last said anything of it, an
     answer, an event or a bookmark (loop time); None: never."""
 
     resource: str
     lists: int = 0
-    heard: float | None = None
+    last_received: float | None = None

@@ -220,7 +220,7 @@ class Informer(Generic[O]):
                 logger.debug("watch lost resource=%s error=%s", self._resource.name, error)
                 return StreamEnd.LOST
             self._pulse.received()
-            self.following.heard = loop.time()
+            self.following.last_received = loop.time()
             bookmarks = self._protocol.bookmarks
             for event in self._protocol.receive_bytes(piece):
                 if isinstance(event, Failed):
@@ -327,7 +327,7 @@ class Informer(Generic[O]):
 
     def _recovered(self) -> None:
         self._pulse.received()
-        self.following.heard = asyncio.get_running_loop().time()
+        self.following.last_received = asyncio.get_running_loop().time()
         self._recovery.reached()
         self._outage.reset()  # an answer ends it; a server that answers and then breaks off is the other backoff's
         if self._failure is not None:

@@ -13,7 +13,7 @@ from nodeagent.model.problem import Problem
 @dataclass(frozen=True, slots=True)
 class TableReport:
     """What a pass did to the table of one family. touched: elements written or removed. messages: in the transaction.
-    new_table: the table was made anew. read_back: it was read first, so that what was written may repair what somebody did.
+    new_table: the table was rebuilt. read_back: it was read first, so that what was written may repair what somebody did.
     error: why it does not hold what it should, in one line; None when it does."""
 
     touched: int = 0
@@ -93,7 +93,7 @@ class CleaningReport:
 
     places: how many were looked at. seen: flows the kernel returned. deleted: stale ones deleted; gone: stale ones that
     ended by themselves meanwhile; failed: stale ones the kernel kept (a later walk tries again).
-    interrupted: how often the walk had to start anew. error: why it broke off; empty when it did not.
+    interrupted: how often the walk had to start again. error: why it broke off; empty when it did not.
     """
 
     family: Family

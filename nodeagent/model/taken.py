@@ -7,7 +7,7 @@ from msgspec import Struct
 from nodeagent.model.frontend import FrontendKind, ServiceState
 
 
-class Taken(Struct, frozen=True):
+class AddressesInUse(Struct, frozen=True):
     """cluster_ips: with every port of theirs. here: addresses of this node, with the node port. outside: external and
     load-balancer addresses, with the port."""
 
@@ -16,9 +16,9 @@ class Taken(Struct, frozen=True):
     outside: frozenset[tuple[str, int]] = frozenset()
 
 
-def taken_places(
+def addresses_in_use(
     states: Iterable[ServiceState], node_addresses: Collection[str], among: Collection[str] | None = None
-) -> Taken:
+) -> AddressesInUse:
     """What these Services have. node_addresses: at which this node answers node ports. among: the only addresses wanted."""
     cluster_ips: set[str] = set()
     here: set[tuple[str, int]] = set()
@@ -31,4 +31,4 @@ def taken_places(
                 here.update((address, one.port) for address in own)
             elif one.kind is not FrontendKind.CLUSTER_IP and (among is None or one.address in among):
                 outside.add((one.address, one.port))
-    return Taken(frozenset(cluster_ips), frozenset(here), frozenset(outside))
+    return AddressesInUse(frozenset(cluster_ips), frozenset(here), frozenset(outside))

@@ -19,6 +19,16 @@ def printable(text: str) -> str:
     )
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 problem`, `2 problems`: for nouns whose plural ends in s."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def none_of_its(number: int, noun: str) -> str:
+    """`none of its 2 endpoints is`, `its only endpoint is not`: the beginning of a sentence that a word such as `ready` ends."""
+    return f"its only {noun} is not" if number == 1 else f"none of its {number} {noun}s is"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``; did you mean X?`` when one of `known` is `word` in another case, or close to it; else nothing."""
     candidates = sorted(known)

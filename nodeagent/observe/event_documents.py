@@ -73,7 +73,7 @@ class Regarding:
 class Event:
     """What happened. Equal events are one event that happened several times.
 
-    shared: every node may say the same; whoever comes first writes the Event object, under a name that all arrive at.
+    shared: every node may say the same; the first node writes the Event object, under a name that all arrive at.
     """
 
     type: EventType

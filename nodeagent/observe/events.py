@@ -2,7 +2,7 @@
 
 Equal events within six minutes are one Event object whose series counts them (client-go's EventBroadcaster does the
 same). An event that every node would write has one name for all of them: the first to create it counts its series,
-the others are told that it exists and leave it at that. Requests are spaced, so that a thousand problems on a thousand nodes do not become a storm; while the API server
+the others receive 409 (it exists) and stop. Requests are spaced, so that a thousand problems on a thousand nodes do not become a storm; while the API server
 cannot be reached events wait in a queue of fixed size, and what does not fit is counted and forgotten.
 """
 
@@ -219,7 +219,7 @@ class EventRecorder:
         logger.log(level, "event %s refused status=%d: %s", event.reason, status, text)
 
     def _give_up(self, event: Event, error: Exception) -> None:
-        """An event that cannot even be sent is dropped; the first of its kind is told with its object."""
+        """An event that cannot even be sent is dropped; the first of its kind is logged with its object."""
         self._waiting.pop(event, None)
         self.refused += 1
         level = logging.DEBUG if type(error) in self._unforeseen else logging.ERROR

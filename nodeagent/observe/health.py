@@ -63,7 +63,7 @@ class HealthState:
     def passed(
         self, succeeded: Mapping[Family, bool], *, started: float, finished: float, newer: float | None
     ) -> "HealthState":
-        """A pass ended. newer: when the oldest change came that the pass had not taken in; None: there is none."""
+        """A pass ended. newer: when the oldest change came that the pass had not taken in; None: no such change."""
         after = {}
         for family, success in succeeded.items():
             known = self.families.get(family, FamilyHealth())
@@ -89,7 +89,7 @@ def health_response(
     """The answer of /healthz (which counts the node) and /livez (which does not); 404 for any other path.
 
     wall: the time of day at `now`. `lastUpdated` is `wall` in a good answer: older kube-proxies ran all the time, and
-    whoever compares it with the time of day wants to see that the agent is alive. `healthy` never counts the node.
+    a reader who compares it with the time of day wants to see that the agent is alive. `healthy` never counts the node.
     """
     if path not in {HEALTHZ, LIVEZ}:
         return NOT_FOUND

@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class LastGuard:
-    """Calls observers, and tells once of each that fails, with its traceback and what it was told of."""
+    """Calls observers, and reports each failure once, with its traceback and the pass that it received."""
 
     def __init__(self) -> None:
         self._told: set[tuple[str, type[Exception]]] = set()

@@ -20,7 +20,7 @@ class NodeStore(Protocol):
 def is_node_eligible(node: Node | None, *, gone: bool) -> bool:
     """Whether load balancers may send traffic here.
 
-    node: the last that was seen; gone: the API server says there is none. Neither: not known yet, which is no reason
+    node: the last that was seen; gone: the API server says that it does not exist. Neither: not known yet, which is no reason
     to take the node out while its rules still work.
     """
     if gone:

@@ -1,4 +1,4 @@
-"""Everyone who wants to know of a pass, told in one order; none of them can end the agent."""
+"""All observers of a pass, called in one order; none of them can end the agent."""
 
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -22,8 +22,8 @@ class StatusReader(Protocol):
 
 
 class PassObservers:
-    """The engine's observer. listeners: told first. ready: called with the status line after the first pass that
-    programmed a family; from then on `reader` is told of every change of that line."""
+    """The engine's observer. listeners: called first. ready: called with the status line after the first pass that
+    programmed a family; from then on `reader` receives every change of that line."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 A load balancer asks at healthCheckNodePort whether this node has endpoints of the service (kube-proxy,
 pkg/proxy/healthcheck/service_health.go); path and method do not matter. A listener of a family opens after a pass
-succeeded for that family, so that nobody is told to send traffic for which there are no rules yet.
+succeeded for that family, so that no load balancer sends traffic for which there are no rules yet.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def service_response(key: ObjectKey, local_endpoints: int, *, healthy: bool) -> 
 class ServiceHealth:
     """Opens and closes the listeners.
 
-    is_healthy: asked at every request. report: told all problems there are, at every change.
+    is_healthy: asked at every request. report: called with all problems, at every change.
     retry_seconds: between attempts at a port that is taken.
     """
 

@@ -3,6 +3,7 @@
 from nodeagent.model.frontend import Backend, Route, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.reports import PassReport
+from nodeagent.model.text import counted
 
 
 class StatusLine:
@@ -15,7 +16,7 @@ class StatusLine:
         self._parts = [f"nothing programmed on {node_name} yet"]
 
     def passed(self, report: PassReport, problems: int) -> str:
-        """The line after this pass; every pass must be told. problems: how many there are, from whatever part."""
+        """The line after this pass; must be called for every pass. problems: how many there are, of all parts."""
         for key, state in report.changed.items():
             now = 0 if state is None else _endpoints(state)
             self._total += now - self._endpoints.pop(key, 0)
@@ -23,7 +24,7 @@ class StatusLine:
                 self._endpoints[key] = now
         works = [family.value for family, table in report.families.items() if table.ok]
         fails = [family.value for family, table in report.families.items() if not table.ok]
-        served = f"{_count(report.services, 'service')}, {_count(self._total, 'endpoint')}"
+        served = f"{counted(report.services, 'service')}, {counted(self._total, 'endpoint')}"
         parts = [f"{served} on {self._node_name} ({', '.join(works) or 'nothing programmed'})"]
         if fails:
             parts.append(f"programming {', '.join(fails)} fails, retrying")
@@ -32,7 +33,7 @@ class StatusLine:
 
     def counted(self, problems: int) -> str:
         """The line as of the last pass, with so many problems."""
-        return "; ".join((*self._parts, _count(problems, "problem")) if problems else self._parts)
+        return "; ".join((*self._parts, counted(problems, "problem")) if problems else self._parts)
 
 
 def _endpoints(state: ServiceState) -> int:
@@ -46,7 +47,3 @@ def _endpoints(state: ServiceState) -> int:
         return sum(len(route.backends) for route in routes.values())
     found: set[Backend] = set()
     return len(found.union(*(route.backends for route in routes.values())))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

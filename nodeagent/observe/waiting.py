@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Heartbeat(Protocol):
-    """Whoever ends us when we make no progress."""
+    """The watchdog that ends us when we make no progress."""
 
     def beat(self) -> None: ...
 
@@ -29,7 +29,7 @@ class Store(Protocol):
 
 
 class StartWait:
-    """source: for people, where the objects come from. say: told each line, beside the log. hint: what to do, when the
+    """source: for people, where the objects come from. say: called with each line, beside the log. hint: what to do, when the
     source does not answer; empty where nothing is known."""
 
     def __init__(

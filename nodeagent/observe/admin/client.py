@@ -83,7 +83,7 @@ class AgentClient:
 
 
 def find_agent(path: Path | None, usual: Path) -> tuple[AgentClient, Status]:
-    """The agent at `path`, or, when that is None, the one of this network namespace at `usual` or beside it.
+    """The agent at `path`, or, without a path, the one of this network namespace at `usual` or beside it.
 
     Raises NoAgent.
     """

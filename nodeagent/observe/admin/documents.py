@@ -5,7 +5,7 @@ from msgspec import Raw, Struct
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service
-from nodeagent.model.taken import Taken
+from nodeagent.model.taken import AddressesInUse
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class WorldHead(Struct, frozen=True, kw_only=True):
     interface: str | None = None
     own_addresses: tuple[str, ...] = ()
     strays: tuple[ObjectKey, ...] = ()
-    taken: Taken | None = None
+    taken: AddressesInUse | None = None
 
 
 class WorldService(Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ def beside(path: Path) -> Path:
 
 
 def is_answered(path: Path) -> bool:
-    """Whether a process listens there. Raises OSError when that cannot be told."""
+    """Whether a process listens there. Raises OSError when that cannot be found out."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as caller:
         caller.settimeout(1.0)
         try:
@@ -48,7 +48,7 @@ def listener_namespace(path: Path) -> int | None:
 
 
 def sweep(path: Path) -> list[Path]:
-    """Removes what killed agents of other network namespaces left beside `path`, and says what; what cannot be told is kept."""
+    """Removes what killed agents of other network namespaces left beside `path`, and says what; unclear ones are kept."""
     removed: list[Path] = []
     try:
         found = list(path.parent.glob(f"{path.stem}-*{path.suffix}"))

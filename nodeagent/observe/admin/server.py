@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class View(Protocol):
-    """What there is to tell."""
+    """The documents that the socket serves."""
 
     def status(self) -> Status: ...
     def problems(self) -> tuple[KnownProblem, ...]: ...
@@ -49,7 +49,7 @@ class AdminServer:
     """Serves `view` at `path`, or beside it where an agent of another network namespace has that.
 
     group: who may connect besides the owner; None: the group of this process, and so where this machine has no group
-    `missing_group`. report: told what is wrong.
+    `missing_group`. report: called with what is wrong.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ class Followed(Protocol):
     @property
     def lists(self) -> int: ...
     @property
-    def heard(self) -> float | None: ...
+    def last_received(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class AgentFigures:
         )
         self._elements = counter("nodeagent_commit_elements_total", "Elements written or removed", "ip_family")
         self._messages = counter("nodeagent_commit_messages_total", "Operations in transactions", "ip_family")
-        self._new_tables = counter("nodeagent_tables_made_total", "Tables made anew", "ip_family")
+        self._new_tables = counter("nodeagent_tables_made_total", "Tables rebuilt", "ip_family")
         self._waited = Histogram(
             "nodeagent_queue_wait_seconds", "How long the oldest change of a pass had waited", COMMIT_SECONDS
         )
@@ -140,6 +140,6 @@ class AgentFigures:
         age = gauge("nodeagent_watch_age_seconds", "Since the server last said anything of a resource", "resource")
         for one in self._views.following():
             relists.set(max(0, one.lists - 1), one.resource)
-            if one.heard is not None:
-                age.set(max(0.0, now - one.heard), one.resource)
+            if one.last_received is not None:
+                age.set(max(0.0, now - one.last_received), one.resource)
         yield from (relists, age)

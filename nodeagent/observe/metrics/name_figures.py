@@ -11,7 +11,7 @@ _VIEW = ""
 
 
 class NameFigures:
-    """Of the process that answers names, as it last told; nothing without one."""
+    """Of the process that answers names, as it last reported; nothing without one."""
 
     def __init__(self, counts: Callable[[], NameCounts]) -> None:
         self._counts = counts

@@ -18,7 +18,7 @@ OTHER_ENDPOINTS = "nodeagent_other_endpoints_connections_total"
 _BETWEEN = b"\0"
 _LITTLE = 10
 """A total that is smaller than the one before by less than this part was read in the middle of a commit, before it was known what
-the old element had counted last: Prometheus must not take it for a counter that began anew."""
+the old element had counted last: Prometheus must not take it for a counter that started again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the passes made of each service, and since when, so that a watcher is told only what changed."""
+"""What the passes made of each service, and since when, so that a watcher receives only what changed."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -18,7 +18,7 @@ class Step(Struct, frozen=True):
     what: str
 
 
-class Way(Struct, frozen=True):
+class FrontendPath(Struct, frozen=True):
     """One frontend. target: its address and port. connections: counted so far; None: not known. endpoints: some of `count`."""
 
     target: str
@@ -30,12 +30,12 @@ class Way(Struct, frozen=True):
     connections: int | None
 
 
-def way_of(frontend: Frontend, connections: int | None, picked: Mapping[str, int] = {}) -> Way:
+def way_of(frontend: Frontend, connections: int | None, picked: Mapping[str, int] = {}) -> FrontendPath:
     """How a connection from elsewhere gets through it. picked: how often each endpoint of its service port was, where it is
     counted."""
     backends = frontend.route.backends
     address = "*" if frontend.address is None else frontend.address
-    return Way(
+    return FrontendPath(
         target=f"{endpoint_text(address, frontend.port)}/{frontend.protocol.name}",
         kind=frontend.kind.value,
         family=frontend.family.value,

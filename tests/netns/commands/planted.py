@@ -48,7 +48,7 @@ FAULTS = {
     "target-port": Planted(("2 of 2 endpoints refuse connections", "nobody listens there"), target_port=9999),
     "not-ready": Planted(("none of its 2 endpoints is ready",), ready=False),
     "policy-local": Planted(
-        ("internalTrafficPolicy is Local and none of its 1 endpoints is on node node-a",),
+        ("internalTrafficPolicy is Local and its only endpoint is not on node node-a",),
         spec=LOCAL,
         places=(THERE,),
         healed=(HERE,),

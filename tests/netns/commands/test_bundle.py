@@ -1,4 +1,4 @@
-"""`nodeagent bundle` takes a node along, without secrets, and `nodeagent replay` makes its tables anew elsewhere."""
+"""`nodeagent bundle` takes a node along, without secrets, and `nodeagent replay` makes its tables again elsewhere."""
 
 import json
 import stat

@@ -1,4 +1,4 @@
-"""`nodeagent cleanup --of kube-proxy` removes the only proxy's rules of a node only when told twice."""
+"""`nodeagent cleanup --of kube-proxy` removes the only proxy's rules of a node only when asked twice."""
 
 from tests.netns.commands.conftest import Node
 

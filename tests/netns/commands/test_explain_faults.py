@@ -141,7 +141,7 @@ def test_endpoints_whose_host_is_gone_are_not_those_that_a_policy_forbids(told: 
 
 
 def test_datagrams_that_nobody_waits_for(told: Told) -> None:
-    """That nobody listens is told by the pod's host; that somebody does is not."""
+    """The pod's host reports that nobody listens; it does not report that somebody does."""
     service = make_service("datagrams", address(132), ports=(service_port(80, Protocol.UDP, name="http"),))
     made = make_slice(service, [make_endpoint("10.244.1.11", NODE)], target_port=TARGET_PORT)
     told.cluster.manifests.put(made, service)

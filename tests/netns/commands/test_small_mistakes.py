@@ -1,4 +1,4 @@
-"""What a person types first, or mistypes, is told in one line that says what to do."""
+"""What a person types first, or mistypes, gets one line that says what to do."""
 
 import shutil
 import sys

@@ -1,4 +1,4 @@
-"""What a change of objects is told as."""
+"""How a change of objects is reported."""
 
 from nodeagent.explain.change import ServiceChange, changes_between
 from nodeagent.model.frontend import ServiceState
@@ -25,7 +25,7 @@ def test_the_same_is_no_change() -> None:
 
 
 def test_what_comes_and_goes_is_told_by_its_places() -> None:
-    lines = ("ClusterIP IPv4 10.96.0.10:80/TCP: 1 endpoints", "NodePort IPv4 *:30080/TCP: 1 endpoints")
+    lines = ("ClusterIP IPv4 10.96.0.10:80/TCP: 1 endpoint", "NodePort IPv4 *:30080/TCP: 1 endpoint")
     told = states(web(), HERE)
     assert changes_between({}, told) == (ServiceChange("+", "default/web", ("+ " + lines[1], "+ " + lines[0])),)
     assert changes_between(told, {}) == (ServiceChange("-", "default/web", ("- " + lines[1], "- " + lines[0])),)

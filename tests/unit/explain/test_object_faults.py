@@ -1,4 +1,4 @@
-"""Faults that the objects alone show, each named in the first line, and what looks like one and is none."""
+"""Faults that the objects alone show, each named in the first line, and what looks like one and is not."""
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from nodeagent.model.objects import (
     ServiceStatus,
 )
 from nodeagent.model.problem import Problem
-from nodeagent.model.taken import Taken, taken_places
+from nodeagent.model.taken import AddressesInUse, addresses_in_use
 from nodeagent.translate.context import Context
 from nodeagent.translate.translator import Translator
 from tests.harness.objects import make_endpoint, make_service, make_slice, service_port
@@ -26,7 +26,7 @@ from .test_verdicts import HERE, HTTP, LOCAL, THERE, UNREADY, World
 
 RANGES = ("10.96.0.0/16", "fd00:10:96::/112")
 AT_NODE = ("192.168.0.2/32",)
-NOTHING = Taken()
+NOTHING = AddressesInUse()
 PORT = (service_port(80, name="http", node_port=30080),)
 
 
@@ -35,7 +35,7 @@ def explained(
     *endpoints: Endpoint,
     node: str = "node-a",
     node_ports: tuple[str, ...] = AT_NODE,
-    taken: Taken = NOTHING,
+    taken: AddressesInUse = NOTHING,
     pods: tuple[str, ...] = ("10.244.0.0/16",),
     problems: tuple[Problem, ...] = (),
     kind: str = "IPv4",
@@ -106,7 +106,7 @@ CHAINED = make_endpoint("10.96.0.77")
         (explained(named("web.default.svc.cluster.local")), ("is its own name",)),
         (
             explained(HEADLESS, UNREADY),
-            ("broken: its name leads nowhere", "none of its 1 endpoints is ready", "publish"),
+            ("broken: its name leads nowhere", "its only endpoint is not ready", "publish"),
         ),
         (
             explained(Service(web().metadata, replace(web().spec, type="NodePort")), HERE),
@@ -183,15 +183,17 @@ OTHERS = replace(web(), metadata=replace(web().metadata, labels={"service.kubern
     ("found", "says"),
     [
         (
-            explained(web(), make_endpoint("10.200.0.7"), taken=Taken(cluster_ips=frozenset({"10.200.0.7"}))),
+            explained(web(), make_endpoint("10.200.0.7"), taken=AddressesInUse(cluster_ips=frozenset({"10.200.0.7"}))),
             ("broken: 1 of 1 endpoints cannot be reached", "10.200.0.7 is a ClusterIP"),
         ),
         (
-            explained(web(), make_endpoint("192.168.0.2"), taken=Taken(here=frozenset({("192.168.0.2", 8080)}))),
+            explained(
+                web(), make_endpoint("192.168.0.2"), taken=AddressesInUse(here=frozenset({("192.168.0.2", 8080)}))
+            ),
             ("broken: 1 of 1 endpoints cannot be reached", "192.168.0.2:8080 is a node port of this node"),
         ),
         (
-            explained(web(), VIP, taken=Taken(outside=frozenset({("198.51.100.9", 8080)}))),
+            explained(web(), VIP, taken=AddressesInUse(outside=frozenset({("198.51.100.9", 8080)}))),
             (
                 "impaired: 1 of 1 endpoints cannot be reached by way of this node's rules",
                 "198.51.100.9:8080 is an external",
@@ -219,8 +221,8 @@ def test_what_else_the_objects_show(found: Explanation, says: tuple[str, ...]) -
 @pytest.mark.parametrize(
     "found",
     [
-        explained(web(), make_endpoint("192.168.0.2"), taken=Taken(here=frozenset({("192.168.0.2", 30080)}))),
-        explained(web(), VIP, taken=Taken(outside=frozenset({("198.51.100.9", 80)}))),
+        explained(web(), make_endpoint("192.168.0.2"), taken=AddressesInUse(here=frozenset({("192.168.0.2", 30080)}))),
+        explained(web(), VIP, taken=AddressesInUse(outside=frozenset({("198.51.100.9", 80)}))),
         explained(web(), HERE, problems=(NO_LABEL,)),
         explained(web(), HERE, pods=()),
     ],
@@ -246,9 +248,13 @@ def test_which_addresses_lead_to_services() -> None:
     node = Context(node_name="node-a", node_addresses=("192.168.0.2",))
     translator.update(World(service, make_slice(service, [HERE], target_port=8080)), None, node)
     states = translator.states.values()
-    every = Taken(frozenset({"10.96.0.10"}), frozenset({("192.168.0.2", 30080)}), frozenset({("198.51.100.9", 80)}))
-    assert taken_places(states, node.node_addresses) == every
-    assert taken_places(states, node.node_addresses, among={"10.96.0.10"}) == Taken(every.cluster_ips)
-    assert taken_places(states, node.node_addresses, among={"192.168.0.2"}) == Taken(here=every.here)
-    assert taken_places(states, node.node_addresses, among={"198.51.100.9"}) == Taken(outside=every.outside)
-    assert taken_places(states, node.node_addresses, among=()) == Taken()
+    every = AddressesInUse(
+        frozenset({"10.96.0.10"}), frozenset({("192.168.0.2", 30080)}), frozenset({("198.51.100.9", 80)})
+    )
+    assert addresses_in_use(states, node.node_addresses) == every
+    assert addresses_in_use(states, node.node_addresses, among={"10.96.0.10"}) == AddressesInUse(every.cluster_ips)
+    assert addresses_in_use(states, node.node_addresses, among={"192.168.0.2"}) == AddressesInUse(here=every.here)
+    assert addresses_in_use(states, node.node_addresses, among={"198.51.100.9"}) == AddressesInUse(
+        outside=every.outside
+    )
+    assert addresses_in_use(states, node.node_addresses, among=()) == AddressesInUse()

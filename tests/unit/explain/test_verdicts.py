@@ -141,16 +141,16 @@ FAULTS = {
         (web(), slice_of(web(), UNREADY)),
         "broken",
         "every connection is refused",
-        "none of its 1 endpoints is ready (10.244.1.10 on node-a)",
+        "its only endpoint is not ready (10.244.1.10 on node-a)",
         "readiness probes",
     ),
-    "gone": ((web(), slice_of(web(), GONE)), "broken", "refused", "terminate and no longer serve", "no new pod"),
+    "gone": ((web(), slice_of(web(), GONE)), "broken", "refused", "terminates and no longer serves", "no new pod"),
     "draining": ((web(), slice_of(web(), DRAINING)), "impaired", "only endpoints that terminate", "none is ready", "kubectl"),
     "internal policy": (
         (web(LOCAL), slice_of(web(), THERE)),
         "broken",
         "drops every connection on this node",
-        "internalTrafficPolicy is Local and none of its 1 endpoints is on node node-a (10.244.2.10 on node-b)",
+        "internalTrafficPolicy is Local and its only endpoint is not on node node-a (10.244.2.10 on node-b)",
         "run one of its pods on node-a",
     ),
     "a family without endpoints": (
@@ -167,7 +167,7 @@ FAULTS = {
         "its endpoints are IPv4 and the Service has no such address",
         "ipFamilies",
     ),
-    "an address that is none": ((web(), slice_of(web(), make_endpoint("127.0.0.1"))), "broken", "refused", "127.0.0.1", "EndpointSlices"),
+    "an unusable address": ((web(), slice_of(web(), make_endpoint("127.0.0.1"))), "broken", "refused", "127.0.0.1", "EndpointSlices"),
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Addresses in objects: texts that are as long as somebody likes are none, and are not remembered."""
+"""Addresses in objects: texts of any length; too long ones are refused and not remembered."""
 
 import tracemalloc
 

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from nodeagent.model.text import printable
+from nodeagent.model.text import counted, none_of_its, printable
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,19 @@ def test_no_control_and_no_format_character_gets_through() -> None:
     ]
     assert len(dangerous) > 2000
     assert all(printable(character).isascii() and len(printable(character)) > 1 for character in dangerous)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, "0 problems"), (1, "1 problem"), (2, "2 problems")],
+)
+def test_one_is_not_a_plural(number: int, expected: str) -> None:
+    assert counted(number, "problem") == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(1, "its only endpoint is not ready"), (2, "none of its 2 endpoints is ready")],
+)
+def test_none_of_one_is_not_a_plural(number: int, expected: str) -> None:
+    assert f"{none_of_its(number, 'endpoint')} ready" == expected

@@ -102,7 +102,7 @@ def test_what_every_node_would_say_is_one_event(problem: Problem, action: str, n
     event = problem_event(problem, NODE, uid_of)
     assert event == Event(EventType.WARNING, problem.reason, action, note, regarding, shared=True)
     assert event == problem_event(problem, node_regarding("another"), uid_of)
-    assert event_name(event, "a") == event_name(event, "b"), "whoever writes it"
+    assert event_name(event, "a") == event_name(event, "b"), "for every writer"
     assert creation(event, name="x", instance="i", first=NOON, series=Series(1, NOON))["regarding"]
 
 

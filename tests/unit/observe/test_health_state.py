@@ -57,7 +57,7 @@ def after(*steps: Step) -> HealthState:
             [passed(10), changed(20), *[passed(at, failed=BOTH) for at in range(21, 80)]],
             80,
             False,
-            id="failing often does not start the time anew",
+            id="failing often does not start the time again",
         ),
         pytest.param(
             [passed(10), passed(100, started=99, failed=BOTH)], 159, False, id="a failed comparison waits although nothing changed"

@@ -1,4 +1,4 @@
-"""An observer that fails is told once, by the names of the objects it failed over."""
+"""An observer that fails is reported once, by the names of the objects it failed over."""
 
 import logging
 

@@ -18,7 +18,7 @@ def tainted(*taints: Taint) -> Node:
     ("node", "gone", "eligible"),
     [
         pytest.param(NODE, False, True, id="an ordinary node"),
-        pytest.param(None, False, True, id="not heard of yet"),
+        pytest.param(None, False, True, id="not received yet"),
         pytest.param(None, True, False, id="unknown to the API server"),
         pytest.param(NODE, True, False, id="deleted"),
         pytest.param(Node(ObjectMeta(name="n1", deletion_timestamp="2026-01-01T00:00:00Z")), False, False, id="being deleted"),

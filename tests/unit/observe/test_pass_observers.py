@@ -1,4 +1,4 @@
-"""Who is told of a pass, in which order, and when the agent is said to be ready."""
+"""Which parts receive a pass, in which order, and when the agent is said to be ready."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ FAILS = PassReport(0.0, 0.1, {Family.IPV4: TableReport(error="busy")}, services=
 
 @dataclass
 class Told:
-    """A listener, a reader of the status and a board, with what they were told in one list."""
+    """A listener, a reader of the status and a board, with what they received in one list."""
 
     log: list[str] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ def test_ready_is_said_once_after_the_first_pass_that_programmed_a_family() -> N
 def test_problems_change_the_line_without_a_pass_once_it_is_ready() -> None:
     told = Told()
     told.board.replace("sources", [Problem("file a.yaml:1", "Unreadable", "is not YAML")])
-    assert told.log == [], "nobody has heard of a pass yet"
+    assert told.log == [], "no part has received a pass yet"
     told.observers.passed(WORKS)
     told.board.replace("sources", [])
     assert told.log[1:] == [

@@ -1,4 +1,4 @@
-"""Problems of many sources: each is told once when it comes and once when it goes."""
+"""Problems of many sources: each is reported once when it comes and once when it goes."""
 
 import pytest
 
@@ -9,7 +9,7 @@ A, B = Problem("Service a/a", "X", "a"), Problem("Service b/b", "X", "b")
 
 
 class Heard:
-    """Remembers what it was told."""
+    """Remembers what it received."""
 
     def __init__(self) -> None:
         self.changes: list[ProblemChanges] = []

@@ -16,7 +16,7 @@ WEB = ObjectKey("default", "web")
 class Resource:
     resource: str
     lists: int
-    heard: float | None
+    last_received: float | None
 
 
 class World:

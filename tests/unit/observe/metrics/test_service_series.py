@@ -77,4 +77,4 @@ def test_with_room_for_none_all_is_one_sum(reader: Reader) -> None:
 def test_a_total_read_in_the_middle_of_a_commit_does_not_go_back(reader: Reader) -> None:
     series = ServiceSeries(1)
     values = [shown(reader, series.text(counts(a=total)))["a"] for total in (1000, 998, 1001, 3)]
-    assert values == [1000, 1000, 1001, 3], "a counter that really begins anew does"
+    assert values == [1000, 1000, 1001, 3], "a counter that really starts again does"

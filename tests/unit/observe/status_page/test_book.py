@@ -1,4 +1,4 @@
-"""What a watcher of the status page is told: all services once, then those that changed."""
+"""What a watcher of the status page receives: all services once, then those that changed."""
 
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, Route, ServiceState
