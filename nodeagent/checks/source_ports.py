@@ -19,7 +19,7 @@ class CrowdFact(Struct, frozen=True):
 
 
 def port_findings(crowds: tuple[CrowdFact, ...]) -> Iterator[Finding]:
-    """A failure for each crowd; nothing where there is none."""
+    """A failure for each group of clients that is too large; otherwise nothing."""
     for one in crowds:
         follows = (
             "new connections that are masqueraded to it are dropped" if one.full else "some of the new ones are dropped"

@@ -56,7 +56,7 @@ class Kubectl:
         return ended.output
 
     def get(self, *arguments: str, namespace: str = NAMESPACE) -> Document | None:
-        """An object or a list of them; None when there is none."""
+        """An object or a list of them; None when it does not exist."""
         text = self.run("get", "--namespace", namespace, *arguments, "--ignore-not-found", "--output", "json")
         document: Document | None = json.loads(text) if text.strip() else None
         return document

@@ -124,7 +124,7 @@ def authorize(
     part: str = "",
     confidential: bool = False,
 ) -> None:
-    """Raises ApiError 401 (nobody) or 403 (not allowed). `resource` is empty for paths that are none; of a `confidential` one
+    """Raises ApiError 401 (nobody) or 403 (not allowed). `resource` is empty for other paths; of a `confidential` one
     readers see nothing."""
     if user.role is Role.ADMIN or path.lstrip("/").partition("/")[0] in PUBLIC:
         return

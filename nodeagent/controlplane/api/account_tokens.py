@@ -2,8 +2,8 @@
 
 PyJWT makes and checks them, all but the time: that is the server's clock's.
 
-A token is good until it expires or its account is gone; an account made again under the same name is another one. Whoever
-shows one is a reader: accounts have no roles of their own here.
+A token is good until it expires or its account is gone; an account made again under the same name is another one. The
+holder of one is a reader: accounts have no roles of their own here.
 """
 
 from collections.abc import Callable, Sequence

@@ -105,7 +105,7 @@ def parse_object(body: bytes, media_type: str, resource: ObjectKind) -> Document
 
 
 def parse_delete_options(body: bytes, media_type: str) -> Document:
-    """DeleteOptions; an empty body is none. Raises ApiError 400, 415."""
+    """DeleteOptions; the defaults for an empty body. Raises ApiError 400, 415."""
     if not body.strip():
         return {}
     if media_type == protobuf.MEDIA_TYPE:

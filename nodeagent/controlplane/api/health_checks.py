@@ -50,7 +50,7 @@ class HealthChecks:
 
     def answer(self, endpoint: str, user: User, *, verbose: bool, excluded: Collection[str] = ()) -> Reply:
         """All checks of an endpoint but those `excluded`; each with its result if that is asked for, and where one fails.
-        Only those who look after the server are told why."""
+        Only administrators see why."""
         failing = self._failing(endpoint)
         names = [*(_LIVENESS if endpoint == "livez" else CHECKS)]
         names += [name for name in failing if name not in names]

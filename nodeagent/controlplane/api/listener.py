@@ -114,7 +114,7 @@ class Listener:
             self._take_in(sock, address)
 
     def _take_in(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        """Begins the handshake; whoever finds no room is closed."""
+        """Begins the handshake; closes a connection for which there is no room."""
         arrival = _Arrival(sock)
         if not self._admission.enter(address, address[0], arrival.close):
             sock.close()

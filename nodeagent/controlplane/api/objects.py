@@ -136,13 +136,13 @@ class Objects:
         return await self._act(verb, resource, target, request)
 
     async def _come_to(self, version: str) -> None:
-        """Whoever names no revision sees what is latest, whoever names one sees that; 0 is whatever there is. Raises ApiError."""
+        """Reads the latest revision, unless the store is already as new as the one that the client named. Raises ApiError."""
         if version and (parse_version(version) <= self._store.revision):
             return
         try:
             await self._store.latest()
         except StorageFailed as error:
-            raise storage_unreachable(f"what is latest cannot be told: {error}") from None
+            raise storage_unreachable(f"the latest revision cannot be read: {error}") from None
 
     async def _look(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         if verb == "watch":

@@ -65,7 +65,7 @@ class Credentials:
 
 
 async def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
-    """Makes whatever is missing or about to expire in `directory`; the server's certificate names `addresses`.
+    """Makes the files that are missing or about to expire in `directory`; the server's certificate names `addresses`.
 
     Raises PkiFailed.
     """
@@ -94,7 +94,7 @@ def _check_authority(path: Path) -> None:
     except OSError as error:
         raise PkiFailed(
             f"{path}: not a certificate that can be read: put back the one that was there, or remove {path.parent} to have "
-            "all keys and tokens made anew"
+            "all keys and tokens rebuilt"
         ) from error
 
 

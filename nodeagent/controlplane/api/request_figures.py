@@ -84,7 +84,7 @@ def labels_of_path(method: str, first: str) -> Labels:
 
 
 def labels_of_stranger(method: str) -> Labels:
-    """A request without credentials, or with wrong ones: what it asked for is not told apart."""
+    """A request without credentials, or with wrong ones: its labels do not say what it asked for."""
     return Labels(_shown_method(method))
 
 
@@ -128,7 +128,7 @@ class RequestFigures:
         self._running.add(*_running(labels))
 
     def ended(self, labels: Labels, began: float) -> None:
-        """A watch has ended, whoever ended it."""
+        """Records that a watch has ended, by the client or the server."""
         self._running.add(*_running(labels), by=-1.0)
         self._count(labels, began, 200)
 

@@ -1,6 +1,6 @@
 """One certificate authority, one key for account tokens and one list of users for all servers on a storage.
 
-They are kept in the storage, where whoever can read it can read every Secret anyway, and come into each server's directory
+They are kept in the storage; a user who can read it can read every Secret anyway; and come into each server's directory
 when it starts. Users that are added or removed in the file of one server come and go everywhere, within seconds.
 """
 
@@ -21,7 +21,7 @@ _AUTHORITY: Final = "authority"
 _FIXED: Final = ("ca.crt", "ca.key", "sa.key")
 _USERS: Final = "tokens.csv"
 _MADE_BY_AUTHORITY: Final = "*.names"
-"""Beside a certificate, for whom it is; without it, the certificate is made anew."""
+"""Beside a certificate, for whom it is; without it, the certificate is rebuilt."""
 _LOOK_EVERY_SECONDS: Final = 2.0
 
 

@@ -27,12 +27,12 @@ class TokenFile:
         try:
             self._read()
         except OSError as error:
-            # Whoever was known stays known; nobody new is.
+            # Known users stay known; new ones are not added.
             logger.debug("tokens not read again path=%s error=%s", self._path, error)
         return self._tokens.user(token)
 
     def of(self, name: str) -> str:
-        """The token of a user; empty when there is none."""
+        """The token of a user; empty for a user without one."""
         found = self.user_named(name)
         return found[0] if found is not None else ""
 

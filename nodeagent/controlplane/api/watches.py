@@ -1,7 +1,7 @@
-"""Watch streams: what a watcher of a selection is told, in which order (KEP-3157 for initial events).
+"""Watch streams: what a watcher of a selection receives, in which order (KEP-3157 for initial events).
 
 A watcher holds a position in the history. Each time the collection grows it reads on from there, so all watchers share
-the encoded events; a watcher the history has outrun is told 410 and ends. One that has seen everything and whose connection
+the encoded events; a watcher that is behind the history receives 410 and ends. One that has seen everything and whose connection
 takes more is written to at once; its task sleeps on.
 """
 
@@ -122,7 +122,7 @@ class Watch:
         self._first_table = True
         self._news = asyncio.Event()
         self._idle: Stream | None = None
-        """The stream while everything has been told and the task sleeps."""
+        """The stream while everything has been sent and the task sleeps."""
 
     async def run(self, stream: Stream) -> None:
         """Ends by returning. Errors of the connection come out of `stream` and go through."""
@@ -176,7 +176,7 @@ class Watch:
             await stream.write(piece)
 
     def _initial(self, records: Sequence[Record]) -> Iterator[Part]:
-        """The frames of what there is, in pieces; empty ones are steps on the way."""
+        """The frames of the present objects, in pieces; empty ones are steps on the way."""
         request = self._request
         parts: list[Part] = []
         weight = 0

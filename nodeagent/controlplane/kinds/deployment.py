@@ -1,4 +1,4 @@
-"""Deployment (apps/v1): stored, checked and shown. Nothing here makes pods of it; whoever creates one is warned."""
+"""Deployment (apps/v1): stored, checked and shown. Nothing here makes pods of it; its creator receives a warning."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -78,7 +78,7 @@ def default_deployment(deployment: Document) -> None:
 
 
 def validate_deployment(deployment: Document) -> Iterator[FieldError]:
-    """Numbers that are none less than zero, and a selector that finds the template's pods."""
+    """No number is below zero, and the selector finds the template's pods."""
     spec = deployment["spec"]
     for name in ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
         if (spec.get(name) or 0) < 0:
