@@ -51,7 +51,7 @@ help:
 	@echo "                machine, and docs/conformance.md from them; KUBERNETES=DIR has the programs of a release (root)"
 	@echo "make conformance-api  Kubernetes' own API tests against our API server, with a real kube-controller-manager beside it, and"
 	@echo "                docs/conformance-api.md from them; KUBERNETES=DIR has the programs of a release (root)"
-	@echo "make lock    requirements/*.txt anew, with the newest releases that pyproject.toml admits"
+	@echo "make lock    requirements/*.txt again, with the newest releases that pyproject.toml admits"
 	@echo "make audit   ask PyPI whether a hole is known in a locked release, or with OSV=URL what has the API of osv.dev"
 	@echo "make clean   remove what these commands made in this directory"
 

@@ -39,7 +39,7 @@ settings.load_profile("busy")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
-    """Give the processes that tests start default signals, whatever this one was told to ignore, and a cheap start.
+    """Give the processes that tests start default signals, also when this one ignores some, and a cheap start.
 
     ``nohup`` ignores SIGHUP, and a shell SIGINT in what it starts in the background. Ignoring is inherited, but a
     handler is not, and one that does nothing is as good for this process.
@@ -123,7 +123,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def warm_launcher() -> Iterator[WarmLauncher]:
-    """Forks actors and the commands of `nodeagent`, instead of interpreters that import everything anew."""
+    """Forks actors and the commands of `nodeagent`, instead of interpreters that import everything again."""
     server = ForkServer(*MODULES)
     yield WarmLauncher(server)
     server.close()

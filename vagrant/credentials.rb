@@ -6,7 +6,7 @@ require "securerandom"
 
 # Keys and tokens of a cluster, made on this computer and kept beside Vagrant's own keys. Each machine is given what it
 # needs: control nodes the authorities and the tokens, all others only what reads. So no machine has to ask another for
-# anything, and whoever can start the machines is their administrator.
+# anything, and a user who can start the machines is their administrator.
 #
 # Kubeconfigs are written as JSON, which is YAML too.
 class Credentials

@@ -76,7 +76,7 @@ install_programs() {
 }
 
 be_patient() {
-    # What is started anew before it was ready never becomes ready on a machine that is emulated or busy.
+    # A service that is restarted before it was ready never becomes ready on a machine that is emulated or busy.
     local unit
     printf '[Service]\nTimeoutStartSec=%s\n' "$PATIENCE" >"$upload/patience.conf"
     for unit in nodeagent nodeagent-apiserver; do

@@ -16,7 +16,7 @@ from nodeagent.cli.main import main
 SECTION = 8
 FILES = (
     ("/etc/nodeagent/nodeagent.yaml", "Configuration of the service."),
-    ("/etc/nodeagent/services", "Manifests that the service reads until it is told of an API server."),
+    ("/etc/nodeagent/services", "Manifests that the service reads until an API server is configured."),
     ("/etc/nodeagent/kubeconfig", "Where a kubeconfig is usually put; readable by the group nodeagent."),
 )
 EXIT_CODES = (

@@ -28,7 +28,7 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
 
 
 def watch(server: Victim, query: str, accept: str) -> int:
-    """The bytes of what a watch of two seconds from the beginning is told."""
+    """The bytes that a watch of two seconds receives from the beginning."""
     path = f"{CONFIGMAPS}?watch=1&timeoutSeconds=2&resourceVersion=1{query}"
     told = 0
     with server.connect() as connection:

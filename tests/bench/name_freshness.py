@@ -4,7 +4,7 @@ An EndpointSlice of a headless Service is changed at the project's API server, a
 an agent: a watcher of the same slices, and a client that asks the DNS process for the Service all the time. Each row is the
 time from the one to the other, in milliseconds; the time from the event may be negative, where the client saw it before
 the watcher did. Both have a processor to share with everything else here, the API server and the agent included: what agent and
-DNS process ran for each change (the latter with the client's questions, some 50), and waited until they could, is told.
+DNS process ran for each change (the latter with the client's questions, some 50), and waited until they could, is printed.
 """
 
 import argparse

@@ -17,7 +17,7 @@ from nodeagent.lab.net.namespaces import create_namespaces, inside, namespace_na
 pytestmark = pytest.mark.kernel
 
 LISTENING = "click"
-"""An import that begins after the process has been told what signals do; ``-X importtime`` says when it is done."""
+"""An import that begins after the process has set what signals do; ``-X importtime`` says when it is done."""
 MODULES = (LISTENING, "nodeagent.agent")
 """Early among the imports, and among the last of them."""
 ORDINARY = re.compile(r"import time:|[\d:.]+ (info|warning) ")

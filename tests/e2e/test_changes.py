@@ -40,7 +40,7 @@ def test_endpoints_come_and_go(calm: ApiCluster, tenant: Tenant) -> None:
 
 
 def test_no_connection_fails_while_endpoints_are_replaced(calm: ApiCluster, tenant: Tenant) -> None:
-    """A rolling update: a new pod is ready before an old one is told to end, and nobody notices."""
+    """A rolling update: a new pod is ready before an old one is asked to end, and no client notices."""
     tenant.run_pod("web-0")
     tenant.expose("web")
     addresses = tenant.cluster_ips("web")

@@ -44,7 +44,7 @@ def says(cluster: ApiCluster, status: int, path: str) -> Callable[[], bool]:
 
 
 def counts(cluster: ApiCluster, port: int, endpoints: int) -> Callable[[], bool]:
-    """A condition: the health check port counts so many endpoints, and says 503 when there is none."""
+    """A condition: the health check port counts so many endpoints, and says 503 without endpoints."""
     return lambda: (
         (found := get(cluster, port))[0] == (200 if endpoints else 503) and found[1]["localEndpoints"] == endpoints
     )

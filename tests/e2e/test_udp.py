@@ -31,7 +31,7 @@ FAMILIES = pytest.mark.parametrize("family", [0, 1], ids=[family.value for famil
 
 
 class Client:
-    """Asks from one source port, all the time that it is told to."""
+    """Asks from one source port until it is stopped."""
 
     def __init__(self, holding: Holding, involved: Sequence[int]) -> None:
         self._holding = holding

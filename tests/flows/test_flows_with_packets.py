@@ -56,7 +56,7 @@ class Stage:
         self._lead_through_node()
 
     def _lead_through_node(self) -> None:
-        """Whoever wants an address elsewhere passes the node, as if the node announced it; the node gets out."""
+        """Traffic to an address elsewhere passes the node, as if the node announced it; the node gets out."""
         for address in self.plan.addresses(ELSEWHERE):
             node = next(mine for mine in self.plan.addresses(NODE) if (":" in mine) == (":" in address))
             for command in (

@@ -133,7 +133,7 @@ class ApiCluster:
 
     @property
     def processes(self) -> tuple[int, ...]:
-        """The server, the agent, whoever acts for a host, and this one."""
+        """The server, the agent, the actors of hosts, and this one."""
         return (self.server.pid, self.agent.pid, *self.world.actors, os.getpid())
 
     def tenant(self, name: str) -> "Tenant":

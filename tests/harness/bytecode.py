@@ -27,7 +27,7 @@ def compile_share(config: pytest.Config, number: int, count: int) -> None:
         return
     asked = [ROOT / argument.partition("::")[0] for argument in config.args]
     for path in list(sources(asked))[number::count]:
-        with suppress(SyntaxError):  # whoever imports it tells where
+        with suppress(SyntaxError):  # the import of it says where
             if path.name.startswith("test_") or path.name == "conftest.py":
                 write_rewritten(path, config)
             else:

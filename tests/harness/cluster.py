@@ -35,7 +35,7 @@ def cluster_ips(number: int) -> tuple[str, str]:
 
 
 def of_family(family: Family, addresses: Sequence[str]) -> str:
-    """The first address of a family. Raises LabError when there is none."""
+    """The first address of a family. Raises LabError without one."""
     found = first_of(family, tuple(addresses))
     if found is None:
         raise LabError(f"no {family.value} address among {addresses}")
@@ -84,7 +84,7 @@ class Cluster:
     @contextmanager
     def a_plain_table(self, agent: AgentProcess, *flags: str) -> Iterator[None]:
         """Another agent in the place of this one, with a table of its own making; this one again in the end. A plain table
-        cannot become an owned one: it is made anew."""
+        cannot become an owned one: it is rebuilt."""
         agent.stop()
         successor = self.start_agent(*flags, "--table-ownership", "plain")
         try:

@@ -117,7 +117,7 @@ class Member:
         return self._process is not None and self._process.poll() is not None
 
     def call(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """An answer of its JSON gateway; empty when there is none."""
+        """An answer of its JSON gateway; empty when it does not answer."""
         request = urllib.request.Request(f"{self.client_url}{path}", json.dumps(body or {}).encode())
         try:
             with urllib.request.urlopen(request, timeout=2, context=self._context) as answer:
@@ -188,7 +188,7 @@ class EtcdCluster:
         self._etcdctl("--endpoints", self.members[0].client_url, "snapshot", "save", str(snapshot))
 
     def restore(self, snapshot: Path, *flags: str) -> None:
-        """All members begin anew from a snapshot, as etcd's guide has it: ended, restored each, and started."""
+        """All members start again from a snapshot, as etcd's guide has it: ended, restored each, and started."""
         self._end()
         cluster = ",".join(f"{name}={peer}" for name, _, peer in self._founding)
         for (name, directory, peer), member in zip(self._founding, self.members, strict=True):
@@ -204,7 +204,7 @@ class EtcdCluster:
         return f"http://127.0.0.1:{peer}", f"{'https' if self._files else 'http'}://127.0.0.1:{client}"
 
     def join(self, place: tuple[str, str]) -> Member:
-        """One more member, as etcd's guide has it: the others are told of it, then it is started, with nothing."""
+        """One more member, as etcd's guide has it: it is added to the others, then it is started, with nothing."""
         name = f"n{next(self._names)}"
         data = self._founding[0][1].parent / name
 

@@ -1,6 +1,6 @@
 """A storage that several servers of one process share, and that can be taken from each of them. And time that is nobody's.
 
-`run` lets a scenario go on in a loop whose clock jumps to whatever is due next, so that minutes pass in milliseconds and every
+`run` lets a scenario go on in a loop whose clock jumps to the next task that is due, so that minutes pass in milliseconds and every
 run is the same.
 """
 
@@ -115,7 +115,7 @@ class SharedMemory:
 
 
 class Member:
-    """A `Storage`. While `cut`, nothing is heard of the others and every write fails; while `stalled`, it does not end."""
+    """A `Storage`. While `cut`, nothing is received from the others and every write fails; while `stalled`, it does not end."""
 
     shared = reachable = True
     remote = False

@@ -1,4 +1,4 @@
-"""Traffic to one service from everywhere, of which nothing may be lost whatever is done to the agent meanwhile."""
+"""Traffic to one service from everywhere, of which nothing may be lost during any operation on the agent."""
 
 import time
 from collections.abc import Iterator

@@ -166,7 +166,7 @@ class Path:
         listing.commit()
 
     def go(self) -> None:
-        """One pass, and everybody who is told of it."""
+        """One pass, and all its observers."""
         context = node_context(self.store.node, self.settings)
         node, problems = node_state(self.store.node, self.store.service_cidrs, self.settings, context)
         self.problems.update(problems)

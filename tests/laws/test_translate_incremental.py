@@ -118,7 +118,7 @@ def test_incremental_equals_from_scratch_and_the_answers_add_up(data: st.DataObj
             context = data.draw(contexts)
         answer = translator.update(world, data.draw(st.sampled_from([dirty, None])), context)
         for key, state in answer.items():
-            assert told.get(key) != state, "told although nothing changed"
+            assert told.get(key) != state, "reported although nothing changed"
             if state is None:
                 del told[key]
             else:

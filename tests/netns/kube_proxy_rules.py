@@ -1,6 +1,6 @@
 """The rules of kube-proxy 1.36 on a node, in the shape of each of its modes, with the kubelet's beside them.
 
-Sources: pkg/proxy/nftables/proxier.go, pkg/proxy/iptables/proxier.go. They serve `default/web` by the pods they are told.
+Sources: pkg/proxy/nftables/proxier.go, pkg/proxy/iptables/proxier.go. They serve `default/web` by the pods they are given.
 """
 
 import base64

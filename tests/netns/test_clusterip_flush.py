@@ -210,7 +210,7 @@ def is_quiet(loads: list[Loading], since: float) -> bool:
 
 
 def rules_of(listing: str) -> list[str]:
-    """A listing without what counts packets and without the order of elements, which a table made anew changes."""
+    """A listing without what counts packets and without the order of elements, which a rebuilt table changes."""
     return sorted(word for word in listing.replace(",", " ").split() if not word.isdigit())
 
 

@@ -121,7 +121,7 @@ def prepare(cluster: Cluster) -> None:
 
 
 def foreign_tables(cluster: Cluster) -> str:
-    """Every table that is not ours, with handles: one that was made anew would have others."""
+    """Every table that is not ours, with handles: one that was rebuilt would have others."""
     return "".join(cluster.world.run(NODE, ["nft", "-a", "list", "table", *name.split()]).stdout for name in FOREIGN)
 
 

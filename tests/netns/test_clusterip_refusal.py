@@ -51,7 +51,7 @@ def served(cluster: Cluster) -> Cluster:
 
 
 def refusals(client: str, protocol: Protocol) -> set[Failure]:
-    """How a refusal looks: a node's own datagram does not even get out (EPERM), the rest is told by an answer."""
+    """How a refusal looks: a node's own datagram does not even get out (EPERM), the rest is known by an answer."""
     return {Failure.DENIED, Failure.REFUSED} if client == NODE and protocol is not Protocol.TCP else {Failure.REFUSED}
 
 

@@ -59,7 +59,7 @@ def test_once_then_run(served: Cluster, flags: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("ownership", ["owned"])
 def test_a_change_of_table_ownership_loses_nothing(served: Cluster, flags: tuple[str, ...]) -> None:
-    """The table is made anew, twice in each family."""
+    """The table is rebuilt, twice in each family."""
     agent = served.start_agent(*flags)
     with uninterrupted(served):
         agent.stop()

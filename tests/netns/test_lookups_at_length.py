@@ -54,7 +54,7 @@ FLAGS = ("--dns-upstreams", "127.0.0.1:9")
 @dataclass
 class Told:
     """A state of the Service. begun: when it was written. at: when the API server said that it has it. waited: what those it
-    depends on had waited for a processor before. judged: whether they all heard of it at once."""
+    depends on had waited for a processor before. judged: whether they all received it at once."""
 
     begun: float
     at: float
@@ -64,7 +64,7 @@ class Told:
 
 @dataclass
 class History:
-    """What was told, and what lookups saw of it. ours, theirs: answers of this node, and of the servers in pods."""
+    """What was sent, and what lookups saw of it. ours, theirs: answers of this node, and of the servers in pods."""
 
     told: dict[int, Told] = field(default_factory=dict)
     latest: int = PODS - 2

@@ -112,7 +112,7 @@ def test_an_agent_without_names_ends_the_process_of_one_with_names(named: Cluste
 
 
 def until_refused(cluster: Cluster, *texts: str) -> None:
-    """A process that was told to end is still there for a moment."""
+    """A process that was asked to end is still there for a moment."""
     end = time.monotonic() + DEADLINE_SECONDS
     said = ""
     while not any(text in said for text in texts):

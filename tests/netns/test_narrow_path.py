@@ -24,7 +24,7 @@ MTU_OPTION = {Family.IPV4: (socket.IPPROTO_IP, 14), Family.IPV6: (socket.IPPROTO
 """IP_MTU, IPV6_MTU (linux/in.h, in6.h)."""
 
 FEW_TIMEOUTS = 4
-"""In a row. Who learns nothing sends the same again five times, after 6 s in all, before the kernel asks the routes anew
+"""In a row. Who learns nothing sends the same again five times, after 6 s in all, before the kernel asks the routes again
 (tcp_retries1)."""
 
 FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)

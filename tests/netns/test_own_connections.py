@@ -148,7 +148,7 @@ def test_of_datagrams_nothing_leaks(
     deed: Callable[[Cluster, Service], None],
     family: Family,
 ) -> None:
-    """Their flows are ended with the Service, as kube-proxy does it; a sender that goes on is told at once."""
+    """Their flows are ended with the Service, as kube-proxy does it; a sender that goes on gets an error at once."""
     node, address = cluster.world[NODE], of_family(family, place.addresses)
     held = node.hold(address, 80, Protocol.UDP, timeout=0.2)
     assert held.opened.peers == {node.address(family)}

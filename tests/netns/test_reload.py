@@ -47,7 +47,7 @@ class Reloadable:
         return found
 
     def hear(self) -> list[str]:
-        """All that systemd was told so far."""
+        """All that systemd received so far."""
         while True:
             try:
                 self.told.append(self.listener.recv(4096).decode())

@@ -104,7 +104,7 @@ def test_a_sweep_takes_only_what_dead_creators_left() -> None:
     create_namespaces([left, alive])
     try:
         sweep()
-        assert left not in our_namespaces(), "whoever sweeps first: others on this machine do it too"
+        assert left not in our_namespaces(), "in any order of sweeps: others on this machine do it too"
         assert alive in our_namespaces()
         assert foreign in os.listdir("/run/netns")
     finally:

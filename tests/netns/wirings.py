@@ -11,6 +11,6 @@ from nodeagent.lab.net.topology import NO_BRIDGE, POD_BRIDGE
     params=[pytest.param(POD_BRIDGE, id="pods behind a bridge"), pytest.param(NO_BRIDGE, id="pods routed")],
 )
 def both_kinds_of_pods(request: pytest.FixtureRequest) -> str:
-    """The bridge that pods of `cluster` are ports of, or that there is none."""
+    """The bridge that pods of `cluster` are ports of, or that no bridge exists."""
     bridge: str = request.param
     return bridge

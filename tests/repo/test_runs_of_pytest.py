@@ -29,8 +29,8 @@ import signal, subprocess, sys
 
 def test_of_a_child():
     look = "import signal; print(signal.getsignal(signal.SIGINT).__name__, signal.getsignal(signal.SIGHUP).name)"
-    told = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout
-    assert told.split() == ["default_int_handler", "SIG_DFL"]
+    printed = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout
+    assert printed.split() == ["default_int_handler", "SIG_DFL"]
 """
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What runs in a pod: tells whoever asks by HTTP who answered, and which address the question came from.
+"""What runs in a pod: tells each HTTP client which pod answered, and which address the question came from.
 
 pod_server.py NAME PORT
 """

@@ -43,7 +43,7 @@ def askers(named: Node) -> Iterator[list[Asker]]:
 
 
 def answer(node: Node, name: str, server: str = LISTEN[0]) -> str:
-    """What a pod is told by UDP; why not."""
+    """What a pod receives by UDP, or why it receives nothing."""
     try:
         return inside(node.cluster.world.namespace("caller"), lambda: ask(server, name, UDP))
     except OSError as error:
@@ -51,7 +51,7 @@ def answer(node: Node, name: str, server: str = LISTEN[0]) -> str:
 
 
 def process(node: Node) -> str:
-    """The pid that the machine knows the DNS process by; empty where there is none."""
+    """The pid that the machine knows the DNS process by; empty without such a process."""
     return node.machine.run("pgrep", "--full", MODULE, check=False).stdout.strip()
 
 

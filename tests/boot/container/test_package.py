@@ -50,7 +50,7 @@ def test_installing_starts_nothing(node: Node) -> None:
 
 
 def test_what_was_installed_is_whole(node: Node) -> None:
-    """Documents aside, which this machine's dpkg is told not to unpack."""
+    """Documents aside, which this machine's dpkg is configured not to unpack."""
     faults = node.machine.run("dpkg", "--verify", "nodeagent").stdout.splitlines()
     assert [line for line in faults if "/usr/share/doc/" not in line] == []
     assert node.machine.run("nodeagent", "--version").stdout.startswith("nodeagent, version ")

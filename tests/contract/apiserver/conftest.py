@@ -95,7 +95,7 @@ class Api:
             self._kept.connection = None
 
     def _exchange(self, method: str, path: str, payload: bytes | None, headers: dict[str, str]) -> Answer:
-        """Over the connection of this thread, which is made when there is none."""
+        """Over the connection of this thread, which is opened if necessary."""
         connection = self._kept.connection = self._kept.connection or self.connect()
         connection.request(method, path, payload, headers)
         response = connection.getresponse()

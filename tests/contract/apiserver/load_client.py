@@ -180,7 +180,7 @@ def watch(server: Server, meter: Meter, watches: int, count: int) -> list[dict[s
 def one_round(
     server: Server, writer: socket.socket, poll: select.epoll, watching: dict[int, socket.socket], label: str
 ) -> None:
-    """Changes a service and returns when every watch has been told."""
+    """Changes a service and returns when every watch has received it."""
     change = json.dumps({"metadata": {"labels": {"round": label}}}).encode()
     waiting = dict.fromkeys(watching, b"")
     ends = time.monotonic() + DEADLINE_SECONDS
@@ -194,7 +194,7 @@ def one_round(
             if waiting[number].endswith(END_OF_EVENT):
                 del waiting[number]
     if waiting:
-        raise TimeoutError(f"{len(waiting)} of {len(watching)} watches were told nothing")
+        raise TimeoutError(f"{len(waiting)} of {len(watching)} watches received nothing")
 
 
 if __name__ == "__main__":

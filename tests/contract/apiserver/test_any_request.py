@@ -1,4 +1,4 @@
-"""Whatever is asked, the answer is an answer: never a 500, and never a server that no longer serves."""
+"""Every request gets an answer: never a 500, and never a server that no longer serves."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A server whose store is full: it says so, deletes what it is told to, and then goes on."""
+"""A server whose store is full: it says so, deletes on request, and then goes on."""
 
 import threading
 from collections.abc import Callable

@@ -114,7 +114,7 @@ def test_an_index_of_five_thousand_digits_is_no_index(api: Any) -> None:
 
 
 def test_an_event_cannot_spoil_the_list_of_events(api: Any) -> None:
-    """Agents may write events: a time that is none would have ended everybody's `kubectl get events`."""
+    """Agents may write events: an invalid time would have ended everybody's `kubectl get events`."""
     path = "/api/v1/namespaces/default/events"
     about = {"namespace": "default"}
     for moment, code in (

@@ -1,4 +1,4 @@
-"""`/metrics` of a running server: in kube-apiserver's names, for those who may, and no larger for whoever asks for nonsense."""
+"""`/metrics` of a running server: in kube-apiserver's names, for those who may, and no larger when clients ask for nonsense."""
 
 import subprocess
 import threading

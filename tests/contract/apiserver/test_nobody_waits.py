@@ -198,7 +198,7 @@ def test_a_deletion_of_thousands_that_is_only_tried(full: Full) -> None:
 
 
 def test_many_clients_with_much_to_do_share_a_turn(full: Full) -> None:
-    """Each of them alone would hold nobody up; nor do they together, and whoever asks for little is answered between them."""
+    """Each of them alone would hold nobody up; nor do they together, and small requests are answered between them."""
     asked = [(f"{EVENT_PATH}?{WATCH}&resourceVersion={full.begin}&{NO_LABELS}", JSON), (EVENT_PATH, TABLE)] * 2
     asked += [(f"{EVENT_PATH}?{WATCH}&resourceVersion={full.begin}", TABLE), (EVENT_PATH, JSON)] * 2
     threads = [threading.Thread(target=full.get, args=about) for about in asked]

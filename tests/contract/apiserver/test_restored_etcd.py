@@ -172,7 +172,7 @@ def test_after_a_restore_everybody_sees_what_was_restored_and_what_follows(
             await world.all_show("deleted", "kept", "late")
             await world.does("DELETE", "kept")
             await world.all_show("deleted", "late")
-            # Both what the snapshot did not have and what it had were told when other changes followed.
+            # Both what the snapshot did not have and what it had were reported when other changes followed.
             for at in range(2):
                 for revision in (at_snapshot, highest):
                     path = f"{SERVICES}?watch=1&resourceVersion={revision}&timeoutSeconds=5"

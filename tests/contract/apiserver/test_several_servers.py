@@ -358,6 +358,6 @@ def test_events_end_with_a_lease_of_an_hour_and_other_objects_have_none(servers:
     left = etcd.members[0].call("/v3/lease/timetolive", {"ID": str(first)})
     assert (int(left["grantedTTL"]), int(left["TTL"]) > 3000) == (3600, True)
     assert servers[1].call("PATCH", f"{path}/kept", {"count": 2}, MERGE).status == 200
-    assert lease_of("events/default/kept") not in {0, first}, "its hour has begun anew"
+    assert lease_of("events/default/kept") not in {0, first}, "its hour has started again"
     assert servers[0].call("POST", CONFIGMAPS, configmap("stays")).status == 201
     assert lease_of("configmaps/default/stays") == 0

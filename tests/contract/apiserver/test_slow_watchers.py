@@ -1,4 +1,4 @@
-"""A watcher that does not read costs others nothing, and the machine little: neither the server nor the kernel keeps what it was not told."""
+"""A watcher that does not read costs others nothing, and the machine little: neither the server nor the kernel keeps what it did not receive."""
 
 import re
 import socket
@@ -39,7 +39,7 @@ def watching(api: Api) -> socket.socket:
 
 
 def names(connection: socket.socket) -> list[str]:
-    """Of all objects, once they are told."""
+    """Of all objects, once they were sent."""
     told = b""
     while told.count(b'"type":"ADDED"') < COUNT or not told.endswith(b"}\n\r\n"):
         piece = connection.recv(1 << 16)

@@ -293,7 +293,7 @@ APPLY = {"Content-Type": "application/apply-patch+yaml"}
 
 
 def test_who_applies_a_status_with_the_object_neither_sets_nor_owns_it(api: Any, demo: str) -> None:
-    """Whoever does it through the subresource meets no conflict then (Kubernetes' own test of server-side apply)."""
+    """A client that does it through the subresource meets no conflict then (Kubernetes' own test of server-side apply)."""
     path = f"/api/v1/namespaces/{demo}/services/web"
     named = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
     spec = {**named, "spec": {"ports": [{"port": 80}]}}

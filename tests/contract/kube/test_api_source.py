@@ -243,7 +243,7 @@ class Listener(Deaf):
 def test_forbidden_is_an_answer_where_the_agent_can_do_without(
     fake_api_server: Servers, recording: Recording, path: str
 ) -> None:
-    """A role of before ServiceCIDRs: nobody waits for them, and the missing permission is told."""
+    """A role of before ServiceCIDRs: nobody waits for them, and the missing permission is reported."""
     listener = Listener()
 
     def prepare(server: Server) -> None:

@@ -1,4 +1,4 @@
-"""What clients learned: forgotten beside the passes when their endpoint left, kept when a table is made anew."""
+"""What clients learned: forgotten beside the passes when their endpoint left, kept when a table is rebuilt."""
 
 import asyncio
 import time
@@ -189,7 +189,7 @@ def test_a_table_rebuilt_after_failures_remembers_clients_of_endpoints_that_serv
 def test_a_table_of_another_shape_leaves_its_clients_to_the_new_one(
     kernel: Any, service: MakeService, ownership: Ownership
 ) -> None:
-    """Without counters the sets have another shape: the table is made anew."""
+    """Without counters the sets have another shape: the table is rebuilt."""
     state = sticky(service, Family.IPV4, *ADDRESSES[Family.IPV4][1:])
     first = kernel.start(ownership)
     first.sync(state)

@@ -1,4 +1,4 @@
-"""Packets while a table is made anew: none goes on untranslated, to the wrong endpoint or with the wrong source.
+"""Packets while a table is rebuilt: none goes on untranslated, to the wrong endpoint or with the wrong source.
 
 A client in a namespace of its own sends first packets of connections as fast as it can. A table of the node counts, behind the
 translation, what it must never see.
@@ -232,7 +232,7 @@ def made_anew_at_once(agent: Agent, at: Addresses) -> Transaction:
 
 
 def test_a_table_that_is_made_anew_harms_no_packet(scene: Scene) -> None:
-    """By another ownership, other options, and after failures; also one whose rules are written anew in place."""
+    """By another ownership, other options, and after failures; also one whose rules are rewritten in place."""
     agent = start(scene)
     agent.sync(*states(scene.at), node=scene.at.ranges)
     with scene.traffic():

@@ -80,20 +80,20 @@ def status_lines(tmp_path: Path) -> Iterator[tuple[str, Callable[[Callable[[str]
 
 
 @pytest.mark.parametrize(
-    ("manifest", "told"),
+    ("manifest", "expected"),
     [
         pytest.param(BALANCED.replace("PORT", "70000"), "Service default/balanced: InvalidPort", id="an object"),
         pytest.param("kind: Service\napiVersion: v1\nmetadata: []\n", "file bad.yaml:3", id="a file"),
     ],
 )
 def test_once_ends_with_1_when_something_is_not_in_effect(
-    kernel: Any, ended: Ended, tmp_path: Path, manifest: str, told: str
+    kernel: Any, ended: Ended, tmp_path: Path, manifest: str, expected: str
 ) -> None:
     (tmp_path / "bad.yaml").write_text(manifest)
     once = ended("--once")
     assert once.returncode == 1, once.stderr
     *_, last = once.stderr.splitlines()
-    assert last.startswith(f"nodeagent: not everything is in effect: {told}")
+    assert last.startswith(f"nodeagent: not everything is in effect: {expected}")
     assert "1 problem" in next(line for line in once.stderr.splitlines() if " ready: " in line)
     assert "10.96.0.10" in kernel.command("nft", "list", "ruleset").stdout, "the rest is in effect"
     assert ended("--once", "--allow-problems").returncode == 0

@@ -234,7 +234,7 @@ def test_a_client_that_has_asked_may_stay() -> None:
 
 
 def test_idle_connections_do_not_keep_others_out(get: Any) -> None:
-    """With every place taken, whoever comes is answered, and the one goes that was idle for the longest."""
+    """With every place taken, a new client is answered, and the connection goes that was idle for the longest."""
 
     async def scenario() -> None:
         listeners = HttpListeners(

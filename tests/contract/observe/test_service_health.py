@@ -93,7 +93,7 @@ async def becomes_open(port: int, host: str = "127.0.0.1", *, wanted: bool = Tru
         pytest.param(
             2, False, 503,
             b'{"service":{"namespace":"default","name":"web"},"localEndpoints":2,"serviceProxyHealthy":false}',
-            id="unhealthy: the weight is told all the same",
+            id="unhealthy: the weight is reported nevertheless",
         ),
     ],
 )  # fmt: skip
@@ -229,7 +229,7 @@ def test_a_busy_port_is_a_problem_until_it_is_free(get: Any, until: Any, running
             blocker.close()
             await until(lambda: not bench.problems)
             assert json.loads((await get(busy)).body)["service"]["name"] == "web"
-        assert bench.reports == 2, "told when it came and when it went, not at every attempt"
+        assert bench.reports == 2, "reported when it came and when it went, not at every attempt"
 
     asyncio.run(scenario())
 

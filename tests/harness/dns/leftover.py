@@ -1,4 +1,4 @@
-"""The process that answers names in a namespace, killed, so that the next test finds nobody: one that was told to end would
+"""The process that answers names in a namespace, killed, so that the next test finds nobody: one that was asked to end would
 answer it for a moment."""
 
 import os

@@ -187,5 +187,5 @@ def until_all_say(askers: Sequence[Asker], answer: str, *, times: int = 3) -> No
         before = asker.answers[answer]
         until(
             lambda asker=asker, before=before: asker.answers[answer] >= before + times,  # type: ignore[misc]
-            f"{asker.what} is told {answer}: {dict(asker.answers)}, {asker.lost[-3:]}",
+            f"{asker.what} receives {answer}: {dict(asker.answers)}, {asker.lost[-3:]}",
         )

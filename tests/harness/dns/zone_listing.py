@@ -183,7 +183,7 @@ class ZoneListing:
 
 
 def _ports(holder: Document) -> Iterator[tuple[str, str, int | None]]:
-    """Name, protocol (lower case) and number of each port; one without a number where there is none."""
+    """Name, protocol (lower case) and number of each port; one without a number where it has no number."""
     for port in holder.get("ports") or [{"name": "", "protocol": ""}]:
         yield port.get("name") or "", port["protocol"].lower(), port.get("port")
 

@@ -1,4 +1,4 @@
-"""Manifests: objects and faults with lines of the file, whatever is in it, and never an exception."""
+"""Manifests: objects and faults with lines of the file, for any bytes, and never an exception."""
 
 import yaml
 

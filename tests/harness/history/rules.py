@@ -206,7 +206,7 @@ def _fresh(read: Read, floor: int, truth: Truth) -> Iterator[str]:
         return
     found = read.items.get(read.key)
     if found is None:
-        # There must have been a moment, not before the floor, when there was none.
+        # There must have been a moment, not before the floor, when it did not exist.
         fact = truth.at(read.key, floor)
         moments = [fact, *(one for one in truth.of.get(read.key, []) if one.revision > floor)]
         if not any(one is None or one.value is None for one in moments):

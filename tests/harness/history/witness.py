@@ -25,7 +25,7 @@ _DEADLINE_SECONDS = 60.0
 
 class Witness:
     """facts: of each collection in the namespace. holdings: which addresses and ports services have, and which are recorded,
-    of all namespaces. position: the revision it has heard of."""
+    of all namespaces. position: the revision it has received."""
 
     def __init__(self, cluster: EtcdCluster, namespace: str) -> None:
         self._cluster = cluster
@@ -80,7 +80,7 @@ class Witness:
             self._ended.set()
 
     def _hear(self) -> bool:
-        """Whether the end was heard of."""
+        """Whether the end was received."""
         with self._watch.stdout or nullcontext(()) as lines:
             for line in lines:
                 told = json.loads(line)
@@ -126,7 +126,7 @@ def witness(cluster: EtcdCluster, namespace: str) -> Iterator[Witness]:
 
 
 def compact_behind(cluster: EtcdCluster, heard: Sequence[Witness]) -> int:
-    """Forgets what is older than all have heard of, as an API server does that has its turn; the revision. 0: not done."""
+    """Forgets what is older than all have received, as an API server does that has its turn; the revision. 0: not done."""
     revision = min(one.position for one in heard)
     leader = cluster.leader()
     key, value = (base64.b64encode(text).decode() for text in (b"compact_rev_key", b"%d" % revision))

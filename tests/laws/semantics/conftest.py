@@ -290,7 +290,7 @@ class Semantics:
         *,
         rewrite: bool,
     ) -> Answer:
-        """The list, or a drop: who gets an empty one has been told that there are endpoints elsewhere."""
+        """The list, or a drop: who gets an empty one knows that there are endpoints elsewhere."""
         if not chosen:
             return Answer("drop")
         answers = {}

@@ -1,4 +1,4 @@
-"""Scenes: the agent and somebody else's rules in one node, whoever comes first.
+"""Scenes: the agent and somebody else's rules in one node, in both orders of start.
 
 The neighbours are files in rules/, as the tools write them, with $names where family and world decide. `*.nft` goes to
 nft, `*.iptables` to iptables-restore, nft or legacy.
@@ -126,7 +126,7 @@ class Scene:
         """Pods that answer on port 8080, a daemon of the node on some ports of every address, and three Services.
 
         `shop` leads to `web-0` and `web-1`, as `shop-by-chance` does, `hosted` to a server of the node itself; the rules of neighbours lead to
-        `web-2` or to that server. The node's kernel does not ration ICMP errors, so every refusal is told.
+        `web-2` or to that server. The node's kernel does not ration ICMP errors, so every refusal is seen.
         """
         self.world.write_sysctls(NODE, UNTHROTTLED)
         for protocol in (Protocol.TCP, Protocol.UDP):

@@ -1,6 +1,6 @@
 """firewalld with its default zone: it rejects what is not translated and lets through what is (`ct status dnat accept`).
 
-Its chains come ten after the usual priorities. So services work beside it without being told; the node's own sockets
+Its chains come ten after the usual priorities. So services work beside it without configuration; the node's own sockets
 (health check ports, a host's daemons) need to be opened as ever. With pods behind a bridge: test_firewalls_beside_bridges.py.
 """
 

@@ -91,7 +91,7 @@ table ip ours-at {{
     ("priority", "earlier", "later"),
     [
         pytest.param(-105, "web-0", "web-0", id="before dstnat: always ours"),
-        pytest.param(-100, "web-2", "web-0", id="at dstnat: of whoever registered last"),
+        pytest.param(-100, "web-2", "web-0", id="at dstnat: of the program that registered last"),
         pytest.param(-95, "web-2", "web-2", id="after dstnat: never ours"),
     ],
 )

@@ -1,7 +1,7 @@
 """Ports that others publish on the node's addresses, beside a ClusterIP with the same port.
 
 A ClusterIP is an address of the node, so `--dst-type LOCAL` (`fib daddr type local`) matches it as well. Our chains run
-before theirs, whoever registered first.
+before theirs, in any order of registration.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""kube-proxy's own rules for a ClusterIP that is ours as well: ours decide, whoever came first.
+"""kube-proxy's own rules for a ClusterIP that is ours as well: ours decide, in any order of start.
 
 The way from one to the other, with connections held, is in test_takeover.py.
 """

@@ -36,7 +36,7 @@ table ip churn-nat {
   chain postrouting { type nat hook postrouting priority srcnat; ip saddr 192.0.2.5 masquerade; }
 }
 """
-"""Two tables anew, hooks and all."""
+"""Rebuilds two tables, with their hooks."""
 
 
 class Writer:
@@ -132,7 +132,7 @@ def test_what_it_flushes_comes_back_while_it_goes_on(served: Cluster, writer: Wr
 
 
 def test_the_writer_does_write(served: Cluster, writer: Writer) -> None:
-    """The control: its tables are in the kernel, made anew all the time (a new one has another handle)."""
+    """The control: its tables are in the kernel, rebuilt all the time (a new one has another handle)."""
     handles: set[str] = set()
     deadline = time.monotonic() + PATIENCE
     while len(handles) < 3 and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""ufw, which drops what it was not told to let through: the policy of INPUT and of FORWARD is DROP.
+"""ufw, which drops what it is not configured to let through: the policy of INPUT and of FORWARD is DROP.
 
 The node's own connections to services work. Everybody else's are forwarded to a pod (or delivered to a server of the
 node) after their destination was rewritten, so it is the endpoint that has to be allowed, not the service's port. With pods

@@ -13,7 +13,7 @@ pod_bridge = both_kinds_of_pods
 def served(cluster: Cluster) -> ServingNode:
     """`web-0`, `web-1`, `web-2` and `far-0` answer on port 8080, TCP and UDP; no agent runs yet.
 
-    The node's kernel does not ration ICMP errors, so every refusal is told.
+    The node's kernel does not ration ICMP errors, so every refusal is seen.
     """
     node = ServingNode(cluster)
     node.world.write_sysctls(NODE, {"net/ipv4/icmp_ratelimit": "0", "net/ipv6/icmp/ratelimit": "0"})

@@ -1,4 +1,4 @@
-"""External addresses and load-balancer addresses lead to the endpoints; who may have an address, and who is told no."""
+"""External addresses and load-balancer addresses lead to the endpoints; which Services may have an address, and which may not."""
 
 import itertools
 from collections.abc import Sequence

@@ -32,7 +32,7 @@ def served(cluster: Cluster) -> Cluster:
 
 
 class Running:
-    """The one agent of this module, started anew only when the flags change."""
+    """The one agent of this module, restarted only when the flags change."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

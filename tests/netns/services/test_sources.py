@@ -1,7 +1,7 @@
 """Whom an endpoint sees as its client, on every way to it: the client, or the node.
 
 As kube-proxy has it: the node's address comes instead of others' at external addresses with policy Cluster, at ClusterIPs for
-all but pods where pods can be told, and where a pod is its own endpoint. With policy Local nobody's but the node's own is rewritten.
+all but pods where pods can be recognised, and where a pod is its own endpoint. With policy Local nobody's but the node's own is rewritten.
 """
 
 import itertools

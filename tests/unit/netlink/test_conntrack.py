@@ -145,6 +145,8 @@ NODE, NODE6 = "192.168.0.2", "2001:db8::2"
         ),
     ],
 )
-def test_the_address_that_stands_for_a_client(family: Family, attributes: tuple[bytes, ...], expected: str | None) -> None:
+def test_the_address_that_stands_for_a_client(
+    family: Family, attributes: tuple[bytes, ...], expected: str | None
+) -> None:
     (flow,) = read(family, message(*attributes))
     assert hidden_behind(family, flow) == (None if expected is None else pack_address(expected))
