@@ -154,6 +154,15 @@ def test_the_document_of_commands_has_every_command_and_its_own_options() -> Non
                 assert option in text, f"docs/commands.md says nothing of {' '.join(words)} {option}"
 
 
+def test_a_paragraph_of_a_command_is_in_its_section() -> None:
+    sections = re.split(r"^## ", (ROOT / "docs" / "commands.md").read_text(), flags=re.MULTILINE)[1:]
+    assert len(sections) > 10
+    for section in sections:
+        title = section.partition("\n")[0]
+        for named in re.findall(r"^`nodeagent ([a-z-]+)", section, re.MULTILINE):
+            assert not title.startswith("nodeagent ") or named in title, f"{title}: a paragraph about {named}"
+
+
 @each_document(generated=False)
 def test_configuration_keys_exist(document: Path) -> None:
     sections = {path.partition(".")[0] for path in KEYS}
