@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Final, Protocol
 
+from nodeagent.controlplane.address_objects import AddressObjects
 from nodeagent.controlplane.addresses.allocation import Allocator
 from nodeagent.controlplane.addresses.ranges import (
     RangeRefused,
@@ -40,7 +41,6 @@ from nodeagent.controlplane.controllers.mirroring import Mirror
 from nodeagent.controlplane.controllers.repair import Repair
 from nodeagent.controlplane.controllers.store_space import StoreSpace
 from nodeagent.controlplane.kinds.catalog import all_kinds
-from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.living import Advertised, has_predecessors, kube_apiservers
 from nodeagent.controlplane.machinery.loop_time import LoopTime
 from nodeagent.controlplane.machinery.registry import Registry
@@ -49,6 +49,7 @@ from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.scrapes import EtcdFigures, Scrapes
 from nodeagent.controlplane.scratch import scratch_directory
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused, check
+from nodeagent.controlplane.service_writes import writes_by_collection
 from nodeagent.controlplane.storage.records import LeftBehind, StorageFailed, StorageFull
 from nodeagent.controlplane.storage.store import Store
 from nodeagent.controlplane.storages import etcd_storage, local_storage
@@ -171,7 +172,7 @@ class ApiServer:
             registry = Registry(
                 store,
                 catalog,
-                {row.stored_in: row.life(allocator) for row in catalog.rows},
+                writes_by_collection(catalog, allocator),
                 chance=self._chance,
                 clock=self._clock.time,
                 worker=worker,

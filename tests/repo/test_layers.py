@@ -78,6 +78,7 @@ ROOMS = {
 """Room of the API server → the rooms it may import (itself always). What composes them may import all of them."""
 COMPOSITION = frozenset(
     {
+        "address_objects",
         "bootstrap",
         "manifest_check",
         "migration",
@@ -85,6 +86,8 @@ COMPOSITION = frozenset(
         "scratch",
         "server",
         "server_settings",
+        "service_addresses",
+        "service_writes",
         "storages",
         "__init__",
     }

@@ -8,14 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import Final, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from nodeagent.controlplane.addresses.texts import BOTH_FAMILIES
 from nodeagent.model.addresses import LAST_PORT
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
-BOTH_FAMILIES: Final = 2
-"""So many addresses or ranges there are of something that has one of each family."""
 _SMALLEST = 8
 _NUMBER = re.compile("[0-9]{1,6}")
 _MOST_IPV6 = 1 << 16

@@ -4,6 +4,8 @@ import re
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
+BOTH_FAMILIES: Final = 2
+"""So many addresses or ranges there are of something that has one of each family."""
 _LONGEST: Final = 64
 """Characters: more than an address with a zone has."""
 _LENGTH: Final = re.compile("0|[1-9][0-9]{0,2}")

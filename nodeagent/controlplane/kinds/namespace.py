@@ -5,7 +5,7 @@ from typing import Final
 
 from nodeagent.controlplane.documents import Document, Json, copy
 from nodeagent.controlplane.machinery.formats import dns_label
-from nodeagent.controlplane.machinery.lifecycle import Plain
+from nodeagent.controlplane.machinery.life import Plain
 from nodeagent.controlplane.machinery.object_rules import finalizers
 from nodeagent.controlplane.machinery.printing import AGE, Column, Printer, name_and_age
 from nodeagent.controlplane.machinery.resources import VERBS, Part, Resource
@@ -106,7 +106,7 @@ ROWS = (
         fields=("status.phase",),
         storage_hash="Q3oi5N2YM8M=",
         immortal=frozenset(SYSTEM_NAMESPACES),
-        lifecycle=lambda _: NamespaceLife(),
+        own_life=NamespaceLife(),
         further_parts=(FINALIZE,),
     ),
 )

@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
-from nodeagent.controlplane.addresses.texts import parse_cidr
+from nodeagent.controlplane.addresses.texts import BOTH_FAMILIES, parse_cidr
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import checked, label_value, qualified_name
-from nodeagent.controlplane.machinery.lifecycle import Plain
+from nodeagent.controlplane.machinery.life import Plain
 from nodeagent.controlplane.machinery.printing import AGE, NONE, Column, Printer, name_and_age
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
@@ -228,6 +227,6 @@ ROWS = (
         validate_update=validate_node_update,
         fields=("spec.unschedulable",),
         storage_hash="XwShjMxG9Fs=",
-        lifecycle=lambda _: Plain(has_status=True, keeps_status_on_create=True),
+        own_life=Plain(has_status=True, keeps_status_on_create=True),
     ),
 )

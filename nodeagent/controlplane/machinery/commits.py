@@ -9,7 +9,7 @@ from typing import Final
 from nodeagent.controlplane.addresses.allocation import AllocationRefused
 from nodeagent.controlplane.documents import Document
 from nodeagent.controlplane.machinery.acceptance import WriteOptions
-from nodeagent.controlplane.machinery.lifecycle import Lifecycle
+from nodeagent.controlplane.machinery.joint_writes import JointWrites
 from nodeagent.controlplane.machinery.planned import PlannedWrites
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.decoding import normalise
@@ -49,32 +49,36 @@ class Written:
 
 
 class Commits:
-    """Raises Precondition when a write lost a race, ApiError for any other refusal. lifecycles: by collection.
+    """Raises Precondition when a write lost a race, ApiError for any other refusal. joint_writes: by collection.
 
     is_beside_others: a kube-apiserver lives on the same storage.
     """
 
     def __init__(
-        self, store: Store, lifecycles: Mapping[str, Lifecycle], worker: Worker, is_beside_others: Callable[[], bool]
+        self,
+        store: Store,
+        joint_writes: Mapping[str, JointWrites],
+        worker: Worker,
+        is_beside_others: Callable[[], bool],
     ) -> None:
         self._planned = PlannedWrites(store, is_beside_others)
         self._store = store
-        self._lifecycles = lifecycles
+        self._joint_writes = joint_writes
         self._worker = worker
 
     async def remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> Written:
         """Take an object away. live: its document. dry_run: nothing is changed."""
-        lifecycle = self._lifecycles[resource.stored_in]
-        plan = lifecycle.plan(None, live)
+        joint = self._joint_writes[resource.stored_in]
+        plan = joint.plan(None, live)
         if dry_run:
-            lifecycle.settle(plan)
+            joint.settle(plan)
             return Written(record, gone=True)
         change = Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
         try:
             with _answered():
-                gone = await self._planned.remove(lifecycle, plan, change)
+                gone = await self._planned.remove(joint, plan, change)
         finally:
-            lifecycle.settle(plan)
+            joint.settle(plan)
         return Written(gone, gone=True)
 
     async def write(
@@ -87,18 +91,18 @@ class Commits:
         frees: bool = False,
     ) -> Written:
         """Store a new object, or a new state of `record`. frees: see Change."""
-        lifecycle = self._lifecycles[resource.stored_in]
+        joint = self._joint_writes[resource.stored_in]
         live = await self._worker.run(len(record.body), record.document) if record is not None else None
         try:
-            plan = lifecycle.plan(document, live)
+            plan = joint.plan(document, live)
         except AllocationRefused as refused:
             raise object_invalid(resource.kind, document["metadata"]["name"], refused.errors, resource.group) from None
         try:
             return await self._write(
-                resource, document, record, options, partial(self._planned.write, lifecycle, plan), frees
+                resource, document, record, options, partial(self._planned.write, joint, plan), frees
             )
         finally:
-            lifecycle.settle(plan)
+            joint.settle(plan)
 
     async def _write(
         self,

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from nodeagent.controlplane.addresses.allocation import ADDRESSES
-from nodeagent.controlplane.machinery.lifecycle import Lifecycle, WritePlan
+from nodeagent.controlplane.machinery.joint_writes import JointWrites, WritePlan
 from nodeagent.controlplane.storage.records import (
     Change,
     Precondition,
@@ -35,7 +35,7 @@ class PlannedWrites:
         self._store = store
         self._is_beside_others = is_beside_others
 
-    async def write(self, lifecycle: Lifecycle, plan: WritePlan, change: Change) -> Record:
+    async def write(self, joint: JointWrites, plan: WritePlan, change: Change) -> Record:
         """The object's new state and its plan, in one transaction; beside a kube-apiserver, new addresses are written before.
 
         A kube-apiserver hears of Services and of addresses by two watches. Where both come in one transaction it often hears of the
@@ -43,12 +43,12 @@ class PlannedWrites:
         """
         early = [one for one in plan.changes if one.collection == ADDRESSES and one.expected == 0]
         if not early or not self._is_beside_others():
-            return (await self._commit(lifecycle, plan, [*plan.changes, change]))[-1]
+            return (await self._commit(joint, plan, [*plan.changes, change]))[-1]
         made = await self._store.commit(early)
         try:
             await asyncio.sleep(_HEAD_START_SECONDS)
             later = [one for one in plan.changes if one not in early]
-            return (await self._commit(lifecycle, plan, [*later, change]))[-1]
+            return (await self._commit(joint, plan, [*later, change]))[-1]
         except StorageUncertain:
             raise
         except (Precondition, StorageFull, StorageFailed):
@@ -56,23 +56,23 @@ class PlannedWrites:
                 await self._store.commit([Change(ADDRESSES, one.path, one.revision, None, one.body) for one in made])
             raise
 
-    async def remove(self, lifecycle: Lifecycle, plan: WritePlan, change: Change) -> Record:
+    async def remove(self, joint: JointWrites, plan: WritePlan, change: Change) -> Record:
         """The object's end and its plan. An etcd without space takes nothing but deletions: the rest is left to repairs."""
         changes = [change, *plan.changes]
         try:
-            return (await self._commit(lifecycle, plan, changes))[0]
+            return (await self._commit(joint, plan, changes))[0]
         except StorageFull:
-            if lifecycle.turn(plan) is None:
+            if joint.turn(plan) is None:
                 raise
         return (await self._store.commit([one for one in changes if one.body is None]))[0]
 
-    async def _commit(self, lifecycle: Lifecycle, plan: WritePlan, changes: Sequence[Change]) -> list[Record]:
-        turn = lifecycle.turn(plan)
+    async def _commit(self, joint: JointWrites, plan: WritePlan, changes: Sequence[Change]) -> list[Record]:
+        turn = joint.turn(plan)
         if turn is None:
             return await self._store.commit(changes)
         async with _held(turn):
             for _ in range(_ATTEMPTS):
-                late = lifecycle.late_changes(plan)
+                late = joint.late_changes(plan)
                 try:
                     return (await self._store.commit([*changes, *late]))[: len(changes)]
                 except Precondition as race:

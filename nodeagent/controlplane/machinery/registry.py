@@ -14,7 +14,7 @@ from nodeagent.controlplane.documents import Document, copy, decode, encode
 from nodeagent.controlplane.machinery import managed
 from nodeagent.controlplane.machinery.acceptance import WriteOptions, accept, check
 from nodeagent.controlplane.machinery.commits import Commits, Written
-from nodeagent.controlplane.machinery.lifecycle import Lifecycle
+from nodeagent.controlplane.machinery.joint_writes import JointWrites
 from nodeagent.controlplane.machinery.object_rules import new_finalizers
 from nodeagent.controlplane.machinery.resources import NAMESPACES, STATUS, Catalog, Resource
 from nodeagent.controlplane.machinery.schema.decoding import empty, normalise
@@ -71,7 +71,7 @@ class Registry:
         self,
         store: Store,
         catalog: Catalog,
-        lifecycles: Mapping[str, Lifecycle],
+        writes: Mapping[str, JointWrites],
         *,
         chance: Chance,
         clock: Callable[[], float],
@@ -80,11 +80,10 @@ class Registry:
     ) -> None:
         self._store = store
         self._catalog = catalog
-        self._lifecycles = lifecycles
         self._chance = chance
         self._clock = clock
         self._worker = worker
-        self._commits = Commits(store, lifecycles, worker, is_beside_others)
+        self._commits = Commits(store, writes, worker, is_beside_others)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record:
         """The object as it is."""
@@ -137,7 +136,7 @@ class Registry:
             struct = resource.stored_struct or resource.struct
             said = {name: value for name, value in document.items() if not (name == "status" and resource.has_status)}
             managed.track_update(struct, empty(struct), said, self._manager(resource, options), self._now())
-        self._lifecycle(resource).prepare_create(document)
+        resource.life.prepare_create(document)
         return encode(document)
 
     async def update(
@@ -250,16 +249,16 @@ class Registry:
     def _mark(self, resource: Resource, live: Document, options: DeleteOptions) -> Document | None:
         """The object as it waits for its end, None when nothing holds it."""
         meta = live["metadata"]
-        lifecycle = self._lifecycle(resource)
-        grace = lifecycle.grace_seconds(live, options.grace_seconds)
-        if not lifecycle.is_held(live) and grace == 0:
+        life = resource.life
+        grace = life.grace_seconds(live, options.grace_seconds)
+        if not life.is_held(live) and grace == 0:
             return None
         already = meta.get("deletionTimestamp")
         if already and meta.get("deletionGracePeriodSeconds", 0) <= grace:
             return live
         marked: Document = copy(live)
         marked["metadata"]["deletionTimestamp"] = rfc3339(int(self._clock()) + grace)
-        lifecycle.mark(marked, grace)
+        life.mark(marked, grace)
         return marked
 
     async def _change(
@@ -274,7 +273,7 @@ class Registry:
         owned: bool = False,
     ) -> Written:
         """Computes the new object from the live one and writes it; again if somebody was faster."""
-        lifecycle = self._lifecycle(resource)
+        life = resource.life
         for _ in range(_RETRIES):
             record = self.get(resource, namespace, name)
             size = max(options.size_bytes, len(record.body))
@@ -283,7 +282,7 @@ class Registry:
             if document is None:
                 return Written(record)
             try:
-                if is_finished(document, held=lifecycle.is_held(document)):
+                if is_finished(document, held=life.is_held(document)):
                     return await self._commits.remove(resource, record, document, dry_run=options.dry_run)
                 return await self._commits.write(resource, document, record, options)
             except Precondition:
@@ -309,7 +308,7 @@ class Registry:
         if part:
             document = only_part(resource, document, live, part)
         else:
-            self._lifecycle(resource).prepare_update(document, live)
+            resource.life.prepare_update(document, live)
         document = normalise(struct, document)
         if not owned:
             manager = self._manager(resource, options, part)
@@ -322,9 +321,6 @@ class Registry:
         check(resource, document, chain(new_finalizers(document, live), errors))
         _warn(resource, document, options)
         return document
-
-    def _lifecycle(self, resource: Resource) -> Lifecycle:
-        return self._lifecycles[resource.stored_in]
 
     def _check_namespace(self, resource: Resource, meta: Document) -> None:
         if not resource.namespaced:

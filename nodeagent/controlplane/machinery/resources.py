@@ -7,17 +7,15 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from nodeagent.controlplane.addresses.allocation import Allocator
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import Check, dns_subdomain
-from nodeagent.controlplane.machinery.lifecycle import Lifecycle, Plain
+from nodeagent.controlplane.machinery.life import Life, Plain
 from nodeagent.controlplane.machinery.printing import Printer
 from nodeagent.controlplane.machinery.schema.shapes import Scalar, Shape, Struct
 from nodeagent.controlplane.status import FieldError
 
 Validate: TypeAlias = Callable[[Document], Iterable[FieldError]]
 ValidateUpdate: TypeAlias = Callable[[Document, Document], Iterable[FieldError]]
-MakeLifecycle: TypeAlias = Callable[[Allocator], Lifecycle]
 
 NAMESPACES: Final = "namespaces"
 """The collection whose objects the namespaced ones live in."""
@@ -130,8 +128,10 @@ class Resource:
     """Those who may only look may not look at it."""
     further_parts: tuple[Part, ...] = ()
     """Subresources beside the status."""
-    lifecycle: MakeLifecycle | None = None
+    own_life: Life | None = None
     """The kind's own part in writes; None: nothing but that a status is written through its subresource only."""
+    holds_addresses: bool = False
+    """Its objects hold cluster addresses and node ports, which are written in the same transaction."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -142,9 +142,10 @@ class Resource:
         """The subresource of that name."""
         return next((part for part in self.parts if part.name == name), None)
 
-    def life(self, allocator: Allocator) -> Lifecycle:
-        """The kind's part in writes; `allocator` is for kinds that hold addresses or ports."""
-        return self.lifecycle(allocator) if self.lifecycle is not None else Plain(has_status=self.has_status)
+    @property
+    def life(self) -> Life:
+        """The kind's part in writes."""
+        return self.own_life if self.own_life is not None else Plain(has_status=self.has_status)
 
     @property
     def group_version(self) -> str:

@@ -23,6 +23,7 @@ from nodeagent.controlplane.machinery.schema.openapi import OpenApi
 from nodeagent.controlplane.machinery.schema.protobuf import reads
 from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.machinery.write_rules import DeleteOptions
+from nodeagent.controlplane.service_writes import writes_by_collection
 from nodeagent.controlplane.status import ApiError
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.store import Store
@@ -30,7 +31,7 @@ from nodeagent.controlplane.storage.store import Store
 WIDGET = '''
 """Widget (toys.example.com/v1)."""
 
-from nodeagent.controlplane.machinery.lifecycle import Plain
+from nodeagent.controlplane.machinery.life import Plain
 from nodeagent.controlplane.machinery.printing import AGE, Column, Printer, name_and_age
 from nodeagent.controlplane.machinery.resources import Part, Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
@@ -71,7 +72,7 @@ ROWS = (
         short_names=("wg",), namespaced=False, printer=Printer((Column("Size", described_by="spec.size"), AGE), cells),
         default=default_widget, validate=validate_widget, generation_of=("spec",), confidential=True,
         further_parts=(Part("polish", ("create",), group="toys.example.com", kind="Polish"),),
-        lifecycle=lambda _: WidgetLife(),
+        own_life=WidgetLife(),
     ),
 )
 '''
@@ -123,8 +124,8 @@ def test_it_is_written_and_shown_as_its_file_says(catalog: Catalog) -> None:
         row = catalog.named("widgets", "toys.example.com")
         async with Store(Log(":memory:"), clock=lambda: 0.0) as store:
             allocator = Allocator(store, ServiceRanges(store, ()), PortRange(1, 9), Chance(), lambda *_: b"")
-            lifecycles = {found.stored_in: found.life(allocator) for found in catalog.rows}
-            registry = Registry(store, catalog, lifecycles, chance=Chance(), clock=lambda: 0.0, worker=Worker())
+            writes = writes_by_collection(catalog, allocator)
+            registry = Registry(store, catalog, writes, chance=Chance(), clock=lambda: 0.0, worker=Worker())
             made = await registry.create(row, "", {"metadata": {"name": "w"}}, WriteOptions())
             document = made.record.document()
             assert (document["spec"], document["metadata"]["generation"]) == ({"size": 1}, 1)

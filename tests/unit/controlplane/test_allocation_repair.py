@@ -13,11 +13,11 @@ from nodeagent.controlplane.addresses.port_bitmap import PortBitmap
 from nodeagent.controlplane.addresses.ranges import PortRange, parse_service_ranges
 from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.controllers.repair import Repair
-from nodeagent.controlplane.kinds.service.life import ServiceLife
 from nodeagent.controlplane.living import SERVERS, Advertised, has_predecessors
 from nodeagent.controlplane.machinery import planned
 from nodeagent.controlplane.machinery.planned import PlannedWrites
 from nodeagent.controlplane.moments import rfc3339
+from nodeagent.controlplane.service_writes import ServiceWrites
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, Precondition, StorageFull, StorageUnreachable, draft
 from nodeagent.controlplane.storage.store import Store
@@ -210,8 +210,8 @@ class Races(Store):
         return await super().commit(changes)
 
 
-def plan_of(bench: Bench, name: str) -> tuple[ServiceLife, Any, Change]:
-    life = ServiceLife(bench.allocator)
+def plan_of(bench: Bench, name: str) -> tuple[ServiceWrites, Any, Change]:
+    life = ServiceWrites(bench.allocator)
     document = service(name, 30001)
     document["spec"] |= {"ipFamilies": ["IPv4"]}
     plan = life.plan(document, None)
@@ -262,7 +262,7 @@ def test_beside_a_kube_apiserver_addresses_come_first_and_go_again_where_the_ser
         assert store.commits == [["ipaddresses"], ["services", "ranges"]]
         life.settle(plan)
         taken = set(store.collection("ipaddresses").records)
-        life = ServiceLife(bench.allocator)
+        life = ServiceWrites(bench.allocator)
         again = service("a")
         again["spec"] |= {"type": "ClusterIP", "ipFamilies": ["IPv4"]}
         plan = life.plan(again, None)

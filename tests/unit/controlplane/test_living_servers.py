@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
+from nodeagent.controlplane.address_objects import AddressObjects
 from nodeagent.controlplane.addresses.allocation import Allocator
 from nodeagent.controlplane.addresses.ranges import parse_port_range, parse_service_ranges
 from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
 from nodeagent.controlplane.bootstrap import bootstrap
 from nodeagent.controlplane.controllers.kubernetes_service import KEY, KubernetesService
 from nodeagent.controlplane.kinds.catalog import all_kinds
-from nodeagent.controlplane.kinds.ipaddress import AddressObjects
 from nodeagent.controlplane.living import MASTER_LEASES, SERVERS, Advertised
 from nodeagent.controlplane.machinery.registry import Registry
 from nodeagent.controlplane.machinery.worker import Worker
 from nodeagent.controlplane.server import SystemChance
+from nodeagent.controlplane.service_writes import writes_by_collection
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store
 from tests.harness.shared_memory import Clock, Member, SharedMemory, run
@@ -45,8 +46,9 @@ class Servers:
         ranges = ServiceRanges(store, RANGES)
         kept = {RANGES[0].first: KEY}
         allocator = Allocator(store, ranges, parse_port_range("30000-32767"), chance, objects.describe, kept=kept)
-        life = {row.stored_in: row.life(allocator) for row in kinds.rows}
-        registry = Registry(store, kinds, life, chance=chance, clock=clock.time, worker=Worker())
+        registry = Registry(
+            store, kinds, writes_by_collection(kinds, allocator), chance=chance, clock=clock.time, worker=Worker()
+        )
         await bootstrap(store, registry, kinds, RANGES, clock.time)
         advertised = Advertised(address, port)
         service = KubernetesService(

@@ -23,8 +23,8 @@ from nodeagent.controlplane.addresses.ranges import (
     parse_service_ranges,
 )
 from nodeagent.controlplane.addresses.service_ranges import ServiceRanges
-from nodeagent.controlplane.kinds.service.addresses import allocate
 from nodeagent.controlplane.server_settings import ServerSettings, SettingsRefused, check
+from nodeagent.controlplane.service_addresses import allocate
 from nodeagent.controlplane.storage.log import Log
 from nodeagent.controlplane.storage.records import Change, draft
 from nodeagent.controlplane.storage.store import Store

@@ -18,7 +18,7 @@ from nodeagent.controlplane.machinery.formats import (
     port_name,
     port_number,
 )
-from nodeagent.controlplane.machinery.lifecycle import Plain
+from nodeagent.controlplane.machinery.life import Plain
 from nodeagent.controlplane.machinery.printing import AGE, NONE, Column, Printer, name_and_age
 from nodeagent.controlplane.machinery.resources import Resource
 from nodeagent.controlplane.machinery.schema.shared import read_shapes
@@ -329,6 +329,6 @@ ROWS = (
         # Releases before 1.0 called it so; of podIPs kube-apiserver keeps nothing to select by.
         field_sources={"spec.host": ("spec.nodeName",), "status.podIPs": ()},
         storage_hash="xPOwRZ+Yhw8=",
-        lifecycle=lambda _: PodLife(),
+        own_life=PodLife(),
     ),
 )

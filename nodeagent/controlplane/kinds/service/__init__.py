@@ -157,6 +157,7 @@ ROWS = (
         warnings=warn_of_service,
         fields=("spec.clusterIP", "spec.type"),
         storage_hash="0/CO1lhkEBI=",
-        lifecycle=ServiceLife,
+        own_life=ServiceLife(),
+        holds_addresses=True,
     ),
 )

@@ -1,24 +1,15 @@
-"""A Service's part in a write: addresses and node ports are taken and given back in the same transaction."""
+"""A Service's part in a write: what is kept, and what a new type has no use for."""
 
-import asyncio
-
-from nodeagent.controlplane.addresses.allocation import Allocator
 from nodeagent.controlplane.documents import Document
-from nodeagent.controlplane.kinds.service.addresses import (
-    allocate,
-    carry_over,
-    sync_first_address,
-)
-from nodeagent.controlplane.machinery.lifecycle import Plain, WritePlan
-from nodeagent.controlplane.storage.records import Change
+from nodeagent.controlplane.kinds.service.addresses import carry_over, sync_first_address
+from nodeagent.controlplane.machinery.life import Plain
 
 
 class ServiceLife(Plain):
-    """A service holds addresses and node ports."""
+    """Addresses that were allocated stay as long as the type has a use for them."""
 
-    def __init__(self, allocator: Allocator) -> None:
+    def __init__(self) -> None:
         super().__init__(has_status=True)
-        self._allocator = allocator
 
     def prepare_create(self, document: Document) -> None:
         """The status is the load balancer's; `clusterIP` and `clusterIPs` say the same."""
@@ -31,23 +22,3 @@ class ServiceLife(Plain):
         if old["spec"].get("type") == "LoadBalancer" and document["spec"].get("type") != "LoadBalancer":
             document["status"] = {"loadBalancer": {}}
         carry_over(document, old)
-
-    def plan(self, document: Document | None, old: Document | None) -> WritePlan:
-        """Addresses and ports, taken and given back."""
-        reservation = allocate(self._allocator, document, old)
-        return WritePlan(reservation.changes, reservation)
-
-    def turn(self, plan: WritePlan) -> asyncio.Lock | None:
-        """One write at a time changes node ports."""
-        reservation = plan.reservation
-        changes_ports = reservation is not None and (reservation.ports or reservation.freed_ports)
-        return self._allocator.port_turn if changes_ports else None
-
-    def late_changes(self, plan: WritePlan) -> list[Change]:
-        """Of the bitmap of node ports."""
-        return self._allocator.record_ports(plan.reservation) if plan.reservation is not None else []
-
-    def settle(self, plan: WritePlan) -> None:
-        """The store now knows what is held."""
-        if plan.reservation is not None:
-            self._allocator.release(plan.reservation)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from nodeagent.controlplane.addresses.ranges import BOTH_FAMILIES
-from nodeagent.controlplane.addresses.texts import parse_cidr, parse_ip
+from nodeagent.controlplane.addresses.texts import BOTH_FAMILIES, parse_cidr, parse_ip
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import (
     PORT_RANGE,

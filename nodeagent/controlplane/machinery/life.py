@@ -1,23 +1,11 @@
-"""What a kind does beside being stored: resets on create and update, and writes that belong to the same transaction."""
+"""What a kind does with its own documents: resets on create and update, and what a deletion waits for. Pure."""
 
-import asyncio
-from dataclasses import dataclass, field
 from typing import Protocol
 
-from nodeagent.controlplane.addresses.allocation import Reservation
 from nodeagent.controlplane.documents import Document, copy
-from nodeagent.controlplane.storage.records import Change
 
 
-@dataclass(slots=True)
-class WritePlan:
-    """Further changes of the transaction; `reservation` is to be released after it."""
-
-    changes: list[Change] = field(default_factory=list)
-    reservation: Reservation | None = None
-
-
-class Lifecycle(Protocol):
+class Life(Protocol):
     """The kind's own part in create, update and delete; documents are in stored form."""
 
     def prepare_create(self, document: Document) -> None:
@@ -26,22 +14,6 @@ class Lifecycle(Protocol):
 
     def prepare_update(self, document: Document, old: Document) -> None:
         """Keeps what clients cannot change."""
-        ...
-
-    def plan(self, document: Document | None, old: Document | None) -> WritePlan:
-        """Completes `document` (None: deleted) and says what else is to be written. Raises AllocationRefused."""
-        ...
-
-    def turn(self, plan: WritePlan) -> asyncio.Lock | None:
-        """To be held while it is committed; None: there are no late changes."""
-        ...
-
-    def late_changes(self, plan: WritePlan) -> list[Change]:
-        """Changes of what all objects of the kind share, from its present state. Raises Precondition where the plan does not fit it."""
-        ...
-
-    def settle(self, plan: WritePlan) -> None:
-        """The transaction has ended, well or not."""
         ...
 
     def is_held(self, document: Document) -> bool:
@@ -73,21 +45,6 @@ class Plain:
         """Put the stored status in place of the one that was sent."""
         if self._has_status:
             document["status"] = copy(old.get("status", {}))
-
-    def plan(self, document: Document | None, old: Document | None) -> WritePlan:  # noqa: ARG002 - the protocol's
-        """Nothing is written along with an object of this kind."""
-        return WritePlan()
-
-    def turn(self, plan: WritePlan) -> asyncio.Lock | None:  # noqa: ARG002 - the protocol's
-        """Objects of this kind share nothing."""
-        return None
-
-    def late_changes(self, plan: WritePlan) -> list[Change]:  # noqa: ARG002 - the protocol's
-        """Returns an empty list: a kind of its own has no changes to compute late."""
-        return []
-
-    def settle(self, plan: WritePlan) -> None:
-        """Nothing was reserved, so nothing is given back."""
 
     def is_held(self, document: Document) -> bool:
         """By metadata.finalizers."""
