@@ -18,7 +18,7 @@ from nodeagent.lab.net.namespaces import CLONE_NEWNET, DIRECTORY
 class GuestForks(ForkServer):
     """A fork server for `Member`, whose actors are guests of the namespace they are named for."""
 
-    def fork(self, function: str, arguments: Sequence[str], descriptors: Sequence[int]) -> Fork:
+    def fork(self, function: str, arguments: Sequence[str], descriptors: Sequence[int] = ()) -> Fork:
         return super().fork(f"{__name__}:stay", arguments, descriptors)
 
 

@@ -13,11 +13,11 @@ from nodeagent.model.addresses import Protocol
 
 HELD_EACH = 5
 TIMEOUT_SECONDS = 2.0
-INTERVAL_SECONDS = 0.05
+INTERVAL_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
-class Path:
+class Way:
     """From a client to an address of a Service."""
 
     client: str
@@ -32,9 +32,9 @@ class Path:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the traffic of one path. held: connections that were open from the first moment to the last."""
+    """What became of the traffic of one way. held: connections that were open from the first moment to the last."""
 
-    path: Path
+    way: Way
     attempts: int
     failed: tuple[Answer, ...]
     first_answer_after: float
@@ -43,36 +43,36 @@ class Outcome:
 
 
 class Traffic:
-    """Runs until the context ends; then `outcomes` has what became of each path."""
+    """Runs until the context ends; then `outcomes` has what became of each way."""
 
-    def __init__(self, members: Mapping[str, Member], paths: Sequence[Path]) -> None:
+    def __init__(self, members: Mapping[str, Member], ways: Sequence[Way]) -> None:
         self._members = members
-        self._paths = paths
-        self._loads: list[tuple[Path, Loading, Holding]] = []
+        self._ways = ways
+        self._loads: list[tuple[Way, Loading, Holding]] = []
         self.outcomes: list[Outcome] = []
 
     def begin(self, stack: ExitStack) -> None:
-        """Starts connections on each path and opens those that are held."""
-        for path in self._paths:
-            member = self._members[path.client]
+        """Starts connections on each way and opens those that are held."""
+        for way in self._ways:
+            member = self._members[way.client]
             holding = stack.enter_context(
-                member.hold(path.address, path.port, path.protocol, count=HELD_EACH, timeout=TIMEOUT_SECONDS)
+                member.hold(way.address, way.port, way.protocol, count=HELD_EACH, timeout=TIMEOUT_SECONDS)
             )
             loading = stack.enter_context(
-                member.load(path.address, path.port, path.protocol, interval=INTERVAL_SECONDS, timeout=TIMEOUT_SECONDS)
+                member.load(way.address, way.port, way.protocol, interval=INTERVAL_SECONDS, timeout=TIMEOUT_SECONDS)
             )
-            self._loads.append((path, loading, holding))
+            self._loads.append((way, loading, holding))
 
     def end(self) -> None:
         """Asks again on the connections that were held, and counts."""
-        for path, loading, holding in self._loads:
+        for way, loading, holding in self._loads:
             report = loading.stop()
             opened = [answer for answer in holding.opened if not answer.failure]
             again = holding.ask()
             kept = sum(not answer.failure for answer in again)
             self.outcomes.append(
                 Outcome(
-                    path,
+                    way,
                     report.attempts,
                     report.failed,
                     min(report.first.values(), default=0.0),
@@ -83,9 +83,9 @@ class Traffic:
 
 
 @contextmanager
-def traffic(members: Mapping[str, Member], paths: Sequence[Path]) -> Iterator[Traffic]:
-    """Traffic on every path while the block runs."""
-    running = Traffic(members, paths)
+def traffic(members: Mapping[str, Member], ways: Sequence[Way]) -> Iterator[Traffic]:
+    """Traffic on every way while the block runs."""
+    running = Traffic(members, ways)
     with ExitStack() as stack:
         running.begin(stack)
         yield running
