@@ -16,10 +16,10 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.rows import output_option, print_document, print_table
 from nodeagent.connectivity.cases import Column
-from nodeagent.connectivity.cluster import Cluster
+from nodeagent.connectivity.cluster import ClusterClient
 from nodeagent.connectivity.deployment import ConnectivityError
 from nodeagent.connectivity.matrix import Report
-from nodeagent.connectivity.trial import Wanted, remove_leftovers, try_everything
+from nodeagent.connectivity.trial import TrialOptions, remove_leftovers, try_everything
 from nodeagent.kube.client import ApiClient, Timeouts
 from nodeagent.kube.errors import KubeError
 from nodeagent.kube.kubeconfig import ClusterAccess, load_kubeconfig
@@ -100,7 +100,7 @@ def connectivity_command(
     for address in balancer:
         if parse_address(address) is None:
             raise Failure(f"--load-balancer-address {address}: not an IP address", UNUSABLE)
-    wanted = Wanted(
+    wanted = TrialOptions(
         suffix=secrets.token_hex(3),
         image=image,
         own_image=f"nodeagent:{__version__}",
@@ -129,9 +129,9 @@ def _kubeconfig(given: Path | None) -> Path:
     return given or (Path(named) if named else USER_CONFIG.expanduser())
 
 
-async def _with(access: ClusterAccess, work: Callable[[Cluster], Coroutine[None, None, Result]]) -> Result:
+async def _with(access: ClusterAccess, work: Callable[[ClusterClient], Coroutine[None, None, Result]]) -> Result:
     async with ApiClient(access, user_agent="nodeagent-connectivity", timeouts=TIMEOUTS) as client:
-        return await work(Cluster(client))
+        return await work(ClusterClient(client))
 
 
 def _run(work: Coroutine[None, None, Result]) -> Result:

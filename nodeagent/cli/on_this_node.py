@@ -22,7 +22,7 @@ from nodeagent.trace.kernel_routes import KernelRoutes
 from nodeagent.trace.looking import read_node
 from nodeagent.trace.own_table import OwnTable
 from nodeagent.trace.question import Question
-from nodeagent.trace.routes import Leg, Way
+from nodeagent.trace.routes import Leg, RouteOutcome
 from nodeagent.trace.ways import Place, Stopped, Ways, sample_places, ways_from, ways_to_places
 
 MOST_PLACES = 8
@@ -84,13 +84,13 @@ def _pods(state: ServiceState, own: OwnTable, node: Node, routes: KernelRoutes) 
     usable = (one for one in own.endpoints_here() if own.is_pod(one) and one not in node.local)
     for one in itertools.islice(sorted(usable, key=lambda address: address in mine), MOST_PODS):
         route = routes.route(Leg(one))
-        if route.way is Way.OUT and not route.gateway:
+        if route.way is RouteOutcome.OUT and not route.gateway:
             yield one
             return
 
 
 def _way(client: str, one: Stopped, node: Node, own: OwnTable, routes: KernelRoutes, *, named: bool) -> StoppedWay:
-    """named: the client was asked about by name; what stops it counts, whoever meant it."""
+    """named: the user named this client; a rule that stops it counts then, also one that is meant for this client alone."""
     asked = one.question
     meant = False
     if not (one.by_route or named):

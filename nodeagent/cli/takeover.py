@@ -17,7 +17,7 @@ from nodeagent.takeover.manifests import known_components
 from nodeagent.takeover.outlook import Outlook, outlook
 from nodeagent.takeover.reading import read_cluster
 from nodeagent.takeover.steps import MEANING, Step, canary_of, is_done, next_step, steps_until
-from nodeagent.takeover.work import Cluster, Stopped, Wanted, do
+from nodeagent.takeover.work import ManagedCluster, Stopped, TakeoverOptions, do
 
 COLUMNS = (
     Column("node", "NODE"),
@@ -106,7 +106,7 @@ def start_command(
     """
     if unknown := set(components) - set(known_components()):
         raise click.UsageError(f"no component {min(unknown)}: there are {', '.join(known_components())}")
-    wanted = Wanted(image, components, kustomization, _seconds(timeout))
+    wanted = TakeoverOptions(image, components, kustomization, _seconds(timeout))
     with failures():
         cluster = _cluster(flags, wanted.seconds)
         found = cluster.read()
@@ -166,9 +166,9 @@ def stopping_at(step: str) -> Iterator[None]:
         raise Failure(f"{step}: {error}; {again}", FAILED) from error
 
 
-def _cluster(flags: list[str], seconds: float) -> Cluster:
+def _cluster(flags: list[str], seconds: float) -> ManagedCluster:
     say: Callable[[str], None] = lambda line: click.echo(f"  {line}")  # noqa: E731 - as a value
-    return Cluster(Kubectl(flags), say, seconds)
+    return ManagedCluster(Kubectl(flags), say, seconds)
 
 
 def _seconds(text: str) -> float:

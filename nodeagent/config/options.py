@@ -274,7 +274,7 @@ class DnsConfig(Group):
     handover: Pause = option(
         _seconds(0),
         "a duration; 0s: not at all",
-        "For pods, where the next agent is started before this one ends: how long an agent that is told to stop stays for "
+        "For pods, where the next agent is started before this one ends: how long an agent that receives SIGTERM stays for "
         "the process that answers names, until that of the next agent answers. The next agent waits for the tables.",
     )
     clients: Cidrs = option(

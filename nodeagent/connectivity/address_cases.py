@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from nodeagent.connectivity.cases import (
     CONVERSATIONS,
+    Caller,
     Cases,
     Column,
     Skipped,
-    Source,
     clients,
     pod_source,
     titled,
@@ -62,10 +62,10 @@ def _hairpin(stage: Stage, family: Family) -> Cases:
                 yield to_service(row, Column.SAME_NODE, source, place, Expected((node.server.name,)))
 
 
-def outside(stage: Stage, family: Family, row: str) -> Iterator[Source | Skipped]:
+def outside(stage: Stage, family: Family, row: str) -> Iterator[Caller | Skipped]:
     """This machine, if it reaches the nodes."""
     reason = stage.unreachable.get(family, "")
-    yield Skipped(row, Column.OUTSIDE, reason) if reason else Source()
+    yield Skipped(row, Column.OUTSIDE, reason) if reason else Caller()
 
 
 def _node_port(stage: Stage, family: Family, protocol: Protocol, node: NodePlace, number: int) -> Cases:
@@ -101,6 +101,6 @@ def _outer(stage: Stage, family: Family, service: str) -> Cases:
         for column, _, source in clients(stage, stage.nodes[0]):
             yield to_service(row, column, source, place, expected)
         if stage.outer_is_routed and service == BALANCER:
-            yield to_service(row, Column.OUTSIDE, Source(), place, expected, on=stage.nodes[0].name)
+            yield to_service(row, Column.OUTSIDE, Caller(), place, expected, on=stage.nodes[0].name)
     if not (stage.outer_is_routed and service == BALANCER):
         yield Skipped(row, Column.OUTSIDE, f"nothing leads {address} to the nodes")

@@ -13,20 +13,20 @@ SELECTOR = "app.kubernetes.io/name=nodeagent"
 CONTAINER = "nodeagent"
 
 
-class Agent(Struct, frozen=True):
+class ProxyPod(Struct, frozen=True):
     namespace: str
     pod: str
     image: str
 
 
-def agents_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, Agent]:
+def agents_of(pods: Iterable[Mapping[str, Any]]) -> dict[str, ProxyPod]:
     """Node → the agent that runs there."""
     found = {}
     for pod in pods:
         images = [one["image"] for one in pod["spec"]["containers"] if one["name"] == CONTAINER]
         if images and pod.get("status", {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]:
             metadata = pod["metadata"]
-            found[pod["spec"]["nodeName"]] = Agent(metadata["namespace"], metadata["name"], images[0])
+            found[pod["spec"]["nodeName"]] = ProxyPod(metadata["namespace"], metadata["name"], images[0])
     return found
 
 

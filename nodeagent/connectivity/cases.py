@@ -24,7 +24,7 @@ class Column(Enum):
     OUTSIDE = "outside"
 
 
-class Source(Struct, frozen=True):
+class Caller(Struct, frozen=True):
     """pod: empty for the machine that the command runs on. node: its name. addresses: those it begins connections with, empty
     when they are not known before."""
 
@@ -51,7 +51,7 @@ class Case(Struct, frozen=True):
 
     row: str
     column: Column
-    source: Source
+    source: Caller
     request: Request
     expected: Expected
     trace: Trace | None = None
@@ -71,11 +71,11 @@ Cases = Iterator[Case | Skipped]
 KINDS = {Protocol.TCP: "tcp", Protocol.UDP: "udp"}
 
 
-def pod_source(node: NodePlace, pod: PodPlace) -> Source:
-    return Source(pod.name, node.name, pod.addresses)
+def pod_source(node: NodePlace, pod: PodPlace) -> Caller:
+    return Caller(pod.name, node.name, pod.addresses)
 
 
-def clients(stage: Stage, target: NodePlace | None = None) -> Iterator[tuple[Column, NodePlace, Source]]:
+def clients(stage: Stage, target: NodePlace | None = None) -> Iterator[tuple[Column, NodePlace, Caller]]:
     """The pods and the nodes, each with its column; target: the node that `same` means."""
     for node in stage.nodes:
         is_same = target is None or node.name == target.name
@@ -92,7 +92,7 @@ def titled(stage: Stage, family: Family, text: str) -> str:
 def to_service(
     row: str,
     column: Column,
-    source: Source,
+    source: Caller,
     place: tuple[Protocol, Family, str, int],
     expected: Expected,
     *,

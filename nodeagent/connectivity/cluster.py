@@ -16,7 +16,7 @@ NAMESPACES = "/api/v1/namespaces"
 BACKGROUND = {"propagationPolicy": "Background"}
 
 
-class Cluster:
+class ClusterClient:
     """Over an open client. Raises KubeError."""
 
     def __init__(self, client: ApiClient) -> None:
@@ -37,7 +37,7 @@ class Cluster:
         return _document(await self._client.request_json("PATCH", path, document, content_type=MERGE_PATCH))
 
     async def delete_namespace(self, name: str) -> bool:
-        """Begin to delete it; False when there is none."""
+        """Begins to delete the namespace; returns False when it does not exist."""
         try:
             await self._client.request_json("DELETE", f"{NAMESPACES}/{name}", BACKGROUND)
         except NotServedError:

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from nodeagent.connectivity import objects, pod_program
-from nodeagent.connectivity.cluster import NAMESPACES, Cluster
+from nodeagent.connectivity.cluster import NAMESPACES, ClusterClient
 from nodeagent.connectivity.pod_states import hopeless, lacking
 from nodeagent.connectivity.stage import (
     NodePlace,
@@ -33,7 +33,7 @@ class ConnectivityError(Exception):
     """The cluster cannot be tried; `str` is one line."""
 
 
-class Plan(Struct, frozen=True):
+class StagePlan(Struct, frozen=True):
     """nodes: their objects. seconds: until all pods run."""
 
     namespace: str
@@ -51,7 +51,7 @@ class Plan(Struct, frozen=True):
 class Deployment:
     """What a plan makes of a cluster. `remove` it, however far `create` came."""
 
-    def __init__(self, cluster: Cluster, plan: Plan) -> None:
+    def __init__(self, cluster: ClusterClient, plan: StagePlan) -> None:
         self._cluster = cluster
         self._plan = plan
         self._path = f"{NAMESPACES}/{plan.namespace}"
@@ -62,7 +62,7 @@ class Deployment:
     async def create(self) -> Stage:
         """Everything, the pods ready. Raises ConnectivityError or KubeError."""
         document = objects.namespace(self._plan.namespace)
-        # Whoever is interrupted here still has to know whether there is a namespace to delete.
+        # A caller that is interrupted here must still learn whether there is a namespace to delete.
         self._creating = asyncio.create_task(self._cluster.create(NAMESPACES, document), name="create the namespace")
         await asyncio.shield(self._creating)
         await self._create_pods()
@@ -164,7 +164,7 @@ class Deployment:
         return ran.output
 
 
-async def removed(cluster: Cluster, namespace: str, seconds: float) -> bool:
+async def removed(cluster: ClusterClient, namespace: str, seconds: float) -> bool:
     """Delete a namespace; whether it is gone within so many seconds. Raises KubeError when it cannot be deleted."""
     for attempt in range(1, DELETE_ATTEMPTS + 1):
         try:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nodeagent.connectivity.requests import Answer, Result
+from nodeagent.connectivity.requests import Answer, RequestResult
 from nodeagent.dns.wire.codes import RecordType
 from nodeagent.dns.wire.message import BadMessage, read_message
 from nodeagent.dns.wire.text import data_text
@@ -40,7 +40,7 @@ class Expected(Struct, frozen=True):
         return f"{what} and sees the client's own address" if self.own_address else what
 
 
-def difference(expected: Expected, result: Result) -> str:
+def difference(expected: Expected, result: RequestResult) -> str:
     """What happened instead of what was expected; empty when it is as expected."""
     if expected.addresses:
         return _names_differ(expected.addresses, result.addresses, result.error)
@@ -55,7 +55,7 @@ def difference(expected: Expected, result: Result) -> str:
     return f"{errors[0]} (after {before} that {'were' if before > 1 else 'was'} answered)" if before else errors[0]
 
 
-def _not_failed(expected: Expected, result: Result) -> str:
+def _not_failed(expected: Expected, result: RequestResult) -> str:
     """What happened where a connection must fail; one that was not tried has not failed."""
     errors = [answer.error for answer in result.answers if answer.error]
     if not errors:
@@ -85,7 +85,7 @@ def _names_differ(expected: frozenset[str], found: Sequence[str], error: str) ->
     return f"the name has {_listed(found) or 'no address'}"
 
 
-def _targets_differ(expected: frozenset[str], result: Result) -> str:
+def _targets_differ(expected: frozenset[str], result: RequestResult) -> str:
     if result.error:
         return result.error
     try:

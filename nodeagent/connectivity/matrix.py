@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from nodeagent.connectivity.cases import Case, Column, Skipped, Trace
 from nodeagent.connectivity.judgement import difference
-from nodeagent.connectivity.requests import Result
+from nodeagent.connectivity.requests import RequestResult
 from nodeagent.model.addresses import endpoint_text
 
 NOT_MEANT = "-"
@@ -108,7 +108,7 @@ class Report(Struct, frozen=True):
         }
 
 
-def outcomes(cases: Sequence[Case], results: Sequence[Result]) -> tuple[Outcome, ...]:
+def outcomes(cases: Sequence[Case], results: Sequence[RequestResult]) -> tuple[Outcome, ...]:
     """How each case ended."""
     return tuple(Outcome(case, difference(case.expected, result)) for case, result in zip(cases, results, strict=True))
 

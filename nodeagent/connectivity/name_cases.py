@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from nodeagent.connectivity.cases import Case, Cases, Column, Skipped, Source, Trace, clients, titled
+from nodeagent.connectivity.cases import Caller, Case, Cases, Column, Skipped, Trace, clients, titled
 from nodeagent.connectivity.judgement import Expected
 from nodeagent.connectivity.objects import HEADLESS, PORT, service_of_node
 from nodeagent.connectivity.requests import Request
-from nodeagent.connectivity.stage import Resolver, Stage
+from nodeagent.connectivity.stage import ClusterResolver, Stage
 from nodeagent.dns.wire.codes import CLASS_IN, RD, RecordType
 from nodeagent.dns.wire.names import from_text
 from nodeagent.model.addresses import Family, Protocol, family_of
@@ -71,11 +71,11 @@ def query_message(name: str, kind: RecordType) -> bytes:
     return header + from_text(name) + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
 
 
-def _case(stage: Stage, row: str, column: Column, source: Source, request: Request, expected: Expected) -> Case:
+def _case(stage: Stage, row: str, column: Column, source: Caller, request: Request, expected: Expected) -> Case:
     return Case(row, column, source, request, expected, _trace(stage.resolver, source))
 
 
-def _trace(resolver: Resolver, source: Source) -> Trace | None:
+def _trace(resolver: ClusterResolver, source: Caller) -> Trace | None:
     """The way to the resolver."""
     if not resolver.address or (address := source.addresses.get(family_of(resolver.address))) is None:
         return None

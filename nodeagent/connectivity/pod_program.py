@@ -31,7 +31,7 @@ WORKERS = 4
 """Requests at a time: every pod asks at once, and a server is one process."""
 
 
-class Datagrams(asyncio.DatagramProtocol):
+class DatagramEcho(asyncio.DatagramProtocol):
     """Answers each UDP datagram."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,7 +75,7 @@ async def serve(port: int) -> int:
                 continue
             raise
         datagrams.setblocking(False)
-        await loop.create_datagram_endpoint(Datagrams, sock=datagrams)
+        await loop.create_datagram_endpoint(DatagramEcho, sock=datagrams)
         await asyncio.start_server(stream_answered, address, port, backlog=128)
         families += 1
     return families
@@ -173,7 +173,7 @@ def stream(family: int, place: "tuple[Any, ...]", payload: bytes, seconds: float
         while not line.endswith(b"\n"):
             line += received(client, 1)
         echoed = received(client, len(payload))
-        return told(line, client, same=echoed == payload)
+        return exchanged(line, client, same=echoed == payload)
 
 
 def datagram(family: int, place: "tuple[Any, ...]", payload: bytes, seconds: float) -> "dict[str, Any]":
@@ -190,11 +190,11 @@ def datagram(family: int, place: "tuple[Any, ...]", payload: bytes, seconds: flo
                 if attempt == SENDS - 1:
                     raise
             else:
-                return told(line, client, same=echoed == payload)
+                return exchanged(line, client, same=echoed == payload)
         raise TimeoutError
 
 
-def told(line: bytes, client: socket.socket, *, same: bool) -> "dict[str, Any]":
+def exchanged(line: bytes, client: socket.socket, *, same: bool) -> "dict[str, Any]":
     server, _, peer = line.decode().strip().partition(" ")
     return {
         "server": server,

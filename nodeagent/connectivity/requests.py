@@ -30,7 +30,7 @@ class Answer(Struct, frozen=True):
     error: str = ""
 
 
-class Result(Struct, frozen=True):
+class RequestResult(Struct, frozen=True):
     """What came of a request. addresses: of a lookup. message: of a query, in hexadecimal digits. error: why
     there is nothing."""
 
@@ -40,7 +40,7 @@ class Result(Struct, frozen=True):
     error: str = ""
 
 
-class Batch(Struct, frozen=True):
+class RequestBatch(Struct, frozen=True):
     """Requests for one source, and how long all of them may take."""
 
     requests: tuple[Request, ...]

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import msgspec
 
 from nodeagent.connectivity.agents import CONTAINER as AGENT_CONTAINER
-from nodeagent.connectivity.agents import Agent, trace_command
+from nodeagent.connectivity.agents import ProxyPod, trace_command
 from nodeagent.connectivity.cases import Case, Trace
-from nodeagent.connectivity.cluster import Cluster
+from nodeagent.connectivity.cluster import ClusterClient
 from nodeagent.connectivity.judgement import difference
 from nodeagent.connectivity.objects import CONTAINER, PROGRAM_PATH
 from nodeagent.connectivity.pod_program import answers_of
-from nodeagent.connectivity.requests import Batch, Request, Result
+from nodeagent.connectivity.requests import Request, RequestBatch, RequestResult
 from nodeagent.connectivity.stage import NodePlace
 from nodeagent.kube.errors import KubeError
 from nodeagent.kube.pod_exec import PodExecError
@@ -28,13 +28,13 @@ PAUSE_SECONDS = 1.0
 KUBELET_PORT = 10250
 REACH_SECONDS = 2.0
 
-_results = msgspec.json.Decoder(list[Result])
+_results = msgspec.json.Decoder(list[RequestResult])
 
 
-class Rounds:
+class CaseRunner:
     """The cases of one namespace."""
 
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
+    def __init__(self, cluster: ClusterClient, namespace: str) -> None:
         self._cluster = cluster
         self._namespace = namespace
 
@@ -48,29 +48,31 @@ class Rounds:
             left = [case for case, result in zip(left, results, strict=True) if difference(case.expected, result)]
             await asyncio.sleep(PAUSE_SECONDS if left else 0)
 
-    async def run(self, cases: Sequence[Case]) -> list[Result]:
+    async def run(self, cases: Sequence[Case]) -> list[RequestResult]:
         """The result of each, in their order. A source that cannot be asked has the reason in all of its results."""
         by_pod: defaultdict[str, list[int]] = defaultdict(list)
         for number, case in enumerate(cases):
             by_pod[case.source.pod].append(number)
-        results = [Result(error="not run")] * len(cases)
+        results = [RequestResult(error="not run")] * len(cases)
         async with asyncio.TaskGroup() as group:
             for pod, numbers in by_pod.items():
                 asked = tuple(cases[number].request for number in numbers)
                 group.create_task(self._fill(results, numbers, pod, asked), name=f"requests of {pod or 'this machine'}")
         return results
 
-    async def _fill(self, results: list[Result], numbers: list[int], pod: str, requests: tuple[Request, ...]) -> None:
+    async def _fill(
+        self, results: list[RequestResult], numbers: list[int], pod: str, requests: tuple[Request, ...]
+    ) -> None:
         try:
             found = await (self._in_pod(pod, requests) if pod else _here(requests))
         except KubeError as error:
-            found = [Result(error=f"the program in the pod gave no result: {error}")] * len(requests)
+            found = [RequestResult(error=f"the program in the pod gave no result: {error}")] * len(requests)
         for number, result in zip(numbers, found, strict=True):
             results[number] = result
 
-    async def _in_pod(self, pod: str, requests: tuple[Request, ...]) -> list[Result]:
+    async def _in_pod(self, pod: str, requests: tuple[Request, ...]) -> list[RequestResult]:
         command = ["python3", "-IS", PROGRAM_PATH, "ask"]
-        asked = msgspec.json.encode(Batch(requests, ROUND_SECONDS)) + b"\n"
+        asked = msgspec.json.encode(RequestBatch(requests, ROUND_SECONDS)) + b"\n"
         seconds = ROUND_SECONDS + START_SECONDS
         ran = await self._cluster.run(self._namespace, pod, CONTAINER, command, stdin=asked, seconds=seconds)
         try:
@@ -81,7 +83,7 @@ class Rounds:
             raise PodExecError(f"{len(found)} results for {len(requests)} requests")
         return found
 
-    async def trace(self, agent: Agent, trace: Trace) -> list[str]:
+    async def trace(self, agent: ProxyPod, trace: Trace) -> list[str]:
         """What the agent of the node says of a connection, line by line; why it says nothing."""
         if not trace.source:
             trace = msgspec.structs.replace(trace, source=_own_address(trace.host))
@@ -94,9 +96,9 @@ class Rounds:
         return (ran.output.rstrip() or f"no trace: {ran.errors.strip()}").splitlines()
 
 
-async def _here(requests: tuple[Request, ...]) -> list[Result]:
+async def _here(requests: tuple[Request, ...]) -> list[RequestResult]:
     asked = msgspec.to_builtins(requests)
-    return msgspec.convert(await asyncio.to_thread(answers_of, list(asked), ROUND_SECONDS), list[Result])
+    return msgspec.convert(await asyncio.to_thread(answers_of, list(asked), ROUND_SECONDS), list[RequestResult])
 
 
 def _own_address(host: str) -> str:

@@ -37,7 +37,7 @@ class ServicePlace(Struct, frozen=True):
     node_ports: Mapping[Protocol, int]
 
 
-class Resolver(Struct, frozen=True):
+class ClusterResolver(Struct, frozen=True):
     """Where pods ask for names. domain: of the cluster, empty when their search list does not say."""
 
     address: str = ""
@@ -54,7 +54,7 @@ class Stage(Struct, frozen=True):
     services: Mapping[str, ServicePlace]
     families: tuple[Family, ...]
     outer_addresses: Mapping[str, Addresses]
-    resolver: Resolver
+    resolver: ClusterResolver
     refused: Mapping[str, str] = {}
     unreachable: Mapping[Family, str] = {}
     outer_is_routed: bool = False
@@ -111,12 +111,12 @@ def by_family(addresses: Iterable[str]) -> dict[Family, str]:
     return found
 
 
-def resolver_of(resolv_conf: str, namespace: str) -> Resolver:
+def resolver_of(resolv_conf: str, namespace: str) -> ClusterResolver:
     """What a pod's resolv.conf says."""
     lines = [line.split() for line in resolv_conf.splitlines()]
     servers = [words[1] for words in lines if words[:1] == ["nameserver"] and words[1:]]
     search = [word for words in lines if words[:1] == ["search"] for word in words[1:]]
-    return Resolver(servers[0] if servers else "", _domain(search, f"{namespace}.svc."))
+    return ClusterResolver(servers[0] if servers else "", _domain(search, f"{namespace}.svc."))
 
 
 def _domain(search: Sequence[str], prefix: str) -> str:

@@ -8,15 +8,15 @@ import msgspec
 from msgspec import Struct
 
 from nodeagent.connectivity.address_cases import address_cases
-from nodeagent.connectivity.agents import SELECTOR, Agent, agents_of
+from nodeagent.connectivity.agents import SELECTOR, ProxyPod, agents_of
 from nodeagent.connectivity.cases import Case, Skipped
-from nodeagent.connectivity.cluster import NAMESPACES, Cluster
-from nodeagent.connectivity.deployment import ConnectivityError, Deployment, Plan, removed
+from nodeagent.connectivity.cluster import NAMESPACES, ClusterClient
+from nodeagent.connectivity.deployment import ConnectivityError, Deployment, StagePlan, removed
 from nodeagent.connectivity.matrix import Outcome, Report, outcomes, traces_wanted
 from nodeagent.connectivity.name_cases import name_cases
 from nodeagent.connectivity.objects import OWNER
 from nodeagent.connectivity.policy_cases import policy_cases
-from nodeagent.connectivity.rounds import Rounds, unreachable
+from nodeagent.connectivity.rounds import CaseRunner, unreachable
 from nodeagent.connectivity.stage import Stage, chosen_nodes
 from nodeagent.kube.errors import ForbiddenError, KubeError
 
@@ -27,7 +27,7 @@ REMOVAL_SECONDS = 120.0
 Say = Callable[[str], None]
 
 
-class Wanted(Struct, frozen=True):
+class TrialOptions(Struct, frozen=True):
     """image: empty for that of the nodeagent which runs in the cluster, or `own_image`. nodes: how many at most. pod_seconds:
     until the pods run. settle_seconds: until what serves Services knows them. balancer_is_routed: whether the balancer's
     addresses were given, and so lead to the nodes."""
@@ -43,7 +43,7 @@ class Wanted(Struct, frozen=True):
     balancer_is_routed: bool = False
 
 
-async def try_everything(cluster: Cluster, wanted: Wanted, say: Say) -> Report:
+async def try_everything(cluster: ClusterClient, wanted: TrialOptions, say: Say) -> Report:
     """Raises ConnectivityError or KubeError when it cannot be tried. However it ends, its namespace is deleted."""
     agents = await _agents(cluster)
     nodes = chosen_nodes(await cluster.items("/api/v1/nodes"), wanted.nodes)
@@ -51,7 +51,7 @@ async def try_everything(cluster: Cluster, wanted: Wanted, say: Say) -> Report:
         raise ConnectivityError(f"{cluster.server}: no node is ready, so that no pod can run")
     image = wanted.image or next((agent.image for agent in agents.values()), wanted.own_image)
     name = f"{OWNER}-{wanted.suffix}"
-    plan = Plan(name, image, tuple(nodes), wanted.pod_seconds, wanted.balancer_addresses, wanted.external_ips)
+    plan = StagePlan(name, image, tuple(nodes), wanted.pod_seconds, wanted.balancer_addresses, wanted.external_ips)
     deployment = Deployment(cluster, plan)
     try:
         say(f"namespace {name}: test pods with the image {image} on {', '.join(plan.node_names)}")
@@ -70,7 +70,7 @@ async def _remove(deployment: Deployment, name: str, say: Say) -> None:
         say(f"namespace {name} is left, because it could not be deleted: {error}; try --cleanup")
 
 
-async def remove_leftovers(cluster: Cluster, say: Say) -> bool:
+async def remove_leftovers(cluster: ClusterClient, say: Say) -> bool:
     """Delete the namespaces of all runs; whether they are gone. Raises KubeError."""
     names = await cluster.own_namespaces()
     gone = await asyncio.gather(*(removed(cluster, name, REMOVAL_SECONDS) for name in names))
@@ -81,7 +81,7 @@ async def remove_leftovers(cluster: Cluster, say: Say) -> bool:
     return all(gone)
 
 
-async def _agents(cluster: Cluster) -> dict[str, Agent]:
+async def _agents(cluster: ClusterClient) -> dict[str, ProxyPod]:
     """Node → its agent; nothing for somebody who may not look."""
     try:
         return agents_of(await cluster.items("/api/v1/pods", [("labelSelector", SELECTOR)]))
@@ -89,14 +89,16 @@ async def _agents(cluster: Cluster) -> dict[str, Agent]:
         return {}
 
 
-async def _seen_from_here(stage: Stage, wanted: Wanted) -> Stage:
+async def _seen_from_here(stage: Stage, wanted: TrialOptions) -> Stage:
     away = await unreachable(stage.nodes, stage.families)
     return msgspec.structs.replace(stage, unreachable=away, outer_is_routed=wanted.balancer_is_routed)
 
 
-async def _tried(cluster: Cluster, stage: Stage, wanted: Wanted, agents: dict[str, Agent], say: Say) -> Report:
+async def _tried(
+    cluster: ClusterClient, stage: Stage, wanted: TrialOptions, agents: dict[str, ProxyPod], say: Say
+) -> Report:
     cases, skipped = _split((*address_cases(stage), *policy_cases(stage), *name_cases(stage)))
-    rounds = Rounds(cluster, stage.namespace)
+    rounds = CaseRunner(cluster, stage.namespace)
     say(f"{len(cases)} cases; waiting for the Services to be served, at most {wanted.settle_seconds:g} s")
     await rounds.settle(cases, wanted.settle_seconds)
     say("every case once")
@@ -115,7 +117,9 @@ def _split(found: Iterable[Case | Skipped]) -> tuple[tuple[Case, ...], tuple[Ski
     return tuple(cases), tuple(skipped)
 
 
-async def _traces(rounds: Rounds, failures: list[Outcome], agents: dict[str, Agent]) -> dict[Any, tuple[str, ...]]:
+async def _traces(
+    rounds: CaseRunner, failures: list[Outcome], agents: dict[str, ProxyPod]
+) -> dict[Any, tuple[str, ...]]:
     """Of the connections that failed, on the nodes that have an agent."""
     limit = asyncio.Semaphore(AT_ONCE)
     wanted = [trace for trace in traces_wanted(failures, MOST_TRACES) if trace.node in agents]

@@ -1,6 +1,6 @@
 """One agent hands the node to the next one in pods: both run for a while, because the new pod is started first (`maxSurge`).
 
-The processes of a pod end with its first one, and with it the process that answers names. So an agent that is told to stop
+The processes of a pod end with its first one, and with it the process that answers names. So an agent that receives SIGTERM
 gives tables and ports away at once, and then stays until the next agent's process answers and has retired the one of this pod.
 The next agent begins when nobody else owns the tables.
 """

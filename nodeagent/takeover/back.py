@@ -11,12 +11,12 @@ from nodeagent.takeover.node_check import NodeFailed, has_rules_of_kube_proxy
 from nodeagent.takeover.placement import come_back, is_taken_out, leaves_single_nodes
 from nodeagent.takeover.reading import read_image
 from nodeagent.takeover.steps import has_agent, has_kube_proxy, without_kube_proxy
-from nodeagent.takeover.work import Cluster, Stopped, clean_node
+from nodeagent.takeover.work import ManagedCluster, Stopped, clean_node
 
 _OWN = "app.kubernetes.io/name=nodeagent"
 
 
-def take_back(cluster: Cluster) -> None:
+def take_back(cluster: ManagedCluster) -> None:
     """Idempotent. Raises Stopped and KubectlFailed."""
     found = cluster.read()
     if found.kube_proxy is None:
@@ -31,7 +31,7 @@ def take_back(cluster: Cluster) -> None:
     _clean_up_after_us(cluster)
 
 
-def _bring_kube_proxy_back(cluster: Cluster, found: Found) -> None:
+def _bring_kube_proxy_back(cluster: ManagedCluster, found: Found) -> None:
     """Rules that are there afterwards were written by the kube-proxy that came: old ones are removed first."""
     away = [name for name in found.names if has_agent(found, name) and not has_kube_proxy(found, name)]
     stale = [node.name for node in found.nodes if node.name in away and not node.rules_removed]
@@ -48,12 +48,12 @@ def _bring_kube_proxy_back(cluster: Cluster, found: Found) -> None:
     cluster.say(f"checked: kube-proxy runs on {len(now.names)} nodes and has programmed them")
 
 
-def _expect_rules(cluster: Cluster, found: Found, node: str) -> None:
+def _expect_rules(cluster: ManagedCluster, found: Found, node: str) -> None:
     if not has_rules_of_kube_proxy(cluster.kubectl, found, node):
         raise NodeFailed(f"{node}: kube-proxy has programmed nothing yet")
 
 
-def _remove_agents(cluster: Cluster) -> None:
+def _remove_agents(cluster: ManagedCluster) -> None:
     kubectl = cluster.kubectl
     kinds = "daemonset.apps,serviceaccount,configmap,service,clusterrole.rbac.authorization.k8s.io"
     kinds += ",clusterrolebinding.rbac.authorization.k8s.io"
@@ -66,7 +66,7 @@ def _remove_agents(cluster: Cluster) -> None:
     )
 
 
-def _clean_up_after_us(cluster: Cluster) -> None:
+def _clean_up_after_us(cluster: ManagedCluster) -> None:
     """On every node, by a pod of the image that the agents had; also after a run that was ended in the middle."""
     image = read_image(cluster.kubectl)
     found = cluster.read()
@@ -88,7 +88,7 @@ def _clean_up_after_us(cluster: Cluster) -> None:
         cluster.note_image(None)
 
 
-def _still_cleaning(cluster: Cluster, _found: Found) -> Sequence[str]:
+def _still_cleaning(cluster: ManagedCluster, _found: Found) -> Sequence[str]:
     """Nodes whose pod has not ended well yet. Raises Stopped for one that failed."""
     left = []
     for pod in cluster.kubectl.items("pods", "--selector", CLEANING_LABEL):
@@ -101,11 +101,11 @@ def _still_cleaning(cluster: Cluster, _found: Found) -> Sequence[str]:
     return left
 
 
-def _remove_cleaning_pods(cluster: Cluster) -> None:
+def _remove_cleaning_pods(cluster: ManagedCluster) -> None:
     cluster.kubectl.run("delete", "pods", "--namespace", "kube-system", "--selector", CLEANING_LABEL)
 
 
-def _expect_healthy(cluster: Cluster, _found: Found, node: str) -> None:
+def _expect_healthy(cluster: ManagedCluster, _found: Found, node: str) -> None:
     """Of a node whose health port nobody can reach from the API server nothing is said."""
     try:
         cluster.kubectl.run("get", "--raw", f"/api/v1/nodes/{node}:10256/proxy/healthz")

@@ -31,7 +31,7 @@ class Stopped(Exception):
     """A step cannot go on; one line says why. Nothing was taken back."""
 
 
-class Wanted(Struct, frozen=True):
+class TakeoverOptions(Struct, frozen=True):
     """How the agents are to be. seconds: how long each change may take until it has taken effect."""
 
     image: str | None = None
@@ -40,7 +40,7 @@ class Wanted(Struct, frozen=True):
     seconds: float = 300.0
 
 
-class Cluster:
+class ManagedCluster:
     """Reads and changes one cluster. say: gets a line for each thing that was changed or seen."""
 
     def __init__(self, kubectl: Kubectl, say: Callable[[str], None], seconds: float) -> None:
@@ -113,7 +113,7 @@ class Cluster:
         self.kubectl.patch("daemonset", KUBE_PROXY, {"metadata": {"annotations": {AGENT_IMAGE: image}}})
 
 
-def do(step: Step, cluster: Cluster, wanted: Wanted, canary: str) -> None:
+def do(step: Step, cluster: ManagedCluster, wanted: TakeoverOptions, canary: str) -> None:
     """One step, from whatever state a former run left. Raises Stopped and KubectlFailed."""
     match step:
         case Step.CANARY:
@@ -126,7 +126,7 @@ def do(step: Step, cluster: Cluster, wanted: Wanted, canary: str) -> None:
             _clean(cluster)
 
 
-def _canary(cluster: Cluster, wanted: Wanted, node: str) -> None:
+def _canary(cluster: ManagedCluster, wanted: TakeoverOptions, node: str) -> None:
     _apply(cluster, wanted, canary=True)
     if {one.name: one.label for one in cluster.read().nodes}[node] not in (BESIDE, ALONE):
         cluster.label(node, BESIDE)
@@ -145,13 +145,13 @@ def _canary(cluster: Cluster, wanted: Wanted, node: str) -> None:
     cluster.check((node,))
 
 
-def _everywhere(cluster: Cluster, wanted: Wanted) -> None:
+def _everywhere(cluster: ManagedCluster, wanted: TakeoverOptions) -> None:
     _apply(cluster, wanted, canary=False)
     found = cluster.until("the agents run", without_agent)
     cluster.check(found.names)
 
 
-def _kube_proxy_out(cluster: Cluster) -> None:
+def _kube_proxy_out(cluster: ManagedCluster) -> None:
     found = cluster.read()
     assert found.kube_proxy is not None
     if not is_taken_out(found.kube_proxy):
@@ -167,21 +167,21 @@ def _kube_proxy_out(cluster: Cluster) -> None:
     cluster.check(found.names)
 
 
-def _clean(cluster: Cluster) -> None:
+def _clean(cluster: ManagedCluster) -> None:
     nodes = [node.name for node in cluster.read().nodes if not node.rules_removed]
     nodes = [name for name in cluster.read().names if name in nodes]
     cluster.until_each("removing kube-proxy's rules", partial(clean_node, cluster), nodes)
     cluster.check(nodes)
 
 
-def clean_node(cluster: Cluster, found: Found, node: str) -> None:
+def clean_node(cluster: ManagedCluster, found: Found, node: str) -> None:
     """Remove what kube-proxy left on a node, and note it at the Node. Raises NodeFailed."""
     count = remove_rules(cluster.kubectl, found, node)
     cluster.annotate(node, "removed")
     cluster.say(f"changed: {node}: removed {count} tables, chains and rules of kube-proxy")
 
 
-def _apply(cluster: Cluster, wanted: Wanted, *, canary: bool) -> None:
+def _apply(cluster: ManagedCluster, wanted: TakeoverOptions, *, canary: bool) -> None:
     manifests = agents(
         cluster.kubectl,
         canary=canary,

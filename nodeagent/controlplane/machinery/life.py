@@ -5,7 +5,7 @@ from typing import Protocol
 from nodeagent.controlplane.documents import Document, copy
 
 
-class Life(Protocol):
+class KindLife(Protocol):
     """The kind's own part in create, update and delete; documents are in stored form."""
 
     def prepare_create(self, document: Document) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from nodeagent.controlplane.documents import Document, Json
 from nodeagent.controlplane.machinery.formats import Check, dns_subdomain
-from nodeagent.controlplane.machinery.life import Life, Plain
+from nodeagent.controlplane.machinery.life import KindLife, Plain
 from nodeagent.controlplane.machinery.printing import Printer
 from nodeagent.controlplane.machinery.schema.shapes import Scalar, Shape, Struct
 from nodeagent.controlplane.status import FieldError
@@ -128,7 +128,7 @@ class Resource:
     """Those who may only look may not look at it."""
     further_parts: tuple[Part, ...] = ()
     """Subresources beside the status."""
-    own_life: Life | None = None
+    own_life: KindLife | None = None
     """The kind's own part in writes; None: nothing but that a status is written through its subresource only."""
     holds_addresses: bool = False
     """Its objects hold cluster addresses and node ports, which are written in the same transaction."""
@@ -143,7 +143,7 @@ class Resource:
         return next((part for part in self.parts if part.name == name), None)
 
     @property
-    def life(self) -> Life:
+    def life(self) -> KindLife:
         """The kind's part in writes."""
         return self.own_life if self.own_life is not None else Plain(has_status=self.has_status)
 

@@ -12,13 +12,13 @@ from nodeagent.connectivity.objects import (
     STICKY,
     service_of_node,
 )
-from nodeagent.connectivity.stage import Addresses, NodePlace, PodPlace, Resolver, ServicePlace, Stage
+from nodeagent.connectivity.stage import Addresses, ClusterResolver, NodePlace, PodPlace, ServicePlace, Stage
 from nodeagent.model.addresses import Family, Protocol
 
 NAMESPACE = "nodeagent-connectivity-test"
 IPV4 = (Family.IPV4,)
 BOTH_FAMILIES = (Family.IPV4, Family.IPV6)
-RESOLVER = Resolver("10.96.0.10", "cluster.local")
+RESOLVER = ClusterResolver("10.96.0.10", "cluster.local")
 
 
 def addresses(families: tuple[Family, ...], ipv4: str, ipv6: str) -> Addresses:
@@ -41,7 +41,7 @@ def stage(
     count: int = 2,
     families: tuple[Family, ...] = IPV4,
     *,
-    resolver: Resolver = RESOLVER,
+    resolver: ClusterResolver = RESOLVER,
     refused: dict[str, str] | None = None,
     unreachable: dict[Family, str] | None = None,
     outer_is_routed: bool = False,

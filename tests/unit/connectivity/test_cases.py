@@ -5,7 +5,7 @@ from nodeagent.connectivity.cases import Case, Column, Skipped
 from nodeagent.connectivity.name_cases import name_cases
 from nodeagent.connectivity.objects import BALANCER
 from nodeagent.connectivity.policy_cases import policy_cases
-from nodeagent.connectivity.stage import Resolver, Stage
+from nodeagent.connectivity.stage import ClusterResolver, Stage
 from nodeagent.model.addresses import Family
 from tests.unit.connectivity.stages import BOTH_FAMILIES, stage
 
@@ -148,6 +148,6 @@ def test_names_are_asked_in_every_form() -> None:
 
 
 def test_names_are_skipped_where_pods_do_not_ask_cluster_dns() -> None:
-    found = list(name_cases(stage(resolver=Resolver("192.0.2.53"))))
+    found = list(name_cases(stage(resolver=ClusterResolver("192.0.2.53"))))
 
     assert {type(one) for one in found} == {Skipped}

@@ -4,18 +4,18 @@ import pytest
 
 from nodeagent.connectivity.judgement import Expected, difference
 from nodeagent.connectivity.name_cases import query_message
-from nodeagent.connectivity.requests import Answer, Result
+from nodeagent.connectivity.requests import Answer, RequestResult
 from nodeagent.dns.wire.codes import RecordType
 from nodeagent.dns.wire.message import Record, Sections, write
 from nodeagent.dns.wire.names import from_text
 
 
-def answered(*servers: str, peer: str = "10.244.1.2", own: str = "10.244.1.2") -> Result:
-    return Result(answers=tuple(Answer(server, peer, own) for server in servers))
+def answered(*servers: str, peer: str = "10.244.1.2", own: str = "10.244.1.2") -> RequestResult:
+    return RequestResult(answers=tuple(Answer(server, peer, own) for server in servers))
 
 
-def failed(error: str, before: int = 0) -> Result:
-    return Result(answers=(*(Answer("a", "1", "1") for _ in range(before)), Answer(error=error)))
+def failed(error: str, before: int = 0) -> RequestResult:
+    return RequestResult(answers=(*(Answer("a", "1", "1") for _ in range(before)), Answer(error=error)))
 
 
 A_OR_B = ("a", "b")
@@ -31,8 +31,8 @@ A_OR_B = ("a", "b")
         pytest.param(
             Expected(("a",)), failed("refused", 2), "refused (after 2 that were answered)", id="refused now and then"
         ),
-        pytest.param(Expected(("a",)), Result(error="no result"), "no result", id="not asked"),
-        pytest.param(Expected(("a",)), Result(), "there is no result", id="nothing at all"),
+        pytest.param(Expected(("a",)), RequestResult(error="no result"), "no result", id="not asked"),
+        pytest.param(Expected(("a",)), RequestResult(), "there is no result", id="nothing at all"),
         pytest.param(Expected(A_OR_B, every=True), answered("a", "b", "a"), "", id="each of two"),
         pytest.param(
             Expected(A_OR_B, every=True), answered("a", "a"), "only a answered 2 connections", id="never the other"
@@ -50,20 +50,22 @@ A_OR_B = ("a", "b")
         pytest.param(Expected(refused=True), failed("refused"), "", id="refused, as it must be"),
         pytest.param(Expected(refused=True), failed("no answer in 5 s"), "no answer in 5 s", id="dropped"),
         pytest.param(Expected(refused=True), answered("a"), "a answered", id="not refused"),
-        pytest.param(Expected(refused=True), Result(error="not run"), "not run", id="refusal not looked for"),
+        pytest.param(Expected(refused=True), RequestResult(error="not run"), "not run", id="refusal not looked for"),
         pytest.param(Expected(silent=True), failed("no answer in 5 s"), "", id="silent"),
         pytest.param(Expected(silent=True), answered("a"), "a answered", id="not silent"),
-        pytest.param(Expected(silent=True), Result(error="not run"), "not run", id="silence not looked for"),
+        pytest.param(Expected(silent=True), RequestResult(error="not run"), "not run", id="silence not looked for"),
         pytest.param(
-            Expected(addresses=frozenset({"1", "2"})), Result(addresses=("2", "1")), "", id="addresses of a name"
+            Expected(addresses=frozenset({"1", "2"})), RequestResult(addresses=("2", "1")), "", id="addresses of a name"
         ),
         pytest.param(
-            Expected(addresses=frozenset({"1", "2"})), Result(addresses=("1",)), "the name has 1", id="too few"
+            Expected(addresses=frozenset({"1", "2"})), RequestResult(addresses=("1",)), "the name has 1", id="too few"
         ),
-        pytest.param(Expected(addresses=frozenset({"1"})), Result(error="unknown"), "unknown", id="unknown name"),
+        pytest.param(
+            Expected(addresses=frozenset({"1"})), RequestResult(error="unknown"), "unknown", id="unknown name"
+        ),
     ],
 )
-def test_what_happened(expected: Expected, result: Result, happened: str) -> None:
+def test_what_happened(expected: Expected, result: RequestResult, happened: str) -> None:
     assert difference(expected, result) == happened
 
 
@@ -87,7 +89,7 @@ def srv_answer(target: str) -> str:
 def test_srv_records(message: str, happened: str) -> None:
     expected = Expected(targets=frozenset({"web.shop.svc.cluster.local."}))
 
-    assert difference(expected, Result(message=message)) == happened
+    assert difference(expected, RequestResult(message=message)) == happened
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """What is printed: fields, failures with what nodeagent says, reasons of what was skipped."""
 
-from nodeagent.connectivity.cases import Case, Column, Skipped, Source, Trace
+from nodeagent.connectivity.cases import Caller, Case, Column, Skipped, Trace
 from nodeagent.connectivity.judgement import Expected
 from nodeagent.connectivity.matrix import Outcome, Report, outcomes, traces_wanted
-from nodeagent.connectivity.requests import Answer, Request, Result
+from nodeagent.connectivity.requests import Answer, Request, RequestResult
 from nodeagent.model.addresses import Family, Protocol
 
-CLIENT = Source("client-1", "n1", {Family.IPV4: "10.244.1.2"})
+CLIENT = Caller("client-1", "n1", {Family.IPV4: "10.244.1.2"})
 TRACE = Trace("n1", "10.244.1.2", "10.96.0.1", 80, Protocol.TCP)
 
 
@@ -73,7 +73,7 @@ def test_a_connection_is_traced_once_and_not_all_of_many() -> None:
 
 
 def test_results_belong_to_their_cases() -> None:
-    results = [Result(answers=(Answer("server-1"),)), Result(answers=(Answer(error="refused"),))]
+    results = [RequestResult(answers=(Answer("server-1"),)), RequestResult(answers=(Answer(error="refused"),))]
 
     assert [one.happened for one in outcomes([case(), case()], results)] == ["", "refused"]
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from nodeagent.connectivity.agents import Agent, agents_of, trace_command
+from nodeagent.connectivity.agents import ProxyPod, agents_of, trace_command
 from nodeagent.connectivity.cases import Trace
 from nodeagent.connectivity.objects import LABEL, OWNER, ROLE, ROLES, daemon_set, namespace, outer_services, services
 from nodeagent.connectivity.stage import (
-    Resolver,
+    ClusterResolver,
     chosen_nodes,
     families_of,
     node_place,
@@ -79,18 +79,18 @@ def test_a_service_has_its_addresses_and_ports() -> None:
     [
         (
             "search test.svc.cluster.local svc.cluster.local cluster.local\nnameserver 10.96.0.10\noptions ndots:5\n",
-            Resolver("10.96.0.10", "cluster.local"),
+            ClusterResolver("10.96.0.10", "cluster.local"),
         ),
         (
             "search test.svc.example.org.\nnameserver fd00::10\nnameserver 8.8.8.8\n",
-            Resolver("fd00::10", "example.org"),
+            ClusterResolver("fd00::10", "example.org"),
         ),
-        ("nameserver 192.0.2.53\n", Resolver("192.0.2.53", "")),
-        ("", Resolver()),
+        ("nameserver 192.0.2.53\n", ClusterResolver("192.0.2.53", "")),
+        ("", ClusterResolver()),
     ],
     ids=["kubelet's", "another domain", "the node's", "empty"],
 )
-def test_a_pods_resolver_says_the_domain(text: str, expected: Resolver) -> None:
+def test_a_pods_resolver_says_the_domain(text: str, expected: ClusterResolver) -> None:
     assert resolver_of(text, "test") == expected
 
 
@@ -126,7 +126,7 @@ def test_agents_are_those_that_run() -> None:
 
     found = agents_of([agent("a"), agent("b", status={"phase": "Pending"})])
 
-    assert found == {"a": Agent("kube-system", "a", "registry/nodeagent:1")}
+    assert found == {"a": ProxyPod("kube-system", "a", "registry/nodeagent:1")}
 
 
 def test_a_trace_is_asked_for_as_people_type_it() -> None:

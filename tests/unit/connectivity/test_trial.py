@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from nodeagent.connectivity.cluster import NAMESPACES, Cluster, Document
+from nodeagent.connectivity.cluster import NAMESPACES, ClusterClient, Document
 from nodeagent.connectivity.deployment import ConnectivityError
 from nodeagent.connectivity.objects import ROLE
-from nodeagent.connectivity.trial import Wanted, remove_leftovers, try_everything
+from nodeagent.connectivity.trial import TrialOptions, remove_leftovers, try_everything
 from nodeagent.kube.errors import ForbiddenError, KubeError, NotServedError, ServerUnreachableError
 
-WANTED = Wanted(
+WANTED = TrialOptions(
     suffix="1",
     image="",
     own_image="nodeagent:1",
@@ -25,7 +25,7 @@ NAME = "nodeagent-connectivity-1"
 NODE = {"metadata": {"name": "n1"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
 
-class ClusterInMemory(Cluster):
+class ClusterInMemory(ClusterClient):
     """Namespaces, nodes and what else is created. failing: end of a path → how its creation fails. slow: creations wait."""
 
     def __init__(self, failing: Mapping[str, Exception] | None = None, nodes: Iterable[Document] = (NODE,)) -> None:
@@ -72,7 +72,7 @@ class ClusterInMemory(Cluster):
         return sorted(self.namespaces)
 
 
-def attempt(cluster: Cluster) -> list[str]:
+def attempt(cluster: ClusterClient) -> list[str]:
     """What is said on the way; raises what ends it."""
     said: list[str] = []
     asyncio.run(try_everything(cluster, WANTED, said.append))
