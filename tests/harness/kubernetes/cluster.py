@@ -83,8 +83,9 @@ class Cluster:
         control = ControlPlane(self.world, CONTROL, CONTROL_ADDRESSES[0], self._release, self.directory)
         self.certificates = control.certificates
         self.kubeconfig = self.certificates.client(ADMINISTRATOR, ADMINISTRATOR, "system:masters")
-        control.start()
+        control.start_server()
         self.wait_until(lambda: self._succeeds("get", "--raw", "/readyz"), "a ready API server")
+        control.start_controllers()
         self.nodes = tuple(
             Node(self.world, place, self.directory / place.name, self._token) for place in self._topology.nodes
         )

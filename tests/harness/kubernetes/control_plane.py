@@ -16,7 +16,7 @@ SERVICE_CIDR = ",".join(SERVICE_CIDRS)
 
 
 class ControlPlane:
-    """On the host `member` at `address`; it answers after `start`. Raises LabError."""
+    """On the host `member` at `address`: first the API server, and when that is ready its clients. Raises LabError."""
 
     def __init__(self, world: World, member: str, address: str, release: Release, directory: Path) -> None:
         self._world = world
@@ -28,14 +28,18 @@ class ControlPlane:
         addresses = (address, "127.0.0.1", *FIRST_ADDRESSES)
         self.certificates.make([*(f"IP:{one}" for one in addresses), *(f"DNS:{name}" for name in NAMES)])
 
-    def start(self) -> None:
-        """Its four programs."""
+    def start_server(self) -> None:
+        """etcd and the API server, which is not ready yet when this returns."""
         self._run("etcd", **{"data-dir": self._directory / "etcd", "log-level": "warn", "unsafe-no-fsync": "true"})
-        server = self._run("kube-apiserver", **self._server_flags())
-        server.wait_for_line("Serving securely")
-        self._run("kube-controller-manager", **self._controller_flags())
-        scheduler = self.certificates.client("scheduler", "system:kube-scheduler")
-        self._run("kube-scheduler", kubeconfig=scheduler, **{"leader-elect": "false"})
+        self._run("kube-apiserver", **self._server_flags()).wait_for_line("Serving securely")
+
+    def start_controllers(self) -> None:
+        """They end where the API server does not know their rights yet: it makes these before it says that it is ready."""
+        manager = self._run("kube-controller-manager", **self._controller_flags())
+        kubeconfig = self.certificates.client("scheduler", "system:kube-scheduler")
+        scheduler = self._run("kube-scheduler", kubeconfig=kubeconfig, **{"leader-elect": "false"})
+        manager.wait_for_line("Starting.*controller")
+        scheduler.wait_for_line("Serving securely")
 
     def _run(self, program: str, **flags: object) -> AgentProcess:
         argv = [str(self._release.find(program)), *(f"--{name}={value}" for name, value in flags.items())]
