@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tests.conformance import results, specs
+from tests.conformance import results, specs, support
 from tests.conformance.proxies import KUBE_PROXY, NODEAGENT, PROXIES
 from tests.conformance.results import FAILED, PASSED, SKIPPED, Result
 from tests.conformance.run import RUN, Part
-from tests.conformance.support import MATRIX
-from tests.harness.kubernetes.network_plugin import BRIDGE
+from tests.harness.kubernetes.network_plugin import BRIDGE, PLUGINS
 
 Results = dict[str, Result]
 SLOWER_SECONDS = 20
@@ -72,7 +71,7 @@ def write(directory: Path, known: Sequence[str], versions: str) -> str:
         _skipped_by_themselves(found),
         _left_out(known),
         _times(found),
-        _support(),
+        _support(found),
         _every_spec(found),
     ]
     return "\n".join(f"{section.strip()}\n" for section in sections if section)
@@ -153,13 +152,15 @@ def _times(found: Sequence[tuple[Part, Results]]) -> str:
     return "## Times\n\n" + intro + _rows("| Spec | nodeagent | kube-proxy |", rows)
 
 
-def _support() -> str:
+def _support(found: Sequence[tuple[Part, Results]]) -> str:
     intro = (
         "*Tested*: a command of this project runs it. *Read*: concluded from the other program's source or documents. *Unknown*: neither. "
         "flannel, Calico and Cilium are not in Debian's archive, from which these clusters are made.\n\n"
     )
+    run_with = {part.plugin for part, _ in found if part.proxy == NODEAGENT.name}
+    matrix = support.matrix(PLUGINS, run_with)
     rows = (
-        f"| {area} | {one.what} | {one.state} | {one.evidence} |" for area, entries in MATRIX.items() for one in entries
+        f"| {area} | {one.what} | {one.state} | {one.evidence} |" for area, entries in matrix.items() for one in entries
     )
     return "## What is supported\n\n" + intro + _rows("| | Which | State | Evidence |", rows)
 

@@ -1,5 +1,6 @@
 """What nodeagent is known to work with, and from what: a test of this project, something read, or nothing."""
 
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 TESTED, READ, UNKNOWN = "tested", "read", "unknown"
@@ -17,11 +18,8 @@ class Support:
 
 KUBERNETES = (
     Support("1.36", TESTED, HERE),
-    Support(
-        "others",
-        UNKNOWN,
-        "no cluster of another release was tried. EndpointSlices of `discovery.k8s.io/v1` are needed, which came with 1.21",
-    ),
+    Support("1.32 to 1.35", READ, "[deploy.md](deploy.md#versions)"),
+    Support("older", UNKNOWN, "EndpointSlices of `discovery.k8s.io/v1` are needed, which came with 1.21"),
 )
 KERNELS = (
     Support("6.18", TESTED, HERE),
@@ -41,9 +39,7 @@ RUNTIMES = (
     Support("containerd 1.6", TESTED, HERE),
     Support("containerd 2, CRI-O", UNKNOWN, "not tried; the agent does not speak with the runtime"),
 )
-PLUGINS = (
-    Support("`bridge`", TESTED, HERE),
-    Support("`ptp`", TESTED, HERE),
+OTHER_PLUGINS = (
     Support(
         "flannel",
         READ,
@@ -79,5 +75,14 @@ MATRIX = {
     "Linux": KERNELS,
     "nft": NFT,
     "Container runtime": RUNTIMES,
-    "Network plugin": PLUGINS,
+    "Network plugin": OTHER_PLUGINS,
 }
+
+
+def matrix(plugins: Iterable[str], run_with: Container[str]) -> dict[str, tuple[Support, ...]]:
+    """By area. plugins: those that clusters can be made with; run_with: those with which specs have been run beside nodeagent."""
+    ours = tuple(
+        Support(f"`{name}`", TESTED, HERE) if name in run_with else Support(f"`{name}`", UNKNOWN, "not run yet")
+        for name in plugins
+    )
+    return {**MATRIX, "Network plugin": (*ours, *OTHER_PLUGINS)}

@@ -105,6 +105,13 @@ def test_the_focus_finds_a_spec_and_none_whose_name_goes_on() -> None:
     assert not found.search(PASSES_TOO)
 
 
+def test_a_plugin_counts_as_tested_where_specs_ran_with_it(directory: Path) -> None:
+    text = report.write(directory, [], "Kubernetes v1")
+
+    assert "| `bridge` | tested |" in text
+    assert "| `ptp` | unknown |" in text
+
+
 def test_every_state_of_support_has_evidence() -> None:
     for entries in MATRIX.values():
         for one in entries:
