@@ -197,9 +197,9 @@ def test_every_decision_is_in_the_index_with_its_title() -> None:
     for path in files:
         number = path.name.partition("-")[0]
         title = path.read_text().partition("\n")[0]
-        assert re.fullmatch(r"\d{4}", number), f"{path.name} has no number"
-        assert f"[{number}]({path.name})" in index, f"{path.name} is not in the index"
-        assert int(re.findall(r"\d+", title)[0]) == int(number), f"{path.name} calls itself {title}"
+        assert re.fullmatch(rf"# {number} \w.*", title), f"{path.name} calls itself {title}"
+        row = f"| [{number}]({path.name}) | {title[7:]} |"
+        assert index.count(row) == 1, f"the index has not this row once: {row}"
     numbers = [path.name[:4] for path in files]
     assert len(set(numbers)) == len(numbers)
 
