@@ -49,7 +49,13 @@ def takeover_command(current: click.Context, /, kubeconfig: str | None, context:
     current.obj = [f"{name}={value}" for name, value in chosen if value is not None]
 
 
-@takeover_command.command("plan")
+@takeover_command.command(
+    "plan",
+    epilog=examples(
+        "nodeagent takeover plan",
+        "nodeagent takeover plan --node node-3        node-3 would be the first",
+    ),
+)
 @click.option("--node", metavar="NAME", help="The node that goes first.")
 @click.pass_obj
 def plan_command(flags: list[str], /, node: str | None) -> None:
@@ -68,7 +74,14 @@ def plan_command(flags: list[str], /, node: str | None) -> None:
     _refuse(seen)
 
 
-@takeover_command.command("start")
+@takeover_command.command(
+    "start",
+    epilog=examples(
+        "nodeagent takeover start --until canary       one node, then stop",
+        "nodeagent takeover start                      every step that is left",
+        "nodeagent takeover start --image registry.example/nodeagent:0.1.0 --component names",
+    ),
+)
 @click.option(
     "--until",
     "last",
@@ -123,7 +136,12 @@ def start_command(
     click.echo("kube-proxy's place is taken" if following is None else f"next: {following}: {MEANING[following]}")
 
 
-@takeover_command.command("status")
+@takeover_command.command(
+    "status",
+    epilog=examples(
+        "nodeagent takeover status",
+    ),
+)
 @click.pass_obj
 def status_command(flags: list[str], /) -> None:
     """Say which steps are done, and what each node has. Changes nothing. Exit codes: 0, 1 failed."""
@@ -134,7 +152,13 @@ def status_command(flags: list[str], /) -> None:
         click.echo(line)
 
 
-@takeover_command.command("back")
+@takeover_command.command(
+    "back",
+    epilog=examples(
+        "nodeagent takeover back",
+        "nodeagent takeover back --timeout 10m",
+    ),
+)
 @click.option("--timeout", default="5m", show_default=True, help="How long each change may take until it is in effect.")
 @click.pass_obj
 def back_command(flags: list[str], /, timeout: str) -> None:

@@ -30,7 +30,7 @@ def test_each_shell_has_a_script_which_the_document_names(shell: str) -> None:
     ("words", "expected"),
     [
         ("nodeagent ", set(COMMANDS)),
-        ("nodeagent c", {"check", "cleanup", "config"}),
+        ("nodeagent c", {"check", "cleanup", "config", "connectivity"}),
         ("nodeagent show ", {"services", "frontends", "backends"}),
         ("nodeagent config ", {"show", "check", "reference"}),
         ("nodeagent run --cluster", {"--cluster-cidr"}),
