@@ -1,15 +1,13 @@
 """nodeagent: a node-local service proxy for Linux.
 
-    API server / manifests                                           kernel
-         │ list, watch                                                  ▲ one atomic batch
-         ▼                                                              │
-     kube/  informer ─▶ store ──dirty keys──▶ engine/ changes ─▶ sync ──┤
-                          │                               │  ▲          │
-                          └── snapshot ─▶ translate/ ─────┘  │    dataplane/ drivers
-                                          (pure)  desired    │    render (pure) → image
-                                                             └─── diff (pure) against what is programmed
+    cli/                                          commands, one file each
+    daemon/   config/                             the agent put together, its process, its options
+    diagnosis/                 lab/               why is it so?   clusters on this machine
+    proxy/    apiserver/    names/                three houses; none imports another
+    runtime/  wire/         kinds/                what programs share; bytes; what API objects are
+    model/                                        values
 
-Directory = stage of the flow, file = noun or decision. docs/architecture.md says where each thing is decided.
+An import points down. File = noun or decision. docs/architecture.md says where each thing is decided.
 """
 
 __version__ = "0.1.0"

@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from nodeagent.lab.net.fork_server import ForkServer
-from nodeagent.lab.net.namespaces import LabError, create_namespaces, namespace_name, remove_namespace
+from nodeagent.lab.net.network_namespaces import LabError, create_namespaces, namespace_name, remove_namespace
 from tests.harness.bytecode import compile_share
 from tests.harness.effort import AT_LENGTH
 from tests.harness.warm_start import MODULES, WarmLauncher

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodeagent.checks.finding import Finding, Result
 from nodeagent.config.options import DEFAULT_SOCKET
-from nodeagent.observe.admin.client import Hangs, NoAgent, find_agent
-from nodeagent.observe.admin.place import beside, is_answered, network_namespace
+from nodeagent.diagnosis.checks.finding import Finding, Result
+from nodeagent.proxy.observe.admin.admin_client import Hangs, NoAgent, find_agent
+from nodeagent.proxy.observe.admin.place import beside, is_answered, network_namespace
 
 _FIRST_PROCESS = Path("/proc/1/ns/net")
 

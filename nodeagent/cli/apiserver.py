@@ -15,6 +15,25 @@ from pathlib import Path
 
 import click
 
+from nodeagent.apiserver.addresses.host_networks import connected_networks
+from nodeagent.apiserver.api import issued_kubeconfig
+from nodeagent.apiserver.api.authorization import role_of
+from nodeagent.apiserver.api.pki import GROUPS, PkiFailed, add_user, write_private
+from nodeagent.apiserver.api.token_file import TokenFile
+from nodeagent.apiserver.api_server import ApiServer
+from nodeagent.apiserver.server_settings import LIMIT_BYTES, ServerSettings, SettingsRefused
+from nodeagent.apiserver.storage.records import StorageFailed
+from nodeagent.apiserver.storage.sqlite_file import (
+    check,
+    connect,
+    copy_to,
+    examine_log,
+    read_revisions,
+    remove_damaged,
+    restore_to,
+)
+from nodeagent.apiserver.storage.store import Window
+from nodeagent.apiserver.storages import STORE_FILE
 from nodeagent.cli.apiserver_storage import (
     StorageChoice,
     migrate_command,
@@ -25,33 +44,14 @@ from nodeagent.cli.apiserver_storage import (
 )
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
-from nodeagent.controlplane.addresses.host_networks import connected_networks
-from nodeagent.controlplane.api import kubeconfig
-from nodeagent.controlplane.api.access import role_of
-from nodeagent.controlplane.api.pki import GROUPS, PkiFailed, add_user, write_private
-from nodeagent.controlplane.api.token_file import TokenFile
-from nodeagent.controlplane.server import ApiServer
-from nodeagent.controlplane.server_settings import LIMIT_BYTES, ServerSettings, SettingsRefused
-from nodeagent.controlplane.storage.records import StorageFailed
-from nodeagent.controlplane.storage.sqlite_file import (
-    check,
-    connect,
-    copy_to,
-    examine_log,
-    read_revisions,
-    remove_damaged,
-    restore_to,
-)
-from nodeagent.controlplane.storage.store import Window
-from nodeagent.controlplane.storages import STORE_FILE
 from nodeagent.daemon.arenas import use_one_arena
 from nodeagent.daemon.collector import collect_rarely
-from nodeagent.kube.mirror import mirror_endpoints
-from nodeagent.logs.setup import set_up_logging
 from nodeagent.model.addresses import LAST_PORT
 from nodeagent.model.text import printable
-from nodeagent.observe.systemd import SystemdNotifier
-from nodeagent.serving.admission import ConnectionLimits
+from nodeagent.proxy.source.mirror import mirror_endpoints
+from nodeagent.runtime.logs.setup import set_up_logging
+from nodeagent.runtime.serving.admission import ConnectionLimits
+from nodeagent.runtime.systemd import SystemdNotifier
 
 _SWITCH_INTERVAL_SECONDS = 0.0005
 _TLS_BUFFER_BYTES = 8 * 1024
@@ -287,7 +287,7 @@ def kubeconfig_command(ctx: click.Context, *, role: str, name: str, server: str,
         if known is not None and known[1] != role_of([GROUPS[role]]):
             raise Failure(f"user {name} has another role: choose another --name", UNUSABLE)
         token = known[0] if known is not None else add_user(directory / "tokens.csv", name, GROUPS[role])
-        text = kubeconfig.render(server or _url_of(ctx), authority=authority, token=token, name=name)
+        text = issued_kubeconfig.render(server or _url_of(ctx), authority=authority, token=token, name=name)
         if output is not None:
             write_private(output, text)
     except FileNotFoundError as error:

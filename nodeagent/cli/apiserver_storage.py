@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 import click
 
+from nodeagent.apiserver.migration import Moved, move
+from nodeagent.apiserver.storage.log import Log
+from nodeagent.apiserver.storage.port import Storage
+from nodeagent.apiserver.storage.records import StorageFailed, StorageFull
+from nodeagent.apiserver.storage.store import Store
+from nodeagent.apiserver.storages import STORE_FILE, EtcdSettings, etcd_storage
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
-from nodeagent.controlplane.kinds.catalog import all_kinds
-from nodeagent.controlplane.migration import Moved, move
-from nodeagent.controlplane.storage.log import Log
-from nodeagent.controlplane.storage.port import Storage
-from nodeagent.controlplane.storage.records import StorageFailed, StorageFull
-from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.storages import STORE_FILE, EtcdSettings, etcd_storage
+from nodeagent.kinds.catalog import all_kinds
 from nodeagent.model.text import printable
 
 ETCD_PORT = 2379

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem
 
 from nodeagent.cli.node_view import Access
 from nodeagent.config.options import DEFAULT_SOCKET
-from nodeagent.observe.admin.client import NoAgent, find_agent
+from nodeagent.proxy.observe.admin.admin_client import NoAgent, find_agent
 
 Result = TypeVar("Result")
 

@@ -25,10 +25,10 @@ from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_view import Access, NodeView, ask_agent, look_at_node
 from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, read_bundle
 from nodeagent.cli.replay import CannotRun, replay_in_namespace
-from nodeagent.dataplane.errors import DataplaneError
-from nodeagent.dataplane.interface_reading import read_interface
-from nodeagent.observe.admin.client import NoAgent
-from nodeagent.observe.admin.documents import Status
+from nodeagent.proxy.dataplane.errors import DataplaneError
+from nodeagent.proxy.dataplane.interface_reading import read_interface
+from nodeagent.proxy.observe.admin.admin_client import NoAgent
+from nodeagent.proxy.observe.admin.admin_documents import Status
 
 _SYSCTLS = (
     "net/ipv4/ip_forward",

@@ -12,16 +12,6 @@ from pathlib import Path
 
 import click
 
-from nodeagent.checks.affinity import affinity_finding
-from nodeagent.checks.finding import Finding, Result, verdict_of
-from nodeagent.checks.hook_order import order_findings
-from nodeagent.checks.kernel_facts import read_facts
-from nodeagent.checks.programs import closed_forwarding, program_findings, rules_outside
-from nodeagent.checks.service_interface import InterfaceFact, interface_findings
-from nodeagent.checks.settings import setting_findings
-from nodeagent.checks.source_ports import CrowdFact, port_findings
-from nodeagent.checks.way_findings import WayFact, way_findings
-from nodeagent.checks.written_program import is_program
 from nodeagent.cli.agent_check import agent_finding
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
@@ -30,29 +20,39 @@ from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.cli.second_reader import NoSecondReader, SecondReader
 from nodeagent.cli.show import patiently
-from nodeagent.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
-from nodeagent.dataplane.families import families_here
-from nodeagent.dataplane.interface_reading import read_interface
-from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.belief import Contents, Ownership
-from nodeagent.dataplane.nft.image import interval_cidrs
-from nodeagent.dataplane.nft.kernel_features import refused_by_kernel
-from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.listing import Listing, differences, own_listing, read_listing, unchanged
-from nodeagent.dataplane.nft.ownership import probe_ownership
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.dataplane.nft.schema import SetSpec
+from nodeagent.diagnosis.checks.affinity_room import affinity_finding
+from nodeagent.diagnosis.checks.finding import Finding, Result, verdict_of
+from nodeagent.diagnosis.checks.hook_order import order_findings
+from nodeagent.diagnosis.checks.kernel_facts import read_facts
+from nodeagent.diagnosis.checks.kernel_features import refused_by_kernel
+from nodeagent.diagnosis.checks.programs import closed_forwarding, program_findings, rules_outside
+from nodeagent.diagnosis.checks.service_interface import InterfaceFact, interface_findings
+from nodeagent.diagnosis.checks.settings import setting_findings
+from nodeagent.diagnosis.checks.source_port_room import CrowdFact, port_findings
+from nodeagent.diagnosis.checks.way_findings import WayFact, way_findings
+from nodeagent.diagnosis.checks.written_program import is_program
+from nodeagent.diagnosis.tables.listing import Listing, differences, own_listing, read_listing, unchanged
+from nodeagent.diagnosis.trace.kernel_connections import read_crowds
+from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
+from nodeagent.diagnosis.trace.kernel_rules import OUTSIDE, table_names
+from nodeagent.diagnosis.trace.looking import read_node
+from nodeagent.diagnosis.trace.narrow_ways import cure
+from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
+from nodeagent.diagnosis.trace.sampled_ways import Ways, ways_to_services
+from nodeagent.diagnosis.trace.source_ports import CURE
+from nodeagent.diagnosis.trace.table_reading import read_contents
 from nodeagent.model.addresses import Family, Protocol, family_of, unpack_address
 from nodeagent.model.text import printable
-from nodeagent.trace.kernel_connections import read_crowds
-from nodeagent.trace.kernel_routes import KernelRoutes
-from nodeagent.trace.kernel_rules import OUTSIDE, table_names
-from nodeagent.trace.kernel_table import read_contents
-from nodeagent.trace.looking import read_node
-from nodeagent.trace.narrow_ways import cure
-from nodeagent.trace.routes import Leg, RouteOutcome
-from nodeagent.trace.source_ports import CURE
-from nodeagent.trace.ways import Ways, ways_to_services
+from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
+from nodeagent.proxy.dataplane.driver.ownership import probe_ownership
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
+from nodeagent.proxy.dataplane.families import families_here
+from nodeagent.proxy.dataplane.image.image import interval_cidrs
+from nodeagent.proxy.dataplane.interface_reading import read_interface
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.schema import SetSpec
 
 _CONNTRACK = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 COLUMNS = (Column("check", "CHECK"), Column("result", "RESULT"), Column("detail", "WHAT WAS FOUND"))

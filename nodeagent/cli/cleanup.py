@@ -7,12 +7,12 @@ import click
 from nodeagent.cli.cleanup_kube_proxy import clean_up_kube_proxy
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
-from nodeagent.dataplane.errors import DataplaneError, NotPermitted
-from nodeagent.dataplane.interface import ServiceInterface
-from nodeagent.dataplane.nft.removal import remove_tables, require_removable
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.dns.feed.node_names import end_process
 from nodeagent.model.problem import Retryable
+from nodeagent.names.feed.cluster_dns import end_process
+from nodeagent.proxy.dataplane.driver.removal import remove_tables, require_removable
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
+from nodeagent.proxy.dataplane.interface import ServiceInterface
 
 
 @click.command(

@@ -7,17 +7,17 @@ from pathlib import Path
 import click
 
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
-from nodeagent.dataplane.errors import NotPermitted
-from nodeagent.dataplane.kube_proxy.ipset import Sets
-from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables
-from nodeagent.dataplane.kube_proxy.iptables_nft import NftTables
-from nodeagent.dataplane.kube_proxy.ipvs import VirtualServers
-from nodeagent.dataplane.kube_proxy.leftovers import Failed, HidingPlace, sweep
-from nodeagent.dataplane.kube_proxy.own_tables import OwnTable
-from nodeagent.dataplane.kube_proxy.process import running_kube_proxy
-from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.errors import NotPermitted
+from nodeagent.proxy.dataplane.kube_proxy.ipset import Sets
+from nodeagent.proxy.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables
+from nodeagent.proxy.dataplane.kube_proxy.iptables_nft import NftTables
+from nodeagent.proxy.dataplane.kube_proxy.ipvs import VirtualServers
+from nodeagent.proxy.dataplane.kube_proxy.leftovers import Failed, HidingPlace, sweep
+from nodeagent.proxy.dataplane.kube_proxy.own_tables import OwnTable
+from nodeagent.proxy.dataplane.kube_proxy.running_kube_proxy import running_kube_proxy
 
 _SYSTEM_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin")
 

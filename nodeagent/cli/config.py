@@ -5,16 +5,16 @@ from pathlib import Path
 
 import click
 
+from nodeagent.cli.config_options import ConfigRejected, config_options
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
 from nodeagent.cli.host_checks import cautions, check_files, refuse_overlaps
 from nodeagent.cli.manifest_check import problems_in
-from nodeagent.cli.options import ConfigRejected, config_options
 from nodeagent.config import ConfigError, LoadedConfig
+from nodeagent.config.config_text import notes, render_json, render_yaml
 from nodeagent.config.reference import render_reference
-from nodeagent.config.render import notes, render_json, render_yaml
+from nodeagent.daemon.part_options import describe_way
 from nodeagent.model.text import printable
-from nodeagent.part_options import describe_way
 
 
 @click.group(

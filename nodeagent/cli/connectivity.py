@@ -15,16 +15,16 @@ from nodeagent.cli.columns import Column as TableColumn
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.rows import output_option, print_document, print_table
-from nodeagent.connectivity.cases import Column
-from nodeagent.connectivity.cluster import ClusterClient
-from nodeagent.connectivity.deployment import ConnectivityError
-from nodeagent.connectivity.matrix import Report
-from nodeagent.connectivity.trial import TrialOptions, remove_leftovers, try_everything
-from nodeagent.kube.client import ApiClient, Timeouts
-from nodeagent.kube.errors import KubeError
-from nodeagent.kube.kubeconfig import ClusterAccess, load_kubeconfig
+from nodeagent.diagnosis.connectivity.cases import Column
+from nodeagent.diagnosis.connectivity.cluster import ClusterClient
+from nodeagent.diagnosis.connectivity.deployment import ConnectivityError
+from nodeagent.diagnosis.connectivity.matrix import Report
+from nodeagent.diagnosis.connectivity.trial import TrialOptions, remove_leftovers, try_everything
 from nodeagent.model.addresses import parse_address
 from nodeagent.model.text import printable
+from nodeagent.proxy.source.client.api_client import ApiClient, Timeouts
+from nodeagent.proxy.source.client.api_errors import KubeError
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, load_kubeconfig
 
 Result = TypeVar("Result")
 

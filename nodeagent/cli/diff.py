@@ -13,19 +13,19 @@ from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
 from nodeagent.cli.rows import output_option, print_document, print_rows
-from nodeagent.dataplane.errors import DataplaneError, NotPermitted
-from nodeagent.dataplane.interface_deviation import (
+from nodeagent.diagnosis.explain.kernel import TableState
+from nodeagent.diagnosis.tables.deviation import Deviation, deviations
+from nodeagent.model.addresses import family_of
+from nodeagent.model.carried import carried_by, carried_ranges
+from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
+from nodeagent.proxy.dataplane.interface_deviation import (
     RIGHT,
     AddressDeviation,
     InterfaceFound,
     address_deviations,
     interface_state,
 )
-from nodeagent.dataplane.interface_reading import read_interface
-from nodeagent.dataplane.nft.deviation import Deviation, deviations
-from nodeagent.explain.kernel import TableState
-from nodeagent.model.addresses import family_of
-from nodeagent.model.carried import carried_by, carried_ranges
+from nodeagent.proxy.dataplane.interface_reading import read_interface
 
 LOOKS = 5
 PAUSE_SECONDS = 0.2

@@ -8,21 +8,21 @@ import click
 
 from nodeagent.cli.asking import ServiceName, asking_options, verdict_style
 from nodeagent.cli.columns import Column
+from nodeagent.cli.endpoint_probes import probe_endpoints
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
 from nodeagent.cli.on_this_node import node_faults, stopped_ways
-from nodeagent.cli.probes import probe_endpoints
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
-from nodeagent.dataplane.errors import DataplaneError
-from nodeagent.explain.facts import Facts
-from nodeagent.explain.kernel import InKernel, NodeFault, StoppedWay
-from nodeagent.explain.service import Explanation, explain_missing, explain_service
-from nodeagent.explain.text import lines_of
+from nodeagent.diagnosis.explain.explanation_text import lines_of
+from nodeagent.diagnosis.explain.kernel import InKernel, NodeFault, StoppedWay
+from nodeagent.diagnosis.explain.service import Explanation, explain_missing, explain_service
+from nodeagent.diagnosis.explain.service_facts import Facts
 from nodeagent.model.addresses import parse_address
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.taken import AddressesInUse, addresses_in_use
+from nodeagent.proxy.dataplane.errors import DataplaneError
 
 WATCH_SECONDS = 2.0
 SETTLING_LOOKS = 5

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from nodeagent.config import ConfigError, ConfigProblem, DetectLocalMode, LoadedConfig, Origin
-from nodeagent.dataplane.surroundings import in_use_here
-from nodeagent.kube.errors import OperatorError
-from nodeagent.kube.kubeconfig import load_kubeconfig
 from nodeagent.model.addresses import parse_address, parse_network
 from nodeagent.model.in_use import InUse, host, why_not
+from nodeagent.proxy.dataplane.nearby_addresses import in_use_here
+from nodeagent.proxy.source.client.api_errors import OperatorError
+from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig
 
 _SERVICE_RANGES = "traffic.serviceCIDRs"
 

@@ -5,22 +5,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
 from nodeagent.cli.show import patiently
-from nodeagent.dataplane.conntrack_flows import tracked_flows
-from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.affinity import affinity_id
-from nodeagent.dataplane.nft.belief import Contents, Ownership, believe
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.deviation import deviations_of_service
-from nodeagent.dataplane.nft.image import Elements, TableImage, class_of, empty_image
-from nodeagent.dataplane.nft.inspection import ProgrammedFrontend, programmed_frontends
-from nodeagent.dataplane.nft.kernel_table import KernelTable, present_specs
-from nodeagent.dataplane.nft.program import build_program
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.dataplane.nft.schema import SetSpec
-from nodeagent.explain.kernel import InKernel, KernelFrontend, TableState
+from nodeagent.diagnosis.explain.kernel import InKernel, KernelFrontend, TableState
+from nodeagent.diagnosis.tables.deviation import deviations_of_service
+from nodeagent.diagnosis.tables.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.model.addresses import Family, endpoint_text, unpack_address
 from nodeagent.model.frontend import Frontend, ServiceState
 from nodeagent.model.names import ObjectKey
+from nodeagent.proxy.dataplane.conntrack_flows import tracked_flows
+from nodeagent.proxy.dataplane.driver.belief import Contents, Ownership, believe
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable, present_specs
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.image.affinity import affinity_id
+from nodeagent.proxy.dataplane.image.image import Elements, TableImage, class_of, empty_image
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from nodeagent.proxy.dataplane.program.program import build_program
+from nodeagent.proxy.dataplane.program.schema import SetSpec
 
 
 class KernelView:

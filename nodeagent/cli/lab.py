@@ -19,9 +19,9 @@ from nodeagent.cli.lab_access import pass_lab
 from nodeagent.cli.lab_traffic import fault_command, load_command
 from nodeagent.lab import caller
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.plan import EMBEDDED, Settings
-from nodeagent.lab.requests import GetLog, GetStatus, Locate, LogLines, MemberPlace, Status
+from nodeagent.lab.lab_plan import EMBEDDED, Settings
+from nodeagent.lab.net.network_namespaces import LabError
+from nodeagent.lab.supervisor_messages import GetLog, GetStatus, Locate, LogLines, MemberPlace, Status
 
 """A command that is not there is 127, one that cannot be run 126; `ip` would make both 255."""
 

@@ -12,11 +12,11 @@ from types import FrameType
 import click
 
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, INTERRUPTED, UNUSABLE, Failure
-from nodeagent.interrupts import heeding_signals
 from nodeagent.lab.caller import RequestRefused
 from nodeagent.lab.directory import LabDirectory, base_directory
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.plan import PROGRAMS
+from nodeagent.lab.lab_plan import PROGRAMS
+from nodeagent.lab.net.network_namespaces import LabError
+from nodeagent.runtime.interrupts import heeding_signals
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """SIGINT too: the process that started this in the background may have ignored it."""

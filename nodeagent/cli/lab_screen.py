@@ -10,8 +10,8 @@ from rich.text import Text
 
 from nodeagent.lab.caller import Line
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.requests import ControlStatus, LoadSample, NodeStatus, Status
-from nodeagent.lab.tables import load_line, load_text, table
+from nodeagent.lab.report_tables import load_line, load_text, table
+from nodeagent.lab.supervisor_messages import ControlStatus, LoadSample, NodeStatus, Status
 
 
 def show_step(line: Line) -> None:

@@ -14,9 +14,11 @@ from nodeagent.cli.lab_access import pass_lab
 from nodeagent.lab import caller
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS, Target
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.fault_verdict import NotDone
+from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.report.folder import ReportFolder
-from nodeagent.lab.requests import (
+from nodeagent.lab.report_tables import fault_table, shortcomings
+from nodeagent.lab.supervisor_messages import (
     FaultProgress,
     FaultRecord,
     FaultReport,
@@ -26,8 +28,6 @@ from nodeagent.lab.requests import (
     StartLoad,
     Status,
 )
-from nodeagent.lab.tables import fault_table, shortcomings
-from nodeagent.lab.verdict import NotDone
 
 EVERY = "all"
 SERVICE = click.option(

@@ -10,8 +10,8 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import INTERRUPTED
 from nodeagent.cli.lacking import lacking
 from nodeagent.cli.output import failing_output
-from nodeagent.imports import import_all
 from nodeagent.model.text import did_you_mean
+from nodeagent.runtime.imports import import_all
 
 COMMANDS = {
     "run": ("nodeagent.cli.run", "run_command", "Program services until stopped."),
@@ -27,7 +27,7 @@ COMMANDS = {
     "bundle": ("nodeagent.cli.bundle", "bundle_command", "Write one archive for a bug report."),
     "replay": ("nodeagent.cli.bundle", "replay_command", "Program such an archive in a network namespace."),
     "check": ("nodeagent.cli.check", "check_command", "Look whether this node can do the work and has what it should."),
-    "dns": ("nodeagent.cli.names", "dns_command", "Answer a name as cluster DNS does, and say why."),
+    "dns": ("nodeagent.cli.dns", "dns_command", "Answer a name as cluster DNS does, and say why."),
     "cleanup": ("nodeagent.cli.cleanup", "cleanup_command", "Remove everything of ours from this node."),
     "takeover": (
         "nodeagent.cli.takeover",
@@ -52,7 +52,7 @@ class Commands(click.Group):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         if any(argument.startswith("-") and "=-" in argument for argument in args):
-            importlib.import_module("nodeagent.cli.options").refuse_dashed_values(args)
+            importlib.import_module("nodeagent.cli.config_options").refuse_dashed_values(args)
         with failing_output():
             return super().make_context(info_name, args, parent, **extra)
 

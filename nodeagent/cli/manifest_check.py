@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from nodeagent.controlplane.manifest_check import ManifestCheck
-from nodeagent.files.bounded import read_whole
-from nodeagent.kube.manifest_directory import LARGEST_BYTES, ManifestDirectory, manifest_files
-from nodeagent.kube.manifest_fields import FIELDS, misfits
-from nodeagent.kube.manifest_world import World
-from nodeagent.kube.manifests import Located, located_objects
+from nodeagent.apiserver.object_check import ManifestCheck
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service
 from nodeagent.model.problem import Problem
-from nodeagent.translate.context import Context
-from nodeagent.translate.translator import Translator
+from nodeagent.proxy.source.manifests.manifest_directory import LARGEST_BYTES, ManifestDirectory, manifest_files
+from nodeagent.proxy.source.manifests.manifest_fields import FIELDS, misfits
+from nodeagent.proxy.source.manifests.manifest_world import World
+from nodeagent.proxy.source.manifests.manifests import Located, located_objects
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.translator import Translator
+from nodeagent.runtime.bounded_file import read_whole
 
 DEFAULT_NAMESPACE = "default"
 

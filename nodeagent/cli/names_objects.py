@@ -11,28 +11,28 @@ from typing import NamedTuple
 import msgspec
 
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
-from nodeagent.dns.wire.codes import CLASS_IN, RD, TCP_LIMIT, Rcode, type_text
-from nodeagent.dns.wire.message import read_message
-from nodeagent.dns.wire.query import read_query
-from nodeagent.dns.wire.text import record_text
-from nodeagent.dns.zone.explanation import explain
-from nodeagent.dns.zone.index import Index
-from nodeagent.dns.zone.lookup import Lookup, ZoneSettings
-from nodeagent.dns.zone.prepared import Answers
-from nodeagent.dns.zone.service_names import names_of
-from nodeagent.dns.zone.unservable import faults_of
-from nodeagent.kube.client import ApiClient
-from nodeagent.kube.errors import KubeconfigError
-from nodeagent.kube.kubeconfig import load_kubeconfig
-from nodeagent.kube.manifest_source import ManifestError
-from nodeagent.kube.namespaces import NamespaceNames
-from nodeagent.kube.source import source_of
-from nodeagent.kube.store import ClusterStore
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
 from nodeagent.model.snapshot import Snapshot
-from nodeagent.observe.admin.client import AgentClient, NoAgent
-from nodeagent.observe.admin.documents import ClusterDns, Status, WorldService
+from nodeagent.names.zone.explanation import explain
+from nodeagent.names.zone.index import Index
+from nodeagent.names.zone.lookup import Lookup, ZoneSettings
+from nodeagent.names.zone.prepared_answers import Answers
+from nodeagent.names.zone.service_names import names_of
+from nodeagent.names.zone.unservable import faults_of
+from nodeagent.proxy.observe.admin.admin_client import AgentClient, NoAgent
+from nodeagent.proxy.observe.admin.admin_documents import ClusterDns, Status, WorldService
+from nodeagent.proxy.source.client.api_client import ApiClient
+from nodeagent.proxy.source.client.api_errors import KubeconfigError
+from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig
+from nodeagent.proxy.source.manifests.manifest_source import ManifestError
+from nodeagent.proxy.source.namespaces import NamespaceNames
+from nodeagent.proxy.source.object_source import source_of
+from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.wire.dns.codes import CLASS_IN, RD, TCP_LIMIT, Rcode, type_text
+from nodeagent.wire.dns.message import read_message
+from nodeagent.wire.dns.query import read_query
+from nodeagent.wire.dns.record_text import record_text
 
 LIST_SECONDS = 10.0
 

@@ -13,29 +13,11 @@ from pathlib import Path
 
 import msgspec
 
+from nodeagent.cli.config_options import ConfigRejected
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
-from nodeagent.cli.options import ConfigRejected
 from nodeagent.config import AgentConfig, ConfigError, load_config
 from nodeagent.config.options import DEFAULT_SOCKET
-from nodeagent.dataplane.families import choose_families
-from nodeagent.dataplane.nft.chain import ProgramOptions
-from nodeagent.dataplane.surroundings import in_use_here
-from nodeagent.kube.client import ApiClient
-from nodeagent.kube.configured_ranges import WithConfiguredCidrs
-from nodeagent.kube.errors import OperatorError
-from nodeagent.kube.manifest_directory import ManifestDirectory
-from nodeagent.kube.manifest_world import World
-from nodeagent.kube.source import source_of
-from nodeagent.kube.store import ClusterStore
-from nodeagent.model.addresses import Family
-from nodeagent.model.frontend import NodeState, ServiceState
-from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, service_of
-from nodeagent.model.problem import Problem
-from nodeagent.model.taken import AddressesInUse
-from nodeagent.observe.admin.client import AgentClient, Hangs, MayNotAsk, NoAgent, find_agent
-from nodeagent.observe.admin.documents import KnownProblem, Status, WorldHead, WorldService
-from nodeagent.part_options import (
+from nodeagent.daemon.part_options import (
     cluster_access,
     describe_source,
     dns_addresses,
@@ -44,9 +26,27 @@ from nodeagent.part_options import (
     wanted_families,
     wanted_interface,
 )
-from nodeagent.translate.context import Context
-from nodeagent.translate.node import node_context, node_state
-from nodeagent.translate.translator import Translator
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, service_of
+from nodeagent.model.problem import Problem
+from nodeagent.model.taken import AddressesInUse
+from nodeagent.proxy.dataplane.families import choose_families
+from nodeagent.proxy.dataplane.nearby_addresses import in_use_here
+from nodeagent.proxy.dataplane.program.chain import ProgramOptions
+from nodeagent.proxy.observe.admin.admin_client import AgentClient, Hangs, MayNotAsk, NoAgent, find_agent
+from nodeagent.proxy.observe.admin.admin_documents import KnownProblem, Status, WorldHead, WorldService
+from nodeagent.proxy.source.client.api_client import ApiClient
+from nodeagent.proxy.source.client.api_errors import OperatorError
+from nodeagent.proxy.source.configured_ranges import WithConfiguredCidrs
+from nodeagent.proxy.source.manifests.manifest_directory import ManifestDirectory
+from nodeagent.proxy.source.manifests.manifest_world import World
+from nodeagent.proxy.source.object_source import source_of
+from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.node_state import node_context, node_state
+from nodeagent.proxy.translate.translator import Translator
 
 LeftOut = Mapping[ObjectKey, tuple[Service, Collection[EndpointSlice]]]
 LIST_SECONDS = 30.0

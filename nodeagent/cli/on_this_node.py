@@ -5,25 +5,25 @@ from collections.abc import Collection, Iterator
 from contextlib import closing
 from functools import partial
 
-from nodeagent.checks.finding import Finding, Result
-from nodeagent.checks.hook_order import order_findings
-from nodeagent.checks.kernel_facts import read_facts
-from nodeagent.checks.settings import setting_findings
-from nodeagent.checks.source_ports import port_findings
 from nodeagent.cli.check import crowd_facts
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.show import patiently
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.explain.kernel import NodeFault, StoppedWay
+from nodeagent.diagnosis.checks.finding import Finding, Result
+from nodeagent.diagnosis.checks.hook_order import order_findings
+from nodeagent.diagnosis.checks.kernel_facts import read_facts
+from nodeagent.diagnosis.checks.settings import setting_findings
+from nodeagent.diagnosis.checks.source_port_room import port_findings
+from nodeagent.diagnosis.explain.kernel import NodeFault, StoppedWay
+from nodeagent.diagnosis.trace.journey import Node
+from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
+from nodeagent.diagnosis.trace.looking import read_node
+from nodeagent.diagnosis.trace.own_table import OwnTable
+from nodeagent.diagnosis.trace.question import Question
+from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
+from nodeagent.diagnosis.trace.sampled_ways import Place, Stopped, Ways, sample_places, ways_from, ways_to_places
 from nodeagent.model.addresses import Family, endpoint_text, family_of
 from nodeagent.model.frontend import FrontendKind, ServiceState
-from nodeagent.trace.journey import Node
-from nodeagent.trace.kernel_routes import KernelRoutes
-from nodeagent.trace.looking import read_node
-from nodeagent.trace.own_table import OwnTable
-from nodeagent.trace.question import Question
-from nodeagent.trace.routes import Leg, RouteOutcome
-from nodeagent.trace.ways import Place, Stopped, Ways, sample_places, ways_from, ways_to_places
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 
 MOST_PLACES = 8
 """Of a Service with more addresses and ports connections to so many are followed."""

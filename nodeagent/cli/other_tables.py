@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nodeagent.cli.second_reader import NoSecondReader, SecondReader
-from nodeagent.dataplane.errors import DataplaneError
-from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, Tools, legacy_tables
-from nodeagent.dataplane.kube_proxy.leftovers import LeftoverError
-from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.diagnosis.trace.kernel_rules import OUTSIDE, RulePosition, extensions_in, ipsec_policies, table_names
+from nodeagent.diagnosis.trace.legacy_rules import TOOLS, read_legacy_tables
+from nodeagent.diagnosis.trace.others import OtherTable, read_table
 from nodeagent.model.addresses import Family
-from nodeagent.trace.kernel_rules import OUTSIDE, RulePosition, extensions_in, ipsec_policies, table_names
-from nodeagent.trace.legacy_rules import TOOLS, read_legacy_tables
-from nodeagent.trace.others import OtherTable, read_table
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.errors import DataplaneError
+from nodeagent.proxy.dataplane.kube_proxy.iptables_legacy import InstalledTools, Tools, legacy_tables
+from nodeagent.proxy.dataplane.kube_proxy.leftovers import LeftoverError
+from nodeagent.proxy.dataplane.program import schema
 
 OWN = schema.TABLE
 _FAMILIES = {Family.IPV4: ("ip", "inet"), Family.IPV6: ("ip6", "inet")}

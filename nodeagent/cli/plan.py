@@ -11,13 +11,13 @@ from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import UNUSABLE, Failure
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
 from nodeagent.cli.rows import output_option, print_document
-from nodeagent.dataplane.nft.deviation import deviations, wanted_image
-from nodeagent.dataplane.nft.image import TableImage, empty_image
-from nodeagent.dataplane.nft.schema import DATA_SETS
-from nodeagent.explain.change import ServiceChange, changes_between
+from nodeagent.diagnosis.explain.change import ServiceChange, changes_between
+from nodeagent.diagnosis.tables.deviation import deviations, wanted_image
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
 from nodeagent.model.text import printable
+from nodeagent.proxy.dataplane.image.image import TableImage, empty_image
+from nodeagent.proxy.dataplane.program.schema import DATA_SETS
 
 
 class Elements(Struct, frozen=True):

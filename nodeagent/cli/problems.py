@@ -12,8 +12,8 @@ from nodeagent.cli.node_view import Access, ask_agent, look_at_node
 from nodeagent.cli.rows import output_option, print_rows
 from nodeagent.config.values import LogLevel
 from nodeagent.model.text import counted
-from nodeagent.observe.admin.client import NoAgent
-from nodeagent.observe.admin.documents import LogLevelDocument, Transaction
+from nodeagent.proxy.observe.admin.admin_client import NoAgent
+from nodeagent.proxy.observe.admin.admin_documents import LogLevelDocument, Transaction
 
 PROBLEM_COLUMNS = (
     Column("subject", "SUBJECT"),

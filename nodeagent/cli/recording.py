@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from nodeagent.dataplane.nft.chain import ProgramOptions
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.proxy.dataplane.program.chain import ProgramOptions
 
 MEMBERS: Final = "nodeagent-bundle"
 """The directory in the archive."""

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from nodeagent.cli.recording import Recording
-from nodeagent.dataplane.nft.belief import Ownership
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.dataplane.node_dataplane import NodeDataplane
 from nodeagent.model.reports import PurgeReport
+from nodeagent.proxy.dataplane.driver.belief import Ownership
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.node_dataplane import NodeDataplane
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 
 _CLONE_NEWNET = 0x40000000
 _OURSELVES = (sys.executable, "-m", "nodeagent")

@@ -8,29 +8,29 @@ from collections.abc import Callable
 
 import click
 
+from nodeagent.cli.config_options import ConfigRejected, reloadable_config_options
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.lacking import lacking
-from nodeagent.cli.options import ConfigRejected, reloadable_config_options
 from nodeagent.config import AgentConfig, ConfigError, LoadedConfig
 from nodeagent.config.durations import parse_duration
 from nodeagent.daemon.announcement import announce
 from nodeagent.daemon.arenas import use_one_arena
 from nodeagent.daemon.collector import collect_rarely
+from nodeagent.daemon.event_loop import DaemonLoop, NoThreads
 from nodeagent.daemon.handover import until_children_have_ended
-from nodeagent.daemon.loop import DaemonLoop, NoThreads
+from nodeagent.daemon.part_options import conntrack_options, wanted_families
 from nodeagent.daemon.signals import run_until_signal
 from nodeagent.daemon.single_run import NotInTime, ProblemsRemain, run_once
 from nodeagent.daemon.succession import Daemon, leaves_of
-from nodeagent.dataplane.errors import NotPermitted, Unsupported
-from nodeagent.dataplane.families import choose_families
-from nodeagent.dataplane.node_sysctls import NodeSysctls
-from nodeagent.engine.sync import SyncFailedError
-from nodeagent.kube.errors import OperatorError
-from nodeagent.kube.manifest_source import ManifestError
-from nodeagent.observe.http import BindFailed
-from nodeagent.observe.systemd import SystemdNotifier
-from nodeagent.part_options import conntrack_options, wanted_families
+from nodeagent.proxy.dataplane.errors import NotPermitted, Unsupported
+from nodeagent.proxy.dataplane.families import choose_families
+from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
+from nodeagent.proxy.engine.sync import SyncFailedError
+from nodeagent.proxy.source.client.api_errors import OperatorError
+from nodeagent.proxy.source.manifests.manifest_source import ManifestError
+from nodeagent.runtime.serving.http import BindFailed
+from nodeagent.runtime.systemd import SystemdNotifier
 
 _EXIT_CODES: tuple[tuple[type[Exception], int], ...] = (
     (OperatorError, UNUSABLE),

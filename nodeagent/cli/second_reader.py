@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from nodeagent.dataplane.nft import schema
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.program import schema
 
 SYSTEM_PACKAGES = Path("/usr/lib/python3/dist-packages")
 HOW_TO_INSTALL = "install python3-nftables (Debian, Ubuntu) or python3-nftables (Fedora)"

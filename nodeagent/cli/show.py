@@ -12,11 +12,11 @@ from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.cli.rows import output_option, print_rows
-from nodeagent.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
-from nodeagent.dataplane.nft.inspection import ProgrammedFrontend, programmed_frontends
-from nodeagent.dataplane.nft.kernel_table import KernelTable, present_specs
-from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.diagnosis.tables.inspection import ProgrammedFrontend, programmed_frontends
 from nodeagent.model.addresses import Family, endpoint_text
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable, present_specs
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.errors import DataplaneError, KernelUnclear, NotPermitted
 
 Row = dict[str, Any]
 Found = TypeVar("Found")

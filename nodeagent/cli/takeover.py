@@ -9,15 +9,15 @@ import click
 from nodeagent.cli.columns import Column, lay_out
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.migration.back import take_back
+from nodeagent.cli.migration.found import Found
+from nodeagent.cli.migration.kubectl import Kubectl, KubectlFailed
+from nodeagent.cli.migration.manifests import known_components
+from nodeagent.cli.migration.outlook import Outlook, outlook
+from nodeagent.cli.migration.reading import read_cluster
+from nodeagent.cli.migration.steps import MEANING, Step, canary_of, is_done, next_step, steps_until
+from nodeagent.cli.migration.work import ManagedCluster, Stopped, TakeoverOptions, do
 from nodeagent.config.durations import parse_duration
-from nodeagent.takeover.back import take_back
-from nodeagent.takeover.found import Found
-from nodeagent.takeover.kubectl import Kubectl, KubectlFailed
-from nodeagent.takeover.manifests import known_components
-from nodeagent.takeover.outlook import Outlook, outlook
-from nodeagent.takeover.reading import read_cluster
-from nodeagent.takeover.steps import MEANING, Step, canary_of, is_done, next_step, steps_until
-from nodeagent.takeover.work import ManagedCluster, Stopped, TakeoverOptions, do
 
 COLUMNS = (
     Column("node", "NODE"),

@@ -12,12 +12,12 @@ from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
 from nodeagent.cli.keyboard import Keyboard, keyboard
 from nodeagent.cli.rows import is_terminal, output_option, print_rows
 from nodeagent.cli.top_screen import SORTED, Screen, chosen, footer, keys_of, press
-from nodeagent.dataplane.errors import DataplaneError, NotPermitted
-from nodeagent.dataplane.nft.kernel_counts import read_kernel_counts
-from nodeagent.explain.rates import Rate, Rates, sparkline
-from nodeagent.interrupts import heeding_signals
+from nodeagent.diagnosis.explain.rates import Rate, Rates, sparkline
 from nodeagent.model.addresses import Family, endpoint_text, unpack_address
 from nodeagent.model.text import printable
+from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
+from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
+from nodeagent.runtime.interrupts import heeding_signals
 
 _BETWEEN = " "
 _AROUND = 5

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from nodeagent.explain.rates import Rate
+from nodeagent.diagnosis.explain.rates import Rate
 from nodeagent.model.text import printable
 
 SORTED: Mapping[str, Callable[[Rate], tuple[object, ...]]] = {

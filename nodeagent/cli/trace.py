@@ -10,15 +10,15 @@ from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document
 from nodeagent.cli.show import patiently
-from nodeagent.dataplane.errors import DataplaneError, NotPermitted
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.interrupts import heeding_signals
+from nodeagent.diagnosis.trace.followed import Followed, judge, packets_of, summary_of
+from nodeagent.diagnosis.trace.live import follow
+from nodeagent.diagnosis.trace.looking import look
+from nodeagent.diagnosis.trace.question import Question, parse_question
+from nodeagent.diagnosis.trace.report import Report
 from nodeagent.model.text import printable
-from nodeagent.trace.followed import Followed, judge, packets_of, summary_of
-from nodeagent.trace.live import follow
-from nodeagent.trace.looking import look
-from nodeagent.trace.question import Question, parse_question
-from nodeagent.trace.report import Report
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
+from nodeagent.runtime.interrupts import heeding_signals
 
 EXAMPLES = """\b
 Examples:

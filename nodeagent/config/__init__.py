@@ -9,6 +9,7 @@ Reading order: options.py (what can be set), values.py (how a value is written),
 """
 
 from nodeagent.config.agent_config import AgentConfig
+from nodeagent.config.config_problems import ConfigError, ConfigProblem, IgnoredField, Origin
 from nodeagent.config.durations import Duration
 from nodeagent.config.load import LoadedConfig, load_config
 from nodeagent.config.options import (
@@ -21,7 +22,6 @@ from nodeagent.config.options import (
     SourceConfig,
     TrafficConfig,
 )
-from nodeagent.config.problems import ConfigError, ConfigProblem, IgnoredField, Origin
 from nodeagent.config.values import (
     BindAddress,
     DetectLocalMode,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import yaml
 
-from nodeagent.config.problems import ConfigError, ConfigProblem, Origin
-from nodeagent.files.yaml_documents import UnreadableNode, YamlFault, YamlTree, scalar, trees
+from nodeagent.config.config_problems import ConfigError, ConfigProblem, Origin
+from nodeagent.wire.yaml.yaml_documents import UnreadableNode, YamlFault, YamlTree, scalar, trees
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 
+from nodeagent.config.config_problems import ConfigProblem, Origin
 from nodeagent.config.keys import KEYS, parse_text
 from nodeagent.config.layer import Layer, Setting
-from nodeagent.config.problems import ConfigProblem, Origin
 
 CONFIG_VARIABLE = "NODEAGENT_CONFIG"
 _OF_OTHERS = frozenset({CONFIG_VARIABLE, "NODEAGENT_LAB_DIR"})

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
+from nodeagent.config.config_problems import ConfigError, ConfigProblem, Origin
 from nodeagent.config.document import Located, parse_document, parse_inner_document
 from nodeagent.config.keys import KEYS
 from nodeagent.config.kube_proxy import read_kube_proxy_configuration
 from nodeagent.config.kube_proxy_fields import KUBE_PROXY_API_VERSION, KUBE_PROXY_KIND
 from nodeagent.config.layer import Layer, Setting, unknown_key
 from nodeagent.config.options import API_VERSION, KIND
-from nodeagent.config.problems import ConfigError, ConfigProblem, Origin
-from nodeagent.files.bounded import read_whole
+from nodeagent.runtime.bounded_file import read_whole
 
 CONFIG_MAP_KEY = "config.conf"  # where kubeadm puts the configuration in ConfigMap kube-system/kube-proxy
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from nodeagent.config.config_problems import ConfigProblem, IgnoredField, Origin
 from nodeagent.config.keys import KEYS, parse_text
 from nodeagent.config.kube_proxy import level_of_verbosity
 from nodeagent.config.layer import Layer, Setting
-from nodeagent.config.problems import ConfigProblem, IgnoredField, Origin
 
 VERBOSITY = "-v"
 DEBUG_VERBOSITY = "4"  # what a bare `-v` or `--verbose` stands for

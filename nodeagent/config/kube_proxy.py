@@ -10,11 +10,11 @@ Which of its fields apply is in kube_proxy_fields.py. Decided here, because it n
 - ``localhost`` in ``nodePortAddresses`` is ignored as long as other addresses are left.
 """
 
+from nodeagent.config.config_problems import ConfigProblem, IgnoredField
 from nodeagent.config.document import Located
 from nodeagent.config.durations import parse_duration
 from nodeagent.config.kube_proxy_fields import KUBE_PROXY_FIELDS, GoType, KubeProxyField
 from nodeagent.config.layer import Layer, Setting, unknown_key
-from nodeagent.config.problems import ConfigProblem, IgnoredField
 from nodeagent.config.values import ALL, LOCALHOST
 from nodeagent.model.addresses import Family, family_of, parse_address, parse_network
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from nodeagent.config.problems import ConfigProblem, IgnoredField, Origin
+from nodeagent.config.config_problems import ConfigProblem, IgnoredField, Origin
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from nodeagent.config.agent_config import AgentConfig
+from nodeagent.config.config_problems import ConfigError, ConfigProblem, IgnoredField, Origin
 from nodeagent.config.contradictions import contradictions, idle_options
 from nodeagent.config.environment import CONFIG_VARIABLE, read_environment
 from nodeagent.config.files import read_file
@@ -17,7 +18,6 @@ from nodeagent.config.flags import read_flags
 from nodeagent.config.keys import KEYS, Key, groups
 from nodeagent.config.layer import Layer, Setting
 from nodeagent.config.options import Group, NodeConfig, Options
-from nodeagent.config.problems import ConfigError, ConfigProblem, IgnoredField, Origin
 
 _DEFAULT = Origin("default")
 _NAME_FOR_CHECKING = "unnamed"  # lets the rest be checked when the name is wrong; never leaves this file

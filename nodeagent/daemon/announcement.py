@@ -4,7 +4,7 @@ import logging
 import os
 
 from nodeagent.config import LoadedConfig, LogFormat
-from nodeagent.logs.setup import set_up_logging
+from nodeagent.runtime.logs.setup import set_up_logging
 
 logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import asyncio
 import logging
 import os
 
-from nodeagent.dataplane.nft.kernel_table import KernelTable
-from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 
 logger = logging.getLogger(__name__)
 

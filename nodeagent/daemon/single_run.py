@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import closing
 
-from nodeagent.agent import Agent
 from nodeagent.config import AgentConfig
-from nodeagent.daemon.process import claim_resources
-from nodeagent.dataplane.nft.ruleset import Ruleset
+from nodeagent.daemon.agent import Agent
+from nodeagent.daemon.process_limits import claim_resources
 from nodeagent.model.problem import Problem
-from nodeagent.observe.systemd import SystemdNotifier
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.runtime.systemd import SystemdNotifier
 
 
 class ProblemsRemain(Exception):

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 
-from nodeagent.agent import Agent
 from nodeagent.config import AgentConfig, ConfigError, LoadedConfig
+from nodeagent.daemon.agent import Agent
 from nodeagent.daemon.announcement import announce
 from nodeagent.daemon.handover import until_tables_are_free
-from nodeagent.daemon.process import claim_resources
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.observe.systemd import SystemdNotifier
+from nodeagent.daemon.process_limits import claim_resources
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.runtime.systemd import SystemdNotifier
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,20 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec.structs import replace
 
-from nodeagent.kube.client import JSON, READY_PATH, ApiClient, Timeouts
-from nodeagent.kube.credentials import Credential, FixedCredential
-from nodeagent.kube.errors import CredentialsError, KubeconfigError, KubeError, ServerUnreachableError, StatusError
-from nodeagent.kube.kubeconfig import ClusterAccess, load_kubeconfig
-from nodeagent.kube.proxy import DEFAULT_PORTS
-from nodeagent.kube.servers import Failover, Server
-from nodeagent.kube.tls import TlsTrust
-from nodeagent.lab.net.namespaces import LabError, inside
+from nodeagent.lab.net.network_namespaces import LabError, inside
+from nodeagent.proxy.source.client.api_client import JSON, READY_PATH, ApiClient, Timeouts
+from nodeagent.proxy.source.client.api_errors import (
+    CredentialsError,
+    KubeconfigError,
+    KubeError,
+    ServerUnreachableError,
+    StatusError,
+)
+from nodeagent.proxy.source.client.credentials import Credential, FixedCredential
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, load_kubeconfig
+from nodeagent.proxy.source.client.proxy import DEFAULT_PORTS
+from nodeagent.proxy.source.client.server_choice import Failover, Server
+from nodeagent.proxy.source.client.tls import TlsTrust
 
 TIMEOUTS = Timeouts(connect=5.0, headers=30.0, body=30.0)
 AMONG_SEVERAL = Failover(connect=4.0, answer=4.0)

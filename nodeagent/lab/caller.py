@@ -13,12 +13,12 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from nodeagent.imports import import_all
 from nodeagent.lab.directory import LabDirectory, labs
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.lab_plan import Settings
+from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.own_fork import OwnFork, fork_off
-from nodeagent.lab.plan import Settings
-from nodeagent.lab.requests import Refused, Reply, Request, TakeDown
+from nodeagent.lab.supervisor_messages import Refused, Reply, Request, TakeDown
+from nodeagent.runtime.imports import import_all
 
 END_PATIENCE = 20.0
 SUPERVISOR = "nodeagent.lab.supervisor"

@@ -4,7 +4,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.network_namespaces import LabError
 
 NEW = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "365")
 AUTHORITY = "ca"

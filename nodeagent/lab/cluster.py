@@ -14,22 +14,11 @@ from typing import Protocol as Interface
 
 import yaml
 
-from nodeagent.kube.client import READY_PATH
-from nodeagent.lab import objects
+from nodeagent.lab import lab_objects
 from nodeagent.lab.api import Access, Api, Document, anonymous
 from nodeagent.lab.control_plane import API_ANSWER, CERTIFIED_NAME, ControlPlane, answers
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.net import bridge_wiring
-from nodeagent.lab.net.fork_server import ForkServer
-from nodeagent.lab.net.member import Serving
-from nodeagent.lab.net.namespaces import LabError, has_br_netfilter, inside
-from nodeagent.lab.net.process import AgentProcess, Launcher
-from nodeagent.lab.net.strays import end_processes_in
-from nodeagent.lab.net.topology import NO_BRIDGE, POD_BRIDGE, UNDERLAY, Pod
-from nodeagent.lab.net.warm_launcher import NODEAGENT, WarmLauncher
-from nodeagent.lab.net.world import World
-from nodeagent.lab.patience import SECONDS, Patience, TooLate
-from nodeagent.lab.plan import (
+from nodeagent.lab.lab_plan import (
     API_PORT,
     CLUSTER_CIDRS,
     SERVICE,
@@ -44,11 +33,22 @@ from nodeagent.lab.plan import (
     pod_at,
     resolv_conf,
 )
+from nodeagent.lab.net import bridge_wiring
+from nodeagent.lab.net.fork_server import ForkServer
+from nodeagent.lab.net.member import Serving
+from nodeagent.lab.net.namespace_process import AgentProcess, Launcher
+from nodeagent.lab.net.network_namespaces import LabError, has_br_netfilter, inside
+from nodeagent.lab.net.strays import end_processes_in
+from nodeagent.lab.net.topology import NO_BRIDGE, POD_BRIDGE, UNDERLAY, Pod
+from nodeagent.lab.net.warm_launcher import NODEAGENT, WarmLauncher
+from nodeagent.lab.net.world import World
+from nodeagent.lab.patience import SECONDS, Patience, TooLate
 from nodeagent.lab.programming import expected_endpoints, programmed
 from nodeagent.lab.registration import Registration
-from nodeagent.lab.requests import LoadSample
 from nodeagent.lab.resolver import Resolver
+from nodeagent.lab.supervisor_messages import LoadSample
 from nodeagent.model.addresses import Protocol
+from nodeagent.proxy.source.client.api_client import READY_PATH
 
 OUTER_PATIENCE = 8.0
 CONNECT_SECONDS = 5.0
@@ -128,7 +128,7 @@ class LiveCluster:
         self._directory.namespaces.write_text("\n".join(map(self.world.namespace, members)))
         self.world.write_sysctls(UNDERLAY, SPREAD_BY_FLOW)
         if self.settings.dns:
-            self._directory.resolv_conf.write_text(resolv_conf(self.settings.dns_addresses[0], objects.NAMESPACE))
+            self._directory.resolv_conf.write_text(resolv_conf(self.settings.dns_addresses[0], lab_objects.NAMESPACE))
         callers = set(self.callers)
         for _, node in self.nodes.values():
             for pod in node.pods:
@@ -247,7 +247,7 @@ class LiveCluster:
     def wait_until_programmed(self) -> None:
         """Return when every endpoint of the lab's service is in force on every node."""
         wanted = len(self.pods) * len(families_of(self.settings))
-        service = f"{objects.NAMESPACE}/{SERVICE}"
+        service = f"{lab_objects.NAMESPACE}/{SERVICE}"
 
         def complete() -> bool:
             expected = expected_endpoints(self.api)
@@ -261,7 +261,7 @@ class LiveCluster:
 
     def wait_until_names_are_answered(self) -> None:
         """Return when the lab's service has a name on every node."""
-        name = f"{SERVICE}.{objects.NAMESPACE}.svc.{ZONE}"
+        name = f"{SERVICE}.{lab_objects.NAMESPACE}.svc.{ZONE}"
         for number, _ in self.nodes.values():
             for server in self.settings.dns_addresses:
                 resolver = Resolver(self.world.namespace(caller_name(number)), server)
@@ -302,11 +302,11 @@ class LiveCluster:
 
     def dismiss_pod(self, name: str, grace: int) -> None:
         """Begin to end a pod: it is terminating, and still answers."""
-        self.api.delete(f"{objects.PODS}/{name}", {"gracePeriodSeconds": grace})
+        self.api.delete(f"{lab_objects.PODS}/{name}", {"gracePeriodSeconds": grace})
 
     def remove_pod(self, name: str) -> None:
         """End a pod for good."""
-        self.api.delete(f"{objects.PODS}/{name}", {"gracePeriodSeconds": 0})
+        self.api.delete(f"{lab_objects.PODS}/{name}", {"gracePeriodSeconds": 0})
         for server in self._servers.pop(name):
             server.stop()  # as a program that ends: it closes its connections
         self.world.remove_pod(name)

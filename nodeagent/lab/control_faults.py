@@ -12,9 +12,9 @@ from msgspec import Struct
 from nodeagent.lab.control_plane import ControlPlane
 from nodeagent.lab.etcd import EtcdCluster
 from nodeagent.lab.faults import Broken, Site
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.process import AgentProcess
-from nodeagent.lab.plan import API_PORT, ETCD_PEER_PORT
+from nodeagent.lab.lab_plan import API_PORT, ETCD_PEER_PORT
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.network_namespaces import LabError
 
 CUT = "lab-cut"
 FAKETIME_PLACES = "usr/lib/*/faketime/libfaketimeMT.so.1"

@@ -11,17 +11,10 @@ from http import HTTPStatus
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from nodeagent.kube.client import READY_PATH
 from nodeagent.lab.api import Access, Api, ApiRefused
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.etcd import EtcdCluster
-from nodeagent.lab.net.namespaces import LabError, inside
-from nodeagent.lab.net.process import AgentProcess, Launcher
-from nodeagent.lab.net.topology import UNDERLAY
-from nodeagent.lab.net.warm_launcher import NODEAGENT
-from nodeagent.lab.net.world import World
-from nodeagent.lab.patience import Patience
-from nodeagent.lab.plan import (
+from nodeagent.lab.lab_plan import (
     API_PORT,
     CLUSTER_CIDRS,
     LOAD_BALANCER_CIDRS,
@@ -31,6 +24,13 @@ from nodeagent.lab.plan import (
     control_hosts,
     member_name,
 )
+from nodeagent.lab.net.namespace_process import AgentProcess, Launcher
+from nodeagent.lab.net.network_namespaces import LabError, inside
+from nodeagent.lab.net.topology import UNDERLAY
+from nodeagent.lab.net.warm_launcher import NODEAGENT
+from nodeagent.lab.net.world import World
+from nodeagent.lab.patience import Patience
+from nodeagent.proxy.source.client.api_client import READY_PATH
 
 CONTROLLERS = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/nodeagent-controllers"
 CERTIFIED_NAME = "kubernetes"

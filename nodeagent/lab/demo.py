@@ -21,15 +21,15 @@ from types import FrameType
 import yaml
 from rich.console import Console
 
-from nodeagent.interrupts import heeding_signals
 from nodeagent.lab.api import Access, Api
 from nodeagent.lab.caller import Line, ask, conversation, start, take_down
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.net.answers import evenness
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.objects import SERVICES
-from nodeagent.lab.plan import CLIENT, PROGRAMS, Settings, caller_name, node_name, plan
-from nodeagent.lab.requests import (
+from nodeagent.lab.lab_objects import SERVICES
+from nodeagent.lab.lab_plan import CLIENT, PROGRAMS, Settings, caller_name, node_name, plan
+from nodeagent.lab.net.network_namespaces import LabError
+from nodeagent.lab.net.survey import evenness
+from nodeagent.lab.report_tables import fault_table, listed_counts, shortcomings, table
+from nodeagent.lab.supervisor_messages import (
     Connect,
     Connected,
     FaultReport,
@@ -40,8 +40,8 @@ from nodeagent.lab.requests import (
     ServiceStatus,
     Status,
 )
-from nodeagent.lab.tables import fault_table, listed_counts, shortcomings, table
 from nodeagent.model.addresses import endpoint_text
+from nodeagent.runtime.interrupts import heeding_signals
 
 NODES, PODS = 3, 2
 CONNECTIONS = 240

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nodeagent.lab.holder import Holder
-from nodeagent.lab.net.namespaces import LabError, our_namespaces, remove_namespace, sweep
+from nodeagent.lab.net.network_namespaces import LabError, our_namespaces, remove_namespace, sweep
 from nodeagent.lab.net.strays import end_processes_in
 
 BASE_NAME = "nodeagent-lab"

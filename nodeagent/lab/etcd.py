@@ -4,18 +4,18 @@ import base64
 import shutil
 from pathlib import Path
 
-from nodeagent.kube.client import Timeouts
-from nodeagent.kube.credentials import ClientCertificate, FixedCredential
-from nodeagent.kube.kubeconfig import ClusterAccess
-from nodeagent.kube.tls import TlsTrust
 from nodeagent.lab.api import Access, Api, Document
 from nodeagent.lab.certificates import AUTHORITY, CLIENT, certificate, key, make_certificates
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.lab_plan import ETCD_PEER_PORT, ETCD_PORT, member_name
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import UNDERLAY, Outside
 from nodeagent.lab.net.world import World
 from nodeagent.lab.patience import Patience
-from nodeagent.lab.plan import ETCD_PEER_PORT, ETCD_PORT, member_name
+from nodeagent.proxy.source.client.api_client import Timeouts
+from nodeagent.proxy.source.client.credentials import ClientCertificate, FixedCredential
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
+from nodeagent.proxy.source.client.tls import TlsTrust
 
 CALL_SECONDS = 2.0
 UPKEEP_SECONDS = 30.0

@@ -8,9 +8,9 @@ from msgspec import Struct
 from nodeagent.lab import control_faults, faults
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.control_faults import ETCD, SERVER
+from nodeagent.lab.fault_verdict import Promise
 from nodeagent.lab.faults import Site
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.verdict import Promise
+from nodeagent.lab.net.network_namespaces import LabError
 
 
 class Target(StrEnum):

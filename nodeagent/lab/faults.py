@@ -14,14 +14,14 @@ from msgspec import Struct
 
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.control_plane import answers
+from nodeagent.lab.lab_objects import NAMESPACE
+from nodeagent.lab.lab_plan import SERVICE, ZONE, caller_name
+from nodeagent.lab.lab_thread import Work
 from nodeagent.lab.net.bridge_wiring import BRIDGE
-from nodeagent.lab.net.namespaces import LabError, inside, run_ip
+from nodeagent.lab.net.network_namespaces import LabError, inside, run_ip
 from nodeagent.lab.net.topology import UNDERLAY
-from nodeagent.lab.objects import NAMESPACE
-from nodeagent.lab.plan import SERVICE, ZONE, caller_name
 from nodeagent.lab.resolver import Lookups, Resolver
 from nodeagent.lab.slow_link import restore_lines
-from nodeagent.lab.worker import Work
 
 GRACE = 5
 FIRST_LOOKUPS = 20

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.network_namespaces import LabError
 
 PIECE = 64 * 1024
 

@@ -13,10 +13,10 @@ import sys
 import time
 from collections.abc import Iterator
 
-from nodeagent.netlink.conntrack import create_flow, delete_marked
-from nodeagent.netlink.framing import Request
-from nodeagent.netlink.socket import NetlinkSocket
-from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
+from nodeagent.wire.netlink.conntrack import create_flow, delete_marked
+from nodeagent.wire.netlink.framing import Request
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 MARK = 0x6C6162
 LIFETIME_SECONDS = 120

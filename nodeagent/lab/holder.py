@@ -3,7 +3,7 @@
 import select
 import signal
 
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.network_namespaces import LabError
 
 KILLED_WITHIN = 5.0
 

@@ -4,8 +4,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.network_namespaces import LabError
 
 SECONDS = 60.0
 """For what takes a few on an idle machine."""

@@ -4,11 +4,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 
-from nodeagent.lab import objects
+from nodeagent.lab import lab_objects
 from nodeagent.lab.api import Api, ApiRefused, Document
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.lab_plan import Settings
+from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import Node, Pod
-from nodeagent.lab.plan import Settings
 
 
 class Registration:
@@ -22,27 +22,27 @@ class Registration:
 
     def add_node(self, node: Node, number: int) -> None:
         """A node that is ready, and its lease."""
-        self._create(objects.NODES, objects.node_object(node, number, self._since))
-        self._create(objects.LEASES, objects.lease(node.name, now(micro=True)))
+        self._create(lab_objects.NODES, lab_objects.node_object(node, number, self._since))
+        self._create(lab_objects.LEASES, lab_objects.lease(node.name, now(micro=True)))
 
     def add_pod(self, pod: Pod, node: Node) -> None:
         """A pod that runs on this node."""
-        self._create(objects.PODS, objects.pod_object(pod, node.name))
-        status = objects.running_status(pod, node.addresses[0], now())
-        self._api.call("PATCH", f"{objects.PODS}/{pod.name}/status", status, content_type=objects.MERGE_PATCH)
+        self._create(lab_objects.PODS, lab_objects.pod_object(pod, node.name))
+        status = lab_objects.running_status(pod, node.addresses[0], now())
+        self._api.call("PATCH", f"{lab_objects.PODS}/{pod.name}/status", status, content_type=lab_objects.MERGE_PATCH)
 
     def add_service(self) -> None:
         """The lab's own service, and the DNS Service of a cluster that is all the lab's."""
-        self._create(objects.SERVICES, objects.service_object(self._settings))
+        self._create(lab_objects.SERVICES, lab_objects.service_object(self._settings))
         if self._settings.dns and self._settings.embedded:
-            self._create(objects.DNS_SERVICES, objects.dns_service_object(self._settings))
+            self._create(lab_objects.DNS_SERVICES, lab_objects.dns_service_object(self._settings))
 
     def beat(self, node: str) -> None:
         """Say that a node lives."""
-        lease = {"spec": objects.lease(node, now(micro=True))["spec"]}
-        self._api.call("PATCH", f"{objects.LEASES}/{node}", lease, content_type=objects.MERGE_PATCH)
-        beat = objects.heartbeat(self._since, now())
-        self._api.call("PATCH", f"{objects.NODES}/{node}/status", beat, content_type=objects.MERGE_PATCH)
+        lease = {"spec": lab_objects.lease(node, now(micro=True))["spec"]}
+        self._api.call("PATCH", f"{lab_objects.LEASES}/{node}", lease, content_type=lab_objects.MERGE_PATCH)
+        beat = lab_objects.heartbeat(self._since, now())
+        self._api.call("PATCH", f"{lab_objects.NODES}/{node}/status", beat, content_type=lab_objects.MERGE_PATCH)
 
     def withdraw(self) -> None:
         """Deletes all of them, if the server can be reached."""
@@ -53,14 +53,14 @@ class Registration:
     def _create(self, path: str, document: Document) -> None:
         """One object, marked. What a killed lab of this name left is replaced; what is others' is left alone."""
         name, mark = document["metadata"]["name"], f"nodeagent-lab-{self._settings.name}"
-        document["metadata"].setdefault("labels", {})[objects.MANAGED_BY] = mark
+        document["metadata"].setdefault("labels", {})[lab_objects.MANAGED_BY] = mark
         try:
             self._api.call("POST", path, document)
         except ApiRefused as refusal:
             if refusal.status != HTTPStatus.CONFLICT:
                 raise
             there = self._api.call("GET", f"{path}/{name}")["metadata"].get("labels") or {}
-            if there.get(objects.MANAGED_BY) != mark:
+            if there.get(lab_objects.MANAGED_BY) != mark:
                 raise LabError(f"{path}/{name} is there already, and not of this lab") from None
             self._api.delete(f"{path}/{name}", {"gracePeriodSeconds": 0})
             self._api.call("POST", path, document)

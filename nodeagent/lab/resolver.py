@@ -6,8 +6,8 @@ import struct
 import threading
 import time
 
-from nodeagent.lab.net.namespaces import enter, inside
-from nodeagent.lab.plan import DNS_PORT
+from nodeagent.lab.lab_plan import DNS_PORT
+from nodeagent.lab.net.network_namespaces import enter, inside
 from nodeagent.model.addresses import family_of
 
 TRIES = 2

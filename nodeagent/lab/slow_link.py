@@ -13,8 +13,8 @@ import sys
 import time
 from collections import deque
 
-from nodeagent.interrupts import heeding_signals
-from nodeagent.lab.net.namespaces import run_ip
+from nodeagent.lab.net.network_namespaces import run_ip
+from nodeagent.runtime.interrupts import heeding_signals
 
 TUNSETIFF = 0x400454CA
 IFF_TAP, IFF_NO_PI = 0x0002, 0x1000

@@ -23,16 +23,16 @@ import msgspec
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
 from nodeagent.lab.forward import Forwarder
+from nodeagent.lab.lab_plan import API_PORT, CONTROL, SERVICE, Settings, api_address
+from nodeagent.lab.lab_thread import Worker
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import ACTOR
-from nodeagent.lab.net.namespaces import LabError, inside
+from nodeagent.lab.net.network_namespaces import LabError, inside
 from nodeagent.lab.net.warm_launcher import COMMANDS, modules_of
-from nodeagent.lab.page.server import PageServer
+from nodeagent.lab.page.page_server import PageServer
 from nodeagent.lab.patience import Interrupted
-from nodeagent.lab.plan import API_PORT, CONTROL, SERVICE, Settings, api_address
-from nodeagent.lab.replies import Replies
-from nodeagent.lab.requests import Done, Refused, Reply, Request, TakeDown
-from nodeagent.lab.worker import Worker
+from nodeagent.lab.supervisor_messages import Done, Refused, Reply, Request, TakeDown
+from nodeagent.lab.supervisor_replies import Replies
 
 BEAT_EVERY = 5.0
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -7,13 +7,15 @@ from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
-from nodeagent.lab.changes import Changes
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.fault_kinds import KINDS, FaultKind, victim
+from nodeagent.lab.fault_verdict import Course, Open, ailing, changes_go_on, changes_since, is_well, judge
 from nodeagent.lab.faults import ALL_PERCENT, LEAST_DROPS, Site
-from nodeagent.lab.load import ClusterLoad, HeldConnections, check_rate, find_service, going_on, ways_to
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.requests import (
+from nodeagent.lab.lab_thread import Work
+from nodeagent.lab.load_generator import ClusterLoad, HeldConnections, check_rate, find_service, going_on, ways_to
+from nodeagent.lab.net.network_namespaces import LabError
+from nodeagent.lab.service_changes import Changes
+from nodeagent.lab.supervisor_messages import (
     FaultProgress,
     FaultRecord,
     FaultReport,
@@ -22,8 +24,6 @@ from nodeagent.lab.requests import (
     Recorded,
     ServicePath,
 )
-from nodeagent.lab.verdict import Course, Open, ailing, changes_go_on, changes_since, is_well, judge
-from nodeagent.lab.worker import Work
 
 LOAD_TIMEOUT = 2.0
 WELL_WITHIN = 5.0

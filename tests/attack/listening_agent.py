@@ -3,8 +3,8 @@
 import asyncio
 
 from nodeagent.daemon.arenas import use_one_arena
-from nodeagent.observe.http import HttpListeners, listening_socket
-from nodeagent.observe.responses import Request, Response
+from nodeagent.runtime.serving.http import HttpListeners, listening_socket
+from nodeagent.runtime.serving.responses import Request, Response
 
 
 def answer(_: Request) -> Response:

@@ -24,10 +24,10 @@ from pathlib import Path
 
 import dns.message
 
-from nodeagent.kube.tls import TlsContexts
 from nodeagent.lab.api import Access
-from nodeagent.lab.net.namespaces import LabError, enter, inside
+from nodeagent.lab.net.network_namespaces import LabError, enter, inside
 from nodeagent.lab.net.world import World
+from nodeagent.proxy.source.client.tls import TlsContexts
 from tests.harness.api_cluster import ApiCluster, controlled_topology
 from tests.harness.cluster import NODE
 

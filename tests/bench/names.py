@@ -23,10 +23,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nodeagent.dns.feed.feeder import Feeder
-from nodeagent.dns.feed.messages import Report, Settings
-from nodeagent.dns.feed.sockets import ListenAddress
-from nodeagent.dns.feed.supervisor import Supervisor
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import (
     Endpoint,
@@ -39,6 +35,10 @@ from nodeagent.model.objects import (
     ServicePort,
     ServiceSpec,
 )
+from nodeagent.names.feed.dns_supervisor import Supervisor
+from nodeagent.names.feed.feed_messages import Report, Settings
+from nodeagent.names.feed.feeder import Feeder
+from nodeagent.names.feed.sockets import ListenAddress
 
 ADDRESS = "127.0.0.1"
 READY_SECONDS = 60.0

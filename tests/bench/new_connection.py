@@ -26,7 +26,7 @@ from operator import sub
 from pathlib import Path
 from statistics import median
 
-from nodeagent.lab.net.namespaces import create_namespaces, namespace_name, remove_namespace, run_ip
+from nodeagent.lab.net.network_namespaces import create_namespaces, namespace_name, remove_namespace, run_ip
 from nodeagent.model.addresses import Family
 
 HERE = Path(__file__).parent

@@ -24,20 +24,20 @@ from msgspec.structs import replace
 
 from nodeagent.daemon.arenas import use_one_arena
 from nodeagent.daemon.collector import collect_rarely
-from nodeagent.dataplane.interface import ServiceInterface
-from nodeagent.dataplane.nft.belief import Ownership
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.driver import TableDriver
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.engine.changes import ChangeQueue
-from nodeagent.engine.sync import Engine, Timing
-from nodeagent.kube.store import ClusterStore
-from nodeagent.kube.watch import PAGE_SIZE
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
 from nodeagent.model.reports import PassReport, PurgeReport
-from nodeagent.translate.node import TranslationOptions
+from nodeagent.proxy.dataplane.driver.belief import Ownership
+from nodeagent.proxy.dataplane.driver.driver import TableDriver
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.interface import ServiceInterface
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from nodeagent.proxy.engine.change_queue import ChangeQueue
+from nodeagent.proxy.engine.sync import Engine, Timing
+from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.source.watch import PAGE_SIZE
+from nodeagent.proxy.translate.node_state import TranslationOptions
 
 Decoded = TypeVar("Decoded", Service, EndpointSlice)
 CHANGES = 400

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nodeagent import __version__
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.network_namespaces import LabError
 from tests.conformance import report, specs
 from tests.conformance.proxies import PROXIES, Proxy
 from tests.conformance.run import known, run

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from nodeagent.lab.net.actor import Actor
 from nodeagent.lab.net.fork_server import Fork, ForkServer
-from nodeagent.lab.net.namespaces import CLONE_NEWNET, DIRECTORY
+from nodeagent.lab.net.network_namespaces import CLONE_NEWNET, DIRECTORY
 
 
 class GuestForks(ForkServer):

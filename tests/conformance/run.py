@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.network_namespaces import LabError
 from tests.conformance import results, specs
 from tests.conformance.proxies import Proxy
 from tests.harness.kubernetes.cluster import Cluster

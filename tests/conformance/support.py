@@ -32,7 +32,7 @@ KERNELS = (
 )
 NFT = (
     Support("1.0.6 (Debian 12; in the image)", TESTED, HERE),
-    Support("1.1 (Debian 13)", TESTED, "`tests/contract/nft`: it lists the tables as 1.0.6 does"),
+    Support("1.1 (Debian 13)", TESTED, "`tests/contract/driver`: it lists the tables as 1.0.6 does"),
     Support("none", TESTED, "the agent speaks netlink; only `nodeagent check` and people need nft"),
 )
 RUNTIMES = (

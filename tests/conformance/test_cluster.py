@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import our_namespaces
+from nodeagent.lab.net.network_namespaces import our_namespaces
 from tests.harness.kubernetes import control_groups, images
 from tests.harness.kubernetes.cluster import FILES, Cluster, sweep
 from tests.harness.kubernetes.network_plugin import PLUGINS

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nodeagent import __version__
-from nodeagent.connectivity.objects import SELECTOR
+from nodeagent.diagnosis.connectivity.objects import SELECTOR
 from tests.harness.kubernetes import images
 from tests.harness.kubernetes.cluster import Cluster
 from tests.harness.kubernetes.release import Release

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.kubernetes.certificates import AUTHORITY, SERVER, Certificates
 from tests.harness.kubernetes.cluster import CONTROL, CONTROL_ADDRESSES, Cluster
 from tests.harness.kubernetes.release import Release

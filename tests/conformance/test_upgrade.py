@@ -14,10 +14,10 @@ import pytest
 import yaml
 
 from nodeagent import __version__
-from nodeagent.dataplane.nft.schema import SCHEMA
 from nodeagent.lab.net.member import Member
 from nodeagent.lab.net.topology import POD_CIDRS
 from nodeagent.model.addresses import Protocol
+from nodeagent.proxy.dataplane.program.schema import SCHEMA
 from tests.conformance import other_release
 from tests.conformance.guests import GuestForks
 from tests.conformance.traffic import Traffic, Way, traffic

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from nodeagent.lab.net.actor_messages import Answer
 from nodeagent.lab.net.member import Holding, Loading, Member
-from nodeagent.lab.net.requests import Answer
 from nodeagent.model.addresses import Protocol
 
 HELD_EACH = 5

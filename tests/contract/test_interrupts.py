@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.interrupts import LATEST_SECONDS, heeding_signals
+from nodeagent.runtime.interrupts import LATEST_SECONDS, heeding_signals
 
 
 class Told(Exception):

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import create_namespaces, inside, namespace_name, remove_namespace
+from nodeagent.lab.net.network_namespaces import create_namespaces, inside, namespace_name, remove_namespace
 
 pytestmark = pytest.mark.kernel
 
 LISTENING = "click"
 """An import that begins after the process has set what signals do; ``-X importtime`` says when it is done."""
-MODULES = (LISTENING, "nodeagent.agent")
+MODULES = (LISTENING, "nodeagent.daemon.agent")
 """Early among the imports, and among the last of them."""
 ORDINARY = re.compile(r"import time:|[\d:.]+ (info|warning) ")
 MOMENTS = 16

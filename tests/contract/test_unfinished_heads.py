@@ -8,25 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.server import ApiServer, serving
-from nodeagent.controlplane.server_settings import ServerSettings
-from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.apiserver.api_server import ApiServer, serving
+from nodeagent.apiserver.server_settings import ServerSettings
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.page.server import PageServer
-from nodeagent.lab.plan import Settings
-from nodeagent.lab.worker import Worker
+from nodeagent.lab.lab_plan import Settings
+from nodeagent.lab.lab_thread import Worker
+from nodeagent.lab.page.page_server import PageServer
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import HealthCheck, NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.reports import PassReport, TableReport
-from nodeagent.observe.http import HttpListeners, HttpServer, listening_socket
-from nodeagent.observe.metrics.answers import MetricsAnswers
-from nodeagent.observe.responses import Request, Response
-from nodeagent.observe.service_health import ServiceHealth
-from nodeagent.serving import connection as bounds
-from nodeagent.serving.admission import ConnectionLimits
-from nodeagent.serving.origins import AllowedHosts
+from nodeagent.proxy.observe.metrics.metrics_answers import MetricsAnswers
+from nodeagent.proxy.observe.service_health import ServiceHealth
+from nodeagent.proxy.source.mirror import mirror_endpoints
+from nodeagent.runtime.serving import connection as bounds
+from nodeagent.runtime.serving.admission import ConnectionLimits
+from nodeagent.runtime.serving.http import HttpListeners, HttpServer, listening_socket
+from nodeagent.runtime.serving.origins import AllowedHosts
+from nodeagent.runtime.serving.responses import Request, Response
 from tests.harness.free_ports import free_ports
 
 PATIENCE_SECONDS = 60.0
@@ -39,7 +39,7 @@ GREETING = Response(200, {"Content-Type": "text/plain"}, b"hello")
 @pytest.fixture(autouse=True)
 def _no_other_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that waits for its next request is not what ends here."""
-    monkeypatch.setattr("nodeagent.observe.http.KEEPALIVE_SECONDS", 10 * PATIENCE_SECONDS)
+    monkeypatch.setattr("nodeagent.runtime.serving.http.KEEPALIVE_SECONDS", 10 * PATIENCE_SECONDS)
     monkeypatch.setattr(bounds, "LINGER_SECONDS", 10 * PATIENCE_SECONDS)
 
 
@@ -346,7 +346,7 @@ def test_one_client_has_eight_answers_under_way_and_others_have_theirs() -> None
 
 
 def test_an_answer_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodeagent.observe.http.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("nodeagent.runtime.serving.http.ANSWER_SECONDS", 0.2)
 
     async def scenario() -> None:
         listeners = HttpListeners(lambda _: Response(200, {}, b"x" * 20_000_000))

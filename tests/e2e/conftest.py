@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.lab.net.world import World
 from tests.harness.api_cluster import CONTROL, PODS, ApiCluster, Tenant, controlled_topology
 from tests.harness.cluster import NODE, UNTHROTTLED

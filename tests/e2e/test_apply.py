@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.answers import evenness
+from nodeagent.lab.net.survey import evenness
 from tests.harness.api_cluster import ApiCluster, Tenant, all_answering, answered_by
 from tests.harness.cluster import NODE
 

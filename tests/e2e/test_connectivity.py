@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.connectivity.objects import LABEL
+from nodeagent.diagnosis.connectivity.objects import LABEL
 from nodeagent.lab.api import Access, Api
 from tests.harness.api_processes import Process
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from tests.harness.api_cluster import ApiCluster, Tenant, answered_by
 from tests.harness.cluster import NODE
 

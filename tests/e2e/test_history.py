@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.storage.log import Log
-from nodeagent.controlplane.storage.store import Store, Window
-from nodeagent.controlplane.storages import STORE_FILE
+from nodeagent.apiserver.storage.log import Log
+from nodeagent.apiserver.storage.store import Store, Window
+from nodeagent.apiserver.storages import STORE_FILE
 from tests.harness.api_cluster import ApiCluster, Tenant, all_answering, answered_by
 from tests.harness.cluster import NODE
 from tests.harness.links import Links

@@ -7,7 +7,7 @@ import dns.message
 import dns.rcode
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from tests.harness.api_cluster import ApiCluster, Tenant
 from tests.harness.cluster import NODE
 from tests.harness.dns import upstream_server

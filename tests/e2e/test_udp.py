@@ -7,8 +7,8 @@ from contextlib import contextmanager
 import pytest
 
 from nodeagent.lab.api import Document
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.member import Holding
-from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.topology import Pod
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.api_cluster import SOON, ApiCluster, Tenant

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.dataplane.nft.image import empty_image
-from nodeagent.dataplane.nft.interpreter import Interpreter
-from nodeagent.dataplane.nft.packet import Fate, Outcome, Packet
-from nodeagent.dataplane.nft.program import build_program
-from nodeagent.dataplane.nft.schema import AFFINITY, DATA_SETS, set_specs
+from nodeagent.diagnosis.simulator.interpreter import Interpreter
+from nodeagent.diagnosis.simulator.packet import Fate, Outcome, Packet
 from nodeagent.model.frontend import NodeState
-from nodeagent.translate.context import Context
-from nodeagent.translate.node_ports import node_port_cidrs
-from nodeagent.translate.translator import Translator
+from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
+from nodeagent.proxy.dataplane.image.image import empty_image
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from nodeagent.proxy.dataplane.program.program import build_program
+from nodeagent.proxy.dataplane.program.schema import AFFINITY, DATA_SETS, set_specs
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.node_ports import node_port_cidrs
+from nodeagent.proxy.translate.translator import Translator
 
 SPECS = {spec.name: spec for spec in set_specs(counters=True)}
 EXPECTED_FATE = {

@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 import yaml
 
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.lab.net.namespaces import inside
-from nodeagent.lab.net.requests import Answer, Failure
+from nodeagent.diagnosis.trace.journey import End, Journey, journeys
+from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
+from nodeagent.diagnosis.trace.looking import read_node
+from nodeagent.diagnosis.trace.question import Question
+from nodeagent.lab.net.actor_messages import Answer, Failure
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
-from nodeagent.trace.journey import End, Journey, journeys
-from nodeagent.trace.kernel_routes import KernelRoutes
-from nodeagent.trace.looking import read_node
-from nodeagent.trace.question import Question
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from tests.harness.lost_packets import PATIENT
 from tests.harness.plain_api_server import plain_api_server
 from tests.harness.stopwatch import once_within

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from nodeagent.kube.client import JSON, Timeouts
 from nodeagent.lab.api import Access, Api, ApiRefused, Document
+from nodeagent.proxy.source.client.api_client import JSON, Timeouts
 
 MERGE_PATCH = "application/merge-patch+json"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nodeagent.lab.api import Document
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import SERVICE_CIDRS, Outside, Pod, Topology, standard_topology
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol

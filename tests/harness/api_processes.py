@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from nodeagent.cli.exit_codes import FAILED
-from nodeagent.kube.kubeconfig import load_kubeconfig
-from nodeagent.lab.net.process import Running
+from nodeagent.lab.net.namespace_process import Running
+from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig
 from tests.harness.history.records import Fault
 from tests.harness.warm_start import AGENT, WarmLauncher
 

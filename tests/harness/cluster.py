@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.process import PATIENCE, AgentProcess
+from nodeagent.lab.net.namespace_process import PATIENCE, AgentProcess
+from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import POD_CIDRS, first_of
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family

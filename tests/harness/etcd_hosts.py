@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nodeagent.lab.net.namespaces import create_namespaces, namespace_name, remove_namespace, run_ip
+from nodeagent.lab.net.network_namespaces import create_namespaces, namespace_name, remove_namespace, run_ip
 
 CLIENT_PORT, PEER_PORT = 2379, 2380
 _TABLE = "cut"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pyroute2 import IPRoute
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import family_of
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from nodeagent.cli.second_reader import SecondReader
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 
 Item = dict[str, Any]
 """An object of libnftables-json(5), without the name of its kind."""

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 
 PLURALS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "ServiceCIDR": "servicecidrs"}
 KINDS = {plural: kind for kind, plural in PLURALS.items()}

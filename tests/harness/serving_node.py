@@ -3,8 +3,8 @@
 import itertools
 from collections.abc import Sequence
 
-from nodeagent.lab.net.process import AgentProcess
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import ApiObject, EndpointSlice, Service

@@ -9,8 +9,8 @@ import selectors
 from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
-from nodeagent.controlplane.storage.port import Deliver, Loaded, Settled, Write
-from nodeagent.controlplane.storage.records import Precondition, Revision, StorageFailed, StorageFull, assemble
+from nodeagent.apiserver.storage.port import Deliver, Loaded, Settled, Write
+from nodeagent.apiserver.storage.records import Precondition, Revision, StorageFailed, StorageFull, assemble
 
 Result = TypeVar("Result")
 

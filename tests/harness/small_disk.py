@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 
 CLONE_FS, CLONE_NEWNS = 0x200, 0x20000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000

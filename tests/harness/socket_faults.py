@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from nodeagent.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.socket import NetlinkSocket
 from tests.harness.effort import AT_LENGTH
 
 ERRORS = (errno.ENOBUFS, errno.ENOMEM, errno.EINTR, errno.EAGAIN) if AT_LENGTH else (errno.ENOBUFS,)

@@ -1,4 +1,4 @@
-"""Work of the API server that is done in steps (`nodeagent/controlplane/machinery/loop_time.py`), done at once."""
+"""Work of the API server that is done in steps (`nodeagent/apiserver/machinery/loop_time.py`), done at once."""
 
 from collections.abc import Generator
 from typing import TypeVar

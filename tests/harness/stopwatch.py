@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.effort import PUNCTUAL
 
 LENIENCE: Final = 1.0 if PUNCTUAL else 20.0

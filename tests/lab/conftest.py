@@ -14,7 +14,7 @@ import pytest
 
 from nodeagent.lab.caller import take_down
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.net.namespaces import our_namespaces
+from nodeagent.lab.net.network_namespaces import our_namespaces
 from tests.harness.warm_start import WarmLauncher
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ import pytest
 
 from nodeagent.lab.caller import ask, conversation
 from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS
-from nodeagent.lab.net.namespaces import is_alive
-from nodeagent.lab.requests import FaultProgress, FaultReport, FaultVerdict, GetStatus, InjectFault, Status
+from nodeagent.lab.net.network_namespaces import is_alive
+from nodeagent.lab.supervisor_messages import FaultProgress, FaultReport, FaultVerdict, GetStatus, InjectFault, Status
 from tests.harness.effort import EFFORT
 from tests.harness.etcd import PROGRAM
 from tests.lab.test_leftovers import descendants_of

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.net.namespaces import is_alive, our_namespaces
+from nodeagent.lab.net.network_namespaces import is_alive, our_namespaces
 
 ROOT = Path(__file__).parents[2]
 

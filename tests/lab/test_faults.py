@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from nodeagent.lab.caller import ask, conversation
-from nodeagent.lab.requests import (
+from nodeagent.lab.supervisor_messages import (
     Connect,
     Connected,
     FaultProgress,

@@ -14,7 +14,7 @@ import pytest
 
 from nodeagent.lab.caller import take_down
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.net.namespaces import LabError, create_namespaces, is_alive, namespace_name, remove_namespace
+from nodeagent.lab.net.network_namespaces import LabError, create_namespaces, is_alive, namespace_name, remove_namespace
 from nodeagent.lab.net.strays import end_processes_in
 
 SMALL = ("--nodes", "1", "--pods", "1")

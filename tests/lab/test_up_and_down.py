@@ -16,8 +16,8 @@ import pytest
 
 from nodeagent.lab.api import Access, Api
 from nodeagent.lab.caller import ask
-from nodeagent.lab.net.namespaces import is_alive
-from nodeagent.lab.requests import Connect, Connected
+from nodeagent.lab.net.network_namespaces import is_alive
+from nodeagent.lab.supervisor_messages import Connect, Connected
 from tests.harness.stopwatch import allowed, waited_for_processor
 
 READY_WITHIN = 15.0

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from nodeagent.explain.endpoints import USED, Account, Reason, account_endpoints
+from nodeagent.diagnosis.explain.endpoint_reasons import USED, Account, Reason, account_endpoints
 from nodeagent.model.addresses import Family, parse_address
 from nodeagent.model.frontend import Frontend, Scope
 from nodeagent.model.objects import LABEL_HEADLESS, EndpointSlice, Service, key_of
-from nodeagent.translate.addresses import exposures, is_proxied
-from nodeagent.translate.context import Context
-from nodeagent.translate.node import TranslationOptions, node_context
-from nodeagent.translate.services import translate_service
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.exposed_addresses import exposures, is_proxied
+from nodeagent.proxy.translate.node_state import TranslationOptions, node_context
+from nodeagent.proxy.translate.services import translate_service
 from tests.harness.effort import examples
 from tests.laws.semantics.clusters import HERE, Cluster, clusters
 

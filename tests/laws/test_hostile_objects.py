@@ -14,26 +14,26 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodeagent.controlplane.manifest_check import ManifestCheck
-from nodeagent.dataplane.interface_plan import Present, plan
-from nodeagent.dataplane.nft.desired import DesiredImage
-from nodeagent.dataplane.nft.image import comment_text, empty_image
-from nodeagent.dataplane.nft.schema import DATA_SETS
-from nodeagent.engine.changes import ChangeQueue
-from nodeagent.engine.udp_changes import UdpChanges
-from nodeagent.kube.decode import ObjectDecoder
-from nodeagent.kube.manifest_world import ManifestFile, merge
-from nodeagent.kube.manifests import parse_manifest
-from nodeagent.kube.store import ClusterStore
-from nodeagent.logs.setup import JsonFormatter, TextFormatter
+from nodeagent.apiserver.object_check import ManifestCheck
 from nodeagent.model.addresses import Family
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR
 from nodeagent.model.problem import Problem
-from nodeagent.observe.event_documents import Series, creation, event_name, node_regarding, problem_event
-from nodeagent.observe.health_ports import HealthPorts
-from nodeagent.observe.service_health import service_response
-from nodeagent.translate.node import DetectLocal, TranslationOptions, node_context, node_state
-from nodeagent.translate.translator import Translator
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import comment_text, empty_image
+from nodeagent.proxy.dataplane.interface_plan import Present, plan
+from nodeagent.proxy.dataplane.program.schema import DATA_SETS
+from nodeagent.proxy.engine.change_queue import ChangeQueue
+from nodeagent.proxy.engine.udp_changes import UdpChanges
+from nodeagent.proxy.observe.event_documents import Series, creation, event_name, node_regarding, problem_event
+from nodeagent.proxy.observe.health_ports import HealthPorts
+from nodeagent.proxy.observe.service_health import service_response
+from nodeagent.proxy.source.decode import ObjectDecoder
+from nodeagent.proxy.source.manifests.manifest_world import ManifestFile, merge
+from nodeagent.proxy.source.manifests.manifests import parse_manifest
+from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.translate.node_state import DetectLocal, TranslationOptions, node_context, node_state
+from nodeagent.proxy.translate.translator import Translator
+from nodeagent.runtime.logs.setup import JsonFormatter, TextFormatter
 from tests.harness.effort import EFFORT, examples
 
 Document = dict[str, Any]

@@ -11,27 +11,27 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.classes import pick_class
-from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.dataplane.nft.diff import Delta, apply_delta, diff_images, diff_keys
-from nodeagent.dataplane.nft.image import TableImage, class_of, empty_image
-from nodeagent.dataplane.nft.interpreter import Interpreter
-from nodeagent.dataplane.nft.packet import Fate, Packet
-from nodeagent.dataplane.nft.program import build_program
-from nodeagent.dataplane.nft.render import slot_keys
-from nodeagent.dataplane.nft.schema import DATA_SETS, set_specs
-from nodeagent.dataplane.nft.transaction import Transaction
+from nodeagent.diagnosis.simulator.interpreter import Interpreter
+from nodeagent.diagnosis.simulator.packet import Fate, Packet
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import Frontend, NodeState, Route, Unserved
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import LABEL_SERVICE_NAME, EndpointSlice, Service, ServiceCIDR
-from nodeagent.netlink.framing import attribute_map
-from nodeagent.netlink.nf_tables.element_reading import read_elements
-from nodeagent.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM
-from nodeagent.translate.context import Context
-from nodeagent.translate.translator import Translator
+from nodeagent.proxy.dataplane.driver.transaction import Transaction
+from nodeagent.proxy.dataplane.image.delta import Delta, apply_delta, diff_images, diff_keys
+from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
+from nodeagent.proxy.dataplane.image.image import TableImage, class_of, empty_image
+from nodeagent.proxy.dataplane.image.render import slot_keys
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from nodeagent.proxy.dataplane.program.classes import pick_class
+from nodeagent.proxy.dataplane.program.program import build_program
+from nodeagent.proxy.dataplane.program.schema import DATA_SETS, set_specs
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.translator import Translator
+from nodeagent.wire.netlink.framing import attribute_map
+from nodeagent.wire.netlink.nf_tables.element_reading import read_elements
+from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_NEWSETELEM
 from tests.harness.effort import examples
 
 KEYS = [ObjectKey("default", name) for name in ("a", "b", "c", "d")]

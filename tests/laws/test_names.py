@@ -18,10 +18,6 @@ import dns.reversename
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nodeagent.dns.feed.messages import Begin, End, Namespaces, Put, Settings
-from nodeagent.dns.server.front import Front, NoUpstream, Waiting
-from nodeagent.dns.server.state import ReceivedState
-from nodeagent.dns.zone.service_names import names_of
 from nodeagent.model.objects import (
     Endpoint,
     EndpointConditions,
@@ -32,6 +28,10 @@ from nodeagent.model.objects import (
     ServicePort,
     ServiceSpec,
 )
+from nodeagent.names.feed.feed_messages import Begin, End, Namespaces, Put, Settings
+from nodeagent.names.server.fed_state import ReceivedState
+from nodeagent.names.server.front import Front, NoUpstream, Waiting
+from nodeagent.names.zone.service_names import names_of
 from tests.harness.effort import examples
 
 ZONES = ("cluster.local.", "other.test.")

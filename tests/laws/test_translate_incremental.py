@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nodeagent.model.frontend import FrontendKind, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service, ServiceCIDR
-from nodeagent.translate.context import Context
-from nodeagent.translate.translator import Translator
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.translator import Translator
 
 Objects = st.SearchStrategy[dict[str, Any]]
 

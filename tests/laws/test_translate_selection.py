@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Scope, Unserved
 from nodeagent.model.objects import EndpointSlice, Service
-from nodeagent.translate.context import Context
-from nodeagent.translate.endpoints import Candidate, collect_endpoints
-from nodeagent.translate.select import Policies, choose_routes
-from nodeagent.translate.services import translate_service
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.select import Policies, choose_routes
+from nodeagent.proxy.translate.service_endpoints import Candidate, collect_endpoints
+from nodeagent.proxy.translate.services import translate_service
 
 CONTEXT = Context(node_name="here", zone="zone-a", node_addresses=("192.168.0.2",))
 THREE_VALUED = st.sampled_from([True, False, None])

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from nodeagent.lab.net.answers import evenness
-from nodeagent.lab.net.process import AgentProcess
-from nodeagent.lab.net.requests import Failure, LoadReport
+from nodeagent.lab.net.actor_messages import Failure, LoadReport
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.survey import evenness
 from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol

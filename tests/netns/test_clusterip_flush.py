@@ -16,9 +16,9 @@ from itertools import count, cycle
 
 import pytest
 
+from nodeagent.lab.net.actor_messages import LoadReport
 from nodeagent.lab.net.member import Loading
-from nodeagent.lab.net.process import AgentProcess
-from nodeagent.lab.net.requests import LoadReport
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import Service
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips

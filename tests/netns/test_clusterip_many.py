@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.model.addresses import Family, Protocol, family_of
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, cluster_ips, of_family

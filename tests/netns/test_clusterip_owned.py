@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.network_namespaces import LabError
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.links import Links
 from tests.harness.lost_packets import PATIENT, nothing_resent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ServiceSpec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nodeagent.lab.net.answers import evenness
+from nodeagent.lab.net.survey import evenness
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.objects import service_port

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import service_port
 from tests.harness.repeated import Repeated

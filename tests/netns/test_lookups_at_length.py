@@ -17,7 +17,7 @@ from pathlib import Path
 import dns.message
 import pytest
 
-from nodeagent.lab.net.namespaces import enter
+from nodeagent.lab.net.network_namespaces import enter
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import family_of
 from tests.harness.api_cluster import ApiCluster, controlled_topology

@@ -8,7 +8,7 @@ import dns.message
 import dns.rcode
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.objects import ServiceSpec
 from tests.harness.cluster import NODE, Cluster, cluster_ips
 from tests.harness.dns import upstream_server

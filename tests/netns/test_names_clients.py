@@ -12,7 +12,7 @@ import dns.rcode
 import dns.rdatatype
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.objects import ObjectMeta, Service, ServiceSpec
 from tests.harness.cluster import NODE, Cluster, cluster_ips
 from tests.harness.dns import upstream_server

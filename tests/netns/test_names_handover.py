@@ -10,8 +10,8 @@ from pathlib import Path
 import dns.message
 import pytest
 
-from nodeagent.lab.net.namespaces import inside, is_alive
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.network_namespaces import inside, is_alive
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, Cluster, cluster_ips
 from tests.harness.dns.lookups import (

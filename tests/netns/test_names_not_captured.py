@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import Service, ServiceSpec
 from tests.harness.cluster import NODE, Cluster, cluster_ips

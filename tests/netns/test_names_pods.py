@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.harness.cluster import NODE, Cluster, cluster_ips
 from tests.harness.dns.lookups import lookups, until_all_say
 

@@ -11,8 +11,8 @@ import dns.rcode
 import dns.rrset
 import pytest
 
-from nodeagent.dns.server.tcp import MOST_CONNECTIONS
-from nodeagent.lab.net.namespaces import enter, inside
+from nodeagent.lab.net.network_namespaces import enter, inside
+from nodeagent.names.server.tcp import MOST_CONNECTIONS
 from tests.harness.cluster import NODE, Cluster, cluster_ips
 
 SERVER = ("169.254.20.10", 53)

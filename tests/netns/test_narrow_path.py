@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
-from nodeagent.lab.net.process import PATIENCE, AgentProcess
+from nodeagent.lab.net.namespace_process import PATIENCE, AgentProcess
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import HTTP, NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips, of_family
 from tests.harness.objects import service_port

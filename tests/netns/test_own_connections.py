@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
+from nodeagent.lab.net.actor_messages import Failure, Packet
 from nodeagent.lab.net.member import Sniffing
-from nodeagent.lab.net.namespaces import inside
-from nodeagent.lab.net.process import AgentProcess
-from nodeagent.lab.net.requests import Failure, Packet
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol

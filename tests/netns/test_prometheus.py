@@ -17,9 +17,9 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from nodeagent.dataplane.nft.schema import AFFINITY_SIZE
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, ServiceSpec
+from nodeagent.proxy.dataplane.program.schema import AFFINITY_SIZE
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices
 from tests.harness.warm_start import AGENT
@@ -213,7 +213,7 @@ def until(prometheus: Prometheus, name: str, *, firing: bool = True) -> None:
 
 
 UNMERGED = """
-from nodeagent.translate import {module}
+from nodeagent.proxy.translate import {module}
 {module}.merged = lambda networks: tuple(map(str, networks))
 from nodeagent.cli.main import main
 main(prog_name="nodeagent")

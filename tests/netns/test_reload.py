@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.uninterrupted import PODS, SHOP, uninterrupted

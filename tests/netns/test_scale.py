@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.topology import UNDERLAY
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, UNTHROTTLED, WITH_POD_CIDRS, Cluster, elements_written

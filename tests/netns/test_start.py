@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import create_namespaces, inside, namespace_name, remove_namespace
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.network_namespaces import create_namespaces, inside, namespace_name, remove_namespace
 from tests.harness.stopwatch import Stopwatch, allowed
 from tests.harness.warm_start import AGENT
 

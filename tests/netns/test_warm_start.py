@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import DIRECTORY, inside, is_alive
-from nodeagent.lab.net.process import Launcher
+from nodeagent.lab.net.namespace_process import Launcher
+from nodeagent.lab.net.network_namespaces import DIRECTORY, inside, is_alive
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import AGENT, WarmLauncher

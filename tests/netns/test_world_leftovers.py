@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import DIRECTORY as NAMESPACES
-from nodeagent.lab.net.namespaces import (
+from nodeagent.lab.net.network_namespaces import DIRECTORY as NAMESPACES
+from nodeagent.lab.net.network_namespaces import (
     LabError,
     create_namespaces,
     enter,

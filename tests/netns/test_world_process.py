@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from nodeagent.lab.net.namespaces import LabError, is_alive
+from nodeagent.lab.net.network_namespaces import LabError, is_alive
 from nodeagent.lab.net.world import World
 
 READY_THEN_WAIT = """

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from nodeagent.lab.net.answers import evenness
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
+from nodeagent.lab.net.network_namespaces import LabError
+from nodeagent.lab.net.survey import evenness
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.lost_packets import PATIENT, nothing_resent

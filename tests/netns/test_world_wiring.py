@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
+from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.topology import Node, Outside, Pod, Topology
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family

@@ -129,7 +129,7 @@ def reachable(start: str) -> set[Path]:
     return found
 
 
-@pytest.mark.parametrize("entry", ["nodeagent.cli.run", "nodeagent.agent", "nodeagent.cli.apiserver"])
+@pytest.mark.parametrize("entry", ["nodeagent.cli.run", "nodeagent.daemon.agent", "nodeagent.cli.apiserver"])
 def test_no_daemon_can_come_to_load_what_is_under_gpl_2(entry: str) -> None:
     """libnftables and its bindings are GPL-2.0-only; this project is Apache-2.0."""
     files = reachable(entry)
@@ -142,6 +142,6 @@ def test_the_command_that_may_load_it_is_seen_to() -> None:
 
 
 def test_the_agent_loads_no_library_that_only_people_need() -> None:
-    code = "import sys, nodeagent.agent; print(*sorted({name.split('.')[0] for name in sys.modules}))"
+    code = "import sys, nodeagent.daemon.agent; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"nftables", "rich", "click", "jwt", "dns", "pyroute2"} & set(done.stdout.split())

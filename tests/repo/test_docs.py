@@ -11,11 +11,11 @@ import yaml
 
 from nodeagent.cli.main import main
 from nodeagent.config.keys import KEYS
-from nodeagent.dataplane.nft import schema
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.program import build_program
-from nodeagent.kube.manifests import Manifest, parse_manifest
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from nodeagent.proxy.dataplane.program.program import build_program
+from nodeagent.proxy.source.manifests.manifests import Manifest, parse_manifest
 
 ROOT = Path(__file__).parents[2]
 DECISIONS = ROOT / "docs" / "decisions"
@@ -254,7 +254,7 @@ def test_statements_that_are_cited_exist() -> None:
 
 def test_ids_of_translation_tests_are_numbers_of_statements() -> None:
     known = {number for numbers in statements().values() for number in numbers}
-    for path in (ROOT / "tests" / "unit" / "translate").glob("test_*.py"):
+    for path in (ROOT / "tests" / "unit" / "proxy" / "translate").glob("test_*.py"):
         for number in re.findall(r'id="(\d{1,2})[a-c]?-', path.read_text()):
             assert int(number) in known, f"{name_of(path)}: there is no statement {number}"
 
@@ -296,7 +296,7 @@ def test_yaml_in_documents_is_what_it_claims_to_be(text: str) -> None:
 
 
 def test_the_cluster_role_covers_what_is_asked_for() -> None:
-    asked = set(re.findall(r"/(\w+)\"", (ROOT / "nodeagent" / "kube" / "api_source.py").read_text()))
+    asked = set(re.findall(r"/(\w+)\"", (ROOT / "nodeagent" / "proxy" / "source" / "api_source.py").read_text()))
     asked &= {"services", "endpointslices", "endpoints", "nodes", "servicecidrs"}
     assert len(asked) >= 4
     text = (ROOT / "docs" / "kubernetes.md").read_text()

@@ -1,271 +1,102 @@
-"""Imports point one way, and pure modules stay pure: read from the source, not from a run."""
+"""Imports point one way, and three houses know nothing of each other: read from the source."""
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "nodeagent"
+from tests.harness.source_tree import PACKAGE, ROOT, circles, import_graph, imports, inside, modules, syntax, within
 
-SIBLINGS = frozenset({"kube", "dataplane", "observe", "controlplane", "dns"})
+MOST_ROOMS = 12
+GROUND = frozenset({"model", "wire", "runtime", "kinds"})
+HOUSES = frozenset({"proxy", "apiserver", "names"})
 ALLOWED = {
     "model": frozenset[str](),
-    "translate": frozenset({"model"}),
-    "engine": frozenset({"model", "translate"}),
-    "netlink": frozenset({"model"}),
-    "files": frozenset({"model"}),
-    "figures": frozenset[str](),
-    "serving": frozenset[str](),
-    "interrupts": frozenset[str](),
-    "imports": frozenset[str](),
-    "logs": frozenset({"model"}),
-    **{sibling: frozenset({"model", "netlink", "files", "figures", "logs", "serving"}) for sibling in SIBLINGS},
-    "trace": frozenset({"model", "netlink", "dataplane"}),
-    "checks": frozenset({"model", "netlink", "dataplane"}),
-    "config": frozenset({"model", "files"}),
-    "takeover": frozenset({"model", "config", "__init__"}),
-    "lab": frozenset({"model", "interrupts", "imports", "netlink", "kube", "observe", "serving"}),
-    "connectivity": frozenset({"model", "kube", "dns"}),
-    "explain": frozenset({"model", "translate"}),
-    "part_options": frozenset({"model", "translate", "config", *SIBLINGS}),
-    "agent_view": frozenset({"model", "translate", "engine", "config", "part_options", *SIBLINGS, "__init__"}),
-    "agent": frozenset({"model", "translate", "engine", "config", "part_options", "agent_view", *SIBLINGS}),
-    "daemon": frozenset({"model", "config", "agent", "dataplane", "observe", "logs"}),
-    "cli": frozenset(
-        {
-            *(
-                "model",
-                "interrupts",
-                "imports",
-                "files",
-                "logs",
-                "serving",
-                "translate",
-                "engine",
-                "config",
-                "part_options",
-                "agent",
-                "daemon",
-                "lab",
-            ),
-            *("explain", "trace", "checks", "takeover", "connectivity"),
-            *SIBLINGS,
-        }
-    ),
+    "wire": frozenset({"model"}),
+    "runtime": frozenset({"model"}),
+    "kinds": frozenset({"model"}),
+    **dict.fromkeys(HOUSES, GROUND),
+    "diagnosis": GROUND | {"proxy"},
+    "lab": GROUND | {"proxy"},
+    "config": GROUND,
+    "daemon": GROUND | {"proxy", "names", "config"},
+    "cli": GROUND | HOUSES | {"diagnosis", "lab", "config", "daemon"},
     "__main__": frozenset({"cli"}),
     "__init__": frozenset[str](),
 }
-"""Stage → the stages it may import (itself always)."""
+"""Room at the top → the rooms it may import (itself always, and the version from `nodeagent`)."""
 
-ROOMS = {
-    "documents": frozenset[str](),
-    "moments": frozenset[str](),
-    "status": frozenset({"documents"}),
-    "storage": frozenset({"documents"}),
-    "living": frozenset({"documents", "storage"}),
-    "addresses": frozenset({"documents", "status", "storage"}),
-    "machinery": frozenset({"documents", "moments", "status", "storage", "addresses"}),
-    "kinds": frozenset({"documents", "moments", "status", "storage", "addresses", "machinery"}),
-    "controllers": frozenset(
-        {"documents", "moments", "status", "storage", "living", "addresses", "machinery", "kinds"}
-    ),
-    "api": frozenset({"documents", "moments", "status", "storage", "machinery", "kinds"}),
+STAGES = {
+    "proxy": {
+        "source": frozenset[str](),
+        "translate": frozenset[str](),
+        "engine": frozenset({"translate"}),
+        "dataplane": frozenset[str](),
+        "observe": frozenset[str](),
+    },
+    "proxy/dataplane": {
+        "program": frozenset[str](),
+        "image": frozenset({"program"}),
+        "driver": frozenset({"program", "image", "errors", "worker_thread"}),
+    },
+    "apiserver": {
+        "storage": frozenset[str](),
+        "living": frozenset({"storage"}),
+        "addresses": frozenset({"storage"}),
+        "machinery": frozenset({"storage", "addresses"}),
+        "controllers": frozenset({"storage", "living", "addresses", "machinery"}),
+        "api": frozenset({"storage", "machinery"}),
+    },
 }
-"""Room of the API server → the rooms it may import (itself always). What composes them may import all of them."""
-COMPOSITION = frozenset(
+"""Place → a room of it → the rooms of this place it may import (itself always). Rooms without a row put others together."""
+
+LIBRARIES = {
+    "proxy": frozenset({"aiohttp", "msgspec", "watchfiles", "yaml", "yarl"}),
+    "apiserver": frozenset({"aiohttp", "grpclib", "jwt", "msgspec", "yaml", "yarl"}),
+    "names": frozenset({"msgspec"}),
+}
+"""House → the libraries it needs, and with what they bring all it needs."""
+EVERY_LIBRARY = frozenset(
     {
-        "address_objects",
-        "bootstrap",
-        "manifest_check",
-        "migration",
-        "scrapes",
-        "scratch",
-        "server",
-        "server_settings",
-        "service_addresses",
-        "service_writes",
-        "storages",
-        "__init__",
+        "aiohttp",
+        "click",
+        "grpclib",
+        "jwt",
+        "msgspec",
+        "nftables",
+        "prometheus_client",
+        "pydantic",
+        "rich",
+        "watchfiles",
+        "yaml",
+        "yarl",
     }
 )
 
-PURE = (
-    "model/*.py",
-    "translate/*.py",
-    "explain/*.py",
-    "observe/documents.py",
-    *(f"takeover/{name}.py" for name in ("configuration", "found", "outlook", "placement", "steps")),
-    "serving/admission.py",
-    "serving/origins.py",
-    "lab/page/access.py",
-    "lab/page/state.py",
-    "lab/report/axis.py",
-    "lab/report/document.py",
-    "lab/report/plot.py",
-    "netlink/framing.py",
-    "netlink/netfilter.py",
-    "netlink/uapi/*.py",
-    "netlink/nf_tables/*.py",
-    *(
-        f"controlplane/storage/etcd/{name}.py"
-        for name in ("layout", "messages", "outcomes", "transactions", "versions")
-    ),
-    "netlink/route_lookup.py",
-    *(
-        f"checks/{name}.py"
-        for name in ("facts", "finding", "hook_order", "programs", "settings", "source_ports", "written_program")
-    ),
-    *(
-        f"trace/{name}.py"
-        for name in (
-            "followed",
-            "journey",
-            "matching",
-            "narrow_ways",
-            "others",
-            "others_walk",
-            "own_table",
-            "question",
-            "reasons",
-            "report",
-            "routes",
-            "source_ports",
-            "traveller",
-            "xtables",
-        )
-    ),
-    *(
-        f"connectivity/{name}.py"
-        for name in (
-            "address_cases",
-            "agents",
-            "cases",
-            "judgement",
-            "matrix",
-            "name_cases",
-            "objects",
-            "pod_states",
-            "policy_cases",
-            "requests",
-            "stage",
-        )
-    ),
-    "kube/lines.py",
-    "kube/watch.py",
-    "kube/watch_events.py",
-    "kube/mirror.py",
-    "kube/manifests.py",
-    "kube/manifest_defaults.py",
-    "kube/manifest_world.py",
-    "dns/wire/*.py",
-    "dns/zone/*.py",
-    "dns/access.py",
-    "dns/autopath.py",
-    "dns/shares.py",
-    *(
-        f"dns/upstream/{name}.py"
-        for name in (
-            "belonging",
-            "cache",
-            "health",
-            "limits",
-            "prepared",
-            "question",
-            "reply",
-            "resolv_conf",
-            "schedule",
-            "server",
-            "stub_zones",
-        )
-    ),
-    "dataplane/conntrack_stale.py",
-    "dataplane/interface_claim.py",
-    "dataplane/interface_drift.py",
-    "dataplane/interface_plan.py",
-    "dataplane/nft/belief.py",
-    "dataplane/nft/carried_counts.py",
-    "dataplane/nft/classes.py",
-    "dataplane/nft/desired.py",
-    "dataplane/nft/deviation.py",
-    "dataplane/nft/element_walk.py",
-    "dataplane/nft/generations.py",
-    "dataplane/nft/diff.py",
-    "dataplane/nft/image.py",
-    "dataplane/nft/inspection.py",
-    "dataplane/nft/affinity.py",
-    "dataplane/nft/loads.py",
-    "dataplane/nft/names_elements.py",
-    "dataplane/nft/names_here.py",
-    "dataplane/nft/machine.py",
-    "dataplane/nft/packet.py",
-    "dataplane/nft/spelling.py",
-    "dataplane/nft/interpreter.py",
-    "dataplane/nft/listing.py",
-    "dataplane/nft/plan.py",
-    "dataplane/nft/chain.py",
-    "dataplane/nft/picking.py",
-    "dataplane/nft/learning.py",
-    "dataplane/nft/source.py",
-    "dataplane/nft/program.py",
-    "dataplane/nft/readback.py",
-    "dataplane/nft/render.py",
-    "dataplane/nft/schema.py",
-    "dataplane/nft/slots.py",
-    "dataplane/nft/transaction.py",
-)
-IMPURE = frozenset({"asyncio", "os", "time", "random", "logging", "threading", "subprocess", "pathlib"})
-THIRD_PARTY = frozenset({"aiohttp", "pydantic", "pyroute2", "nftables", "click", "rich", "watchfiles", "yaml"})
 FENCED = {
     "pydantic": ("config/",),
     "rich": ("cli/", "lab/"),
     "click": ("cli/",),
     "nftables": ("cli/second_reader.py",),
-    "aiohttp": ("kube/", "observe/", "controlplane/", "serving/"),
-    "jwt": ("controlplane/api/",),
-    "grpclib": ("controlplane/storage/etcd/rpc.py",),
-    "watchfiles": ("kube/",),
-    "yaml": ("files/", "kube/", "config/", "controlplane/", "cli/", "lab/"),
+    "aiohttp": ("proxy/source/", "proxy/observe/", "runtime/serving/", "apiserver/"),
+    "jwt": ("apiserver/api/",),
+    "grpclib": ("apiserver/storage/etcd/rpc.py",),
+    "watchfiles": ("proxy/source/manifests/",),
+    "yaml": ("wire/yaml/", "proxy/source/", "config/", "apiserver/", "cli/", "lab/"),
 }
 """Library → the only places that may import it."""
 
 
-@cache
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
-
-
-@cache
-def syntax(path: Path) -> list[ast.AST]:
-    """Every node of a module's source, read once for all rules."""
-    return list(ast.walk(ast.parse(path.read_text())))
-
-
-@cache
-def imports(path: Path) -> list[str]:
-    return list(names_imported(path))
-
-
-def names_imported(path: Path) -> Iterator[str]:
-    for node in syntax(path):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative imports hide the layer"
-            yield node.module or ""
-
-
-def stage(path: Path) -> str:
-    first = path.relative_to(PACKAGE).parts[0]
-    return first.removesuffix(".py")
+def room(path: Path, place: Path = PACKAGE) -> str:
+    return path.relative_to(place).parts[0].removesuffix(".py")
 
 
 def against_the_layers(path: Path) -> Iterator[str]:
     """What a module imports that it must not."""
-    own, where = stage(path), str(path.relative_to(PACKAGE))
+    own, where = room(path), inside(path)
     for name in imports(path):
         parts = name.split(".")
         if parts[0] == "nodeagent" and len(parts) > 1 and parts[1] != own and parts[1] not in ALLOWED[own]:
@@ -280,37 +111,93 @@ def test_imports_point_down_only() -> None:
 
 
 def test_what_points_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ALLOWED, "translate", frozenset())
-    monkeypatch.setitem(FENCED, "yaml", ("files/",))
+    monkeypatch.setitem(ALLOWED, "proxy", frozenset({"wire", "runtime"}))
+    monkeypatch.setitem(FENCED, "yaml", ("wire/yaml/",))
 
     found = [line for path in modules() for line in against_the_layers(path)]
 
-    assert any(line.startswith("translate/") and "translate must not import nodeagent.model" in line for line in found)
+    assert any(line.startswith("proxy/") and "proxy must not import nodeagent.model" in line for line in found)
     assert any(line.startswith("config/") and "yaml belongs to" in line for line in found)
 
 
-SIMULATOR = frozenset({"packet", "machine", "interpreter", "spelling", "deviation"})
-"""Where a packet goes through rules, and how elements read: for those who ask why, not for what programs the kernel."""
-ELEMENTS = frozenset({"image", "blocks", "render", "slots", "desired", "names_elements", "affinity", "diff"})
-RULES = frozenset({"chain", "classes", "learning", "loads", "names_here", "picking", "program", "schema", "source"})
+def rooms() -> set[str]:
+    return {room(path) for path in modules()} - {"__init__", "__main__"}
 
 
-def table_imports(path: Path) -> set[str]:
-    """The modules of the table that a module imports."""
-    graph = import_graph(PACKAGE / "dataplane" / "nft")
-    own = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-    return {name.rpartition(".")[2] for name in graph[own]}
+def test_the_top_has_few_rooms_and_each_has_a_rule() -> None:
+    assert len(rooms()) <= MOST_ROOMS
+    assert rooms() == set(ALLOWED) - {"__init__", "__main__"}
 
 
-def test_what_programs_the_kernel_needs_no_simulator() -> None:
-    for path in sorted((PACKAGE / "dataplane" / "nft").glob("*.py")):
-        if path.stem not in SIMULATOR and path.stem != "__init__":
-            assert not table_imports(path) & SIMULATOR, path
+def test_rules_allow_no_circle_and_no_way_from_house_to_house() -> None:
+    assert circles({own: set(others) for own, others in ALLOWED.items()}) == []
+    for house in HOUSES:
+        assert not ALLOWED[house] & (set(ALLOWED) - GROUND)
 
 
-def test_rules_know_no_elements() -> None:
-    for name in sorted(RULES):
-        assert not table_imports(PACKAGE / "dataplane" / "nft" / f"{name}.py") & ELEMENTS, name
+def against_the_stages(place: str, rules: dict[str, frozenset[str]]) -> Iterator[str]:
+    prefix = ["nodeagent", *place.split("/")]
+    for path in (PACKAGE / place).rglob("*.py"):
+        own = room(path, PACKAGE / place)
+        for name in imports(path) if own in rules else ():
+            parts = name.split(".")
+            if parts[: len(prefix)] == prefix and len(parts) > len(prefix):
+                other = parts[len(prefix)]
+                if other != own and other not in rules[own]:
+                    yield f"{inside(path)}: {own} must not import {name}"
+
+
+@pytest.mark.parametrize("place", STAGES)
+def test_rooms_of_a_house_import_what_their_rule_allows(place: str) -> None:
+    assert list(against_the_stages(place, STAGES[place])) == []
+
+
+@pytest.mark.parametrize("place", STAGES)
+def test_every_rule_is_of_a_room_that_is_there(place: str) -> None:
+    assert set(STAGES[place]) <= {room(path, PACKAGE / place) for path in (PACKAGE / place).rglob("*.py")}
+
+
+def test_a_house_that_is_entered_from_the_side_is_seen() -> None:
+    rules = {"engine": frozenset[str]()}
+    assert any(
+        "engine must not import nodeagent.proxy.translate" in line for line in against_the_stages("proxy", rules)
+    )
+
+
+REFUSING = """
+import importlib, pkgutil, sys
+
+class Refusing:
+    def find_spec(self, name, path=None, target=None):
+        refused = {refused!r}
+        if name.split(".")[0] in refused or ".".join(name.split(".")[:2]) in refused:
+            raise ImportError(f"{{name}} is refused")
+
+sys.meta_path.insert(0, Refusing())
+house = importlib.import_module("nodeagent.{house}")
+for found in pkgutil.walk_packages(house.__path__, house.__name__ + "."):
+    if not found.name.endswith(".__main__"):
+        importlib.import_module(found.name)
+"""
+
+
+def import_alone(house: str, refused: Iterable[str]) -> subprocess.CompletedProcess[str]:
+    """Every module of a house, in an interpreter that has not what is refused."""
+    code = REFUSING.format(house=house, refused=set(refused))
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("house", sorted(HOUSES))
+def test_a_house_is_imported_without_the_others_and_without_their_libraries(house: str) -> None:
+    others = {f"nodeagent.{other}" for other in (HOUSES | {"diagnosis", "lab", "config", "daemon", "cli"}) - {house}}
+    done = import_alone(house, others | (EVERY_LIBRARY - LIBRARIES[house]))
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("house", sorted(HOUSES))
+def test_a_library_that_a_house_needs_is_missed(house: str) -> None:
+    done = import_alone(house, {"msgspec"})
+    assert "msgspec is refused" in done.stderr
 
 
 def test_the_package_imports_no_tests() -> None:
@@ -326,40 +213,21 @@ def test_hosts_and_links_know_nothing_of_the_lab_they_are_in() -> None:
             assert known, f"{path} imports {name}"
 
 
-CONTROLPLANE = [path for path in modules() if PACKAGE / "controlplane" in path.parents]
-
-
-def room(path: Path) -> str:
-    return path.relative_to(PACKAGE / "controlplane").parts[0].removesuffix(".py")
-
-
-def test_rooms_of_the_api_server_import_those_above_them_only() -> None:
-    for path in CONTROLPLANE:
-        own = room(path)
-        if own in COMPOSITION:
-            continue
-        for name in imports(path):
-            parts = name.split(".")
-            if parts[:2] == ["nodeagent", "controlplane"] and len(parts) > 2:
-                assert parts[2] == own or parts[2] in ROOMS[own], f"{path}: {own} must not import {name}"
-
-
-def test_every_room_of_the_api_server_has_a_rule() -> None:
-    assert {room(path) for path in CONTROLPLANE} == set(ROOMS) | COMPOSITION
-
-
 KINDS = sorted(
-    path for path in (PACKAGE / "controlplane" / "kinds").iterdir() if path.stem not in ("__init__", "__pycache__")
+    path
+    for path in (PACKAGE / "kinds").iterdir()
+    if path.stem not in ("__init__", "__pycache__", "catalog", "description")
 )
 
 
 @pytest.mark.parametrize("path", KINDS, ids=lambda path: path.stem)
 def test_a_kind_imports_no_other_kind(path: Path) -> None:
-    prefix = ["nodeagent", "controlplane", "kinds"]
+    prefix = ["nodeagent", "kinds"]
     for source in path.rglob("*.py") if path.is_dir() else [path]:
         for name in imports(source):
             parts = name.split(".")
-            assert parts[:3] != prefix or len(parts) < 4 or parts[3] == path.stem, f"{source} imports {name}"
+            others = parts[: len(prefix)] == prefix and len(parts) > len(prefix)
+            assert not others or parts[len(prefix)] in (path.stem, "description"), f"{source} imports {name}"
 
 
 def asks_by_name(source: Iterable[ast.AST]) -> list[int]:
@@ -377,8 +245,14 @@ def asks_by_name(source: Iterable[ast.AST]) -> list[int]:
 
 
 def test_what_all_kinds_share_asks_for_none_by_name() -> None:
-    shared = [path for path in CONTROLPLANE if room(path) in ("machinery", "api", "storage", "addresses")]
-    found = [f"{path}:{line}" for path in shared for line in asks_by_name(syntax(path))]
+    rooms_of_all = [PACKAGE / "kinds" / "description"]
+    rooms_of_all += [PACKAGE / "apiserver" / room for room in ("machinery", "api", "storage", "addresses")]
+    found = [
+        f"{path}:{line}"
+        for place in rooms_of_all
+        for path in place.rglob("*.py")
+        for line in asks_by_name(syntax(path))
+    ]
     assert found == [], "what is peculiar to a kind is said by its row"
 
 
@@ -389,75 +263,31 @@ def test_asking_by_name_is_seen() -> None:
     assert asks_by_name(ast.walk(ast.parse(fine))) == []
 
 
-def import_graph(top: Path) -> dict[str, set[str]]:
-    """Module → modules below `top` it imports, wherever in it the import stands; that of a package is of its __init__."""
-    names = {
-        path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for path in top.rglob("*.py")
-    }
-    known = set(names.values())
-    graph: dict[str, set[str]] = {}
-    for path, own in names.items():
-        found = graph.setdefault(own, set())
-        for node in syntax(path):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                inner = {f"{node.module}.{alias.name}" for alias in node.names} & known
-                found |= inner or ({node.module} & known)
-            elif isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names} & known
-    return graph
-
-
-def circles(graph: dict[str, set[str]]) -> list[list[str]]:
-    """One circle for each module that ends up at itself."""
-    found = []
-    done: set[str] = set()
-
-    def follow(module: str, path: list[str]) -> None:
-        if module in path:
-            found.append([*path[path.index(module) :], module])
-            return
-        if module in done:
-            return
-        for below in sorted(graph.get(module, ())):
-            follow(below, [*path, module])
-        done.add(module)
-
-    for module in sorted(graph):
-        follow(module, [])
-    return found
-
-
 def test_no_module_imports_itself_by_way_of_others() -> None:
     assert circles(import_graph(PACKAGE)) == []
 
 
-def test_the_graph_sees_imports_inside_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+def test_no_folder_imports_itself_by_way_of_others() -> None:
+    graph = import_graph(PACKAGE)
+    packages = [".".join(path.parent.relative_to(ROOT).parts) for path in modules() if path.name == "__init__.py"]
+    assert {package: found for package in packages if (found := circles(within(package, graph)))} == {}
+
+
+def test_a_circle_of_folders_is_seen_where_modules_have_none() -> None:
+    graph = {"p.a.one": {"p.b.two"}, "p.b.two": set[str](), "p.b.three": {"p.a.four"}, "p.a.four": set[str]()}
+    assert circles(graph) == []
+    assert circles(within("p", graph)) == [["a", "b", "a"]]
+
+
+def test_the_graph_sees_imports_inside_functions(tmp_path: Path) -> None:
     made = tmp_path / "made"
     made.mkdir()
     (made / "__init__.py").touch()
     (made / "one.py").write_text("from made import two\n")
     (made / "two.py").write_text("def late():\n    from made.one import thing\n")
-    assert circles(import_graph(made)) == [["made.one", "made.two", "made.one"]]
+    assert circles(import_graph(made, tmp_path)) == [["made.one", "made.two", "made.one"]]
 
 
 def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == [["b", "c", "b"]]
     assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
-
-
-def pure_modules() -> list[Path]:
-    return sorted({path for pattern in PURE for path in PACKAGE.glob(pattern)})
-
-
-def test_pure_modules_do_no_input_or_output() -> None:
-    for path in pure_modules():
-        roots = {name.split(".")[0] for name in imports(path)}
-        assert not roots & (IMPURE | THIRD_PARTY), path
-        if path != PACKAGE / "model" / "addresses.py":
-            assert "socket" not in roots, f"{path}: only address text uses the socket module, for its parser"
-
-
-def test_every_stage_has_a_rule() -> None:
-    assert {stage(path) for path in modules()} <= set(ALLOWED)

@@ -13,10 +13,7 @@ import threading
 
 import msgspec
 
-from nodeagent.lab.net.dial import SourcePorts, ask_many
-from nodeagent.lab.net.namespaces import LabError, enter, remove_namespace
-from nodeagent.lab.net.ping import ping
-from nodeagent.lab.net.requests import (
+from nodeagent.lab.net.actor_messages import (
     Answer,
     Answers,
     Ask,
@@ -35,7 +32,10 @@ from nodeagent.lab.net.requests import (
     Started,
     Stop,
 )
-from nodeagent.lab.net.servers import Server
+from nodeagent.lab.net.dial import SourcePorts, ask_many
+from nodeagent.lab.net.echo_servers import Server
+from nodeagent.lab.net.network_namespaces import LabError, enter, remove_namespace
+from nodeagent.lab.net.ping import ping
 from nodeagent.lab.net.strays import end_processes_beside_us
 from nodeagent.lab.net.tasks import HoldTask, LoadTask, ServeTask, SniffTask, Task
 

@@ -11,8 +11,8 @@ import time
 from typing import Protocol as Interface
 
 from nodeagent.lab.net import sctp
-from nodeagent.lab.net.requests import Answer, Dial, Failure
-from nodeagent.lab.net.servers import kernel_has_sctp
+from nodeagent.lab.net.actor_messages import Answer, Dial, Failure
+from nodeagent.lab.net.echo_servers import kernel_has_sctp
 from nodeagent.model.addresses import Protocol, family_of
 
 FAILURES = {

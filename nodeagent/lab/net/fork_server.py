@@ -21,10 +21,10 @@ from typing import Self
 
 import msgspec
 
-from nodeagent.imports import import_all
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.namespace_process import Running
+from nodeagent.lab.net.network_namespaces import LabError
 from nodeagent.lab.net.own_fork import fork_off
-from nodeagent.lab.net.process import Running
+from nodeagent.runtime.imports import import_all
 
 LARGEST_ORDER = 1 << 17
 MOST_DESCRIPTORS = 8

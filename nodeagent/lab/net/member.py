@@ -8,10 +8,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from nodeagent.lab.net.answers import Survey
-from nodeagent.lab.net.fork_server import ForkServer
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.requests import (
+from nodeagent.lab.net.actor_messages import (
     Answers,
     Ask,
     Dial,
@@ -34,6 +31,9 @@ from nodeagent.lab.net.requests import (
     Stop,
     Stopped,
 )
+from nodeagent.lab.net.fork_server import ForkServer
+from nodeagent.lab.net.network_namespaces import LabError
+from nodeagent.lab.net.survey import Survey
 from nodeagent.lab.net.topology import first_of
 from nodeagent.model.addresses import Family, Protocol
 

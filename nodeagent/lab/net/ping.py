@@ -5,8 +5,8 @@ import socket
 import struct
 import time
 
+from nodeagent.lab.net.actor_messages import Answer
 from nodeagent.lab.net.dial import failed
-from nodeagent.lab.net.requests import Answer
 from nodeagent.model.addresses import Family, family_of
 
 REQUEST = {Family.IPV4: 8, Family.IPV6: 128}

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from nodeagent.lab.net.namespaces import DIRECTORY as NAMESPACES
-from nodeagent.lab.net.namespaces import check_ours
+from nodeagent.lab.net.network_namespaces import DIRECTORY as NAMESPACES
+from nodeagent.lab.net.network_namespaces import check_ours
 
 OWN = Path("/proc/self/ns/net")
 

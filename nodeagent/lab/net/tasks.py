@@ -8,9 +8,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from nodeagent.lab.net.dial import Conversation, SourcePorts, ask, begin, continue_asking
-from nodeagent.lab.net.latencies import to_two_digits
-from nodeagent.lab.net.requests import (
+from nodeagent.lab.net.actor_messages import (
     Answer,
     Answers,
     Dial,
@@ -23,7 +21,9 @@ from nodeagent.lab.net.requests import (
     Sniff,
     Stopped,
 )
-from nodeagent.lab.net.servers import Server
+from nodeagent.lab.net.dial import Conversation, SourcePorts, ask, begin, continue_asking
+from nodeagent.lab.net.echo_servers import Server
+from nodeagent.lab.net.latencies import to_two_digits
 from nodeagent.model.addresses import unpack_address
 
 KEPT_FAILURES = 100

@@ -20,9 +20,9 @@ from pathlib import Path
 from signal import SIGKILL
 
 from nodeagent.lab.net.fork_server import Fork, ForkServer
-from nodeagent.lab.net.namespaces import enter
+from nodeagent.lab.net.namespace_process import Launcher, Running
+from nodeagent.lab.net.network_namespaces import enter
 from nodeagent.lab.net.own_fork import show_command_line, take_streams
-from nodeagent.lab.net.process import Launcher, Running
 
 NODEAGENT = (sys.executable, "-m", "nodeagent")
 PROGRAM_NAME = "python -m nodeagent"

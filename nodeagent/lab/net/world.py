@@ -10,7 +10,8 @@ from typing import Protocol, Self
 from nodeagent.lab.net import pod_wiring, wiring
 from nodeagent.lab.net.fork_server import ForkServer
 from nodeagent.lab.net.member import ACTOR, Member
-from nodeagent.lab.net.namespaces import (
+from nodeagent.lab.net.namespace_process import AgentProcess, Launcher
+from nodeagent.lab.net.network_namespaces import (
     LabError,
     create_namespaces,
     has_br_netfilter,
@@ -20,7 +21,6 @@ from nodeagent.lab.net.namespaces import (
     sweep,
     write_sysctls,
 )
-from nodeagent.lab.net.process import AgentProcess, Launcher
 from nodeagent.lab.net.topology import UNDERLAY, Node, Pod, Topology, check_name, check_pod, standard_topology
 from nodeagent.model.addresses import Family
 

@@ -3,8 +3,8 @@
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.fault_kinds import KINDS
 from nodeagent.lab.faults import Broken, Site
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.worker import Work
+from nodeagent.lab.lab_thread import Work
+from nodeagent.lab.net.network_namespaces import LabError
 
 _CUT = KINDS["cut"]
 

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from nodeagent.lab.cluster import LiveCluster
-from nodeagent.lab.net.namespaces import LabError, inside
-from nodeagent.lab.page.state import NodeLook, ServiceLook, Tracked
-from nodeagent.lab.status import agent_state, answer_of_agent, is_healthy
+from nodeagent.lab.lab_status import agent_state, answer_of_agent, is_healthy
+from nodeagent.lab.net.network_namespaces import LabError, inside
+from nodeagent.lab.page.page_state import NodeLook, ServiceLook, Tracked
 from nodeagent.model.addresses import Family, endpoint_text, unpack_address
-from nodeagent.netlink.conntrack import client_of, dump_udp, read_flows
-from nodeagent.netlink.socket import NetlinkSocket
-from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
+from nodeagent.wire.netlink.conntrack import client_of, dump_udp, read_flows
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
 METRICS_PORT = 10249
 PROTOCOLS = (socket.IPPROTO_TCP, socket.IPPROTO_UDP)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nodeagent.lab.report.document import page, rows
+from nodeagent.lab.fault_verdict import NotDone
 from nodeagent.lab.report.plot import plot
-from nodeagent.lab.requests import FaultRecord, FaultReport
-from nodeagent.lab.verdict import NotDone
+from nodeagent.lab.report.report_document import page, rows
+from nodeagent.lab.supervisor_messages import FaultRecord, FaultReport
 
 INDEX = "index.html"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from nodeagent.lab.report.axis import Decades, Linear
-from nodeagent.lab.requests import FaultRecord, FaultReport, Recorded
+from nodeagent.lab.supervisor_messages import FaultRecord, FaultReport, Recorded
 
 WIDTH, HEIGHT = 960, 480
 LEFT, RIGHT = 76, 940

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import DIRECTORY
+from nodeagent.lab.net.network_namespaces import DIRECTORY
 from nodeagent.lab.net.topology import POD_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Self
 
-from nodeagent.lab.net.namespaces import is_alive
+from nodeagent.lab.net.network_namespaces import is_alive
 
 CONTROL_GROUPS = tuple(Path("/sys/fs/cgroup", part) for part in ("", "unified", "systemd"))
 GROUP = re.compile(r"nodeagent-boot-(?P<pid>[0-9]+)-[0-9a-f]+")

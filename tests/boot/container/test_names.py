@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, cluster_ips
 from tests.harness.dns.lookups import Asker, ask, lookups, until_all_say
@@ -21,7 +21,7 @@ NAME = "shop.default.svc.cluster.local."
 NEW = cluster_ips(3)
 UDP = socket.SOCK_DGRAM
 PORTS = (service_port(53, Protocol.UDP, name="dns"), service_port(53, name="dns-tcp"))
-MODULE = "nodeagent.dns.server"
+MODULE = "nodeagent.names.server"
 
 
 @pytest.fixture(scope="module")

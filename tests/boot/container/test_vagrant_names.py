@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from nodeagent.lab.net.namespaces import DIRECTORY, run_ip
+from nodeagent.lab.net.network_namespaces import DIRECTORY, run_ip
 from tests.harness.etcd_hosts import hosts
 
 from .conftest import AGENT, TREE

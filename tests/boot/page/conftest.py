@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.world import World
 from tests.boot.page.browser import Browser
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.boot.page.browser import Browser
 from tests.boot.page.conftest import SHOP
 from tests.harness.cluster import NODE, Cluster

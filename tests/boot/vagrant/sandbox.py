@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from nodeagent.lab.net.namespaces import is_alive
+from nodeagent.lab.net.network_namespaces import is_alive
 
 RUN = re.compile(r"run-(?P<pid>[0-9]+)-[0-9a-f]+")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -23,7 +23,7 @@ WITHOUT_CACHES = shutil.ignore_patterns("__pycache__")
 WITHOUT_BOOT = shutil.ignore_patterns("__pycache__", "boot")
 BEGIN = "set -e\nexport PYTHONPATH=/job\n"
 TESTS = tuple(
-    f"tests/contract/nft/test_{what}_in_kernel.py" for what in ("drift", "driver", "fetch", "listing", "rejection")
+    f"tests/contract/driver/test_{what}_in_kernel.py" for what in ("drift", "driver", "fetch", "listing", "rejection")
 )
 """What holds the agent to nftables. An agent process takes an emulated machine half a minute to start, so the scenes with one
 are left to the story."""

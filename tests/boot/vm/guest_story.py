@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.lab.net.answers import Survey
-from nodeagent.lab.net.namespaces import inside
-from nodeagent.lab.net.process import Launcher
+from nodeagent.lab.net.namespace_process import Launcher
+from nodeagent.lab.net.network_namespaces import inside
+from nodeagent.lab.net.survey import Survey
 from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.objects import ServiceSpec
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS, Cluster, cluster_ips, elements_written
 from tests.harness.objects import service_port
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from tests.harness.etcd_hosts import Host, hosts
 from tests.harness.kube_apiserver import Api, until
 

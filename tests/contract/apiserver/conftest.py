@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.server import ApiServer
-from nodeagent.controlplane.server_settings import ServerSettings
-from nodeagent.controlplane.storages import EtcdSettings
-from nodeagent.kube.mirror import mirror_endpoints
+from nodeagent.apiserver.api_server import ApiServer
+from nodeagent.apiserver.server_settings import ServerSettings
+from nodeagent.apiserver.storages import EtcdSettings
+from nodeagent.proxy.source.mirror import mirror_endpoints
 from tests.harness.effort import AT_LENGTH, STORAGES
 from tests.harness.etcd import running as etcd
 

@@ -1,7 +1,7 @@
 """A server of ours and a real kube-apiserver on one etcd: the endpoints of `kubernetes`, addresses and node ports.
 
 `KUBERNETES=DIR pytest tests/contract/apiserver/test_beside_kube_apiserver.py`; without that variable it is skipped, and
-`tests/unit/controlplane` holds the forms to what kube-apiserver was seen to write.
+`tests/unit/apiserver` holds the forms to what kube-apiserver was seen to write.
 """
 
 import signal
@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
-from nodeagent.controlplane.addresses.port_bitmap import PortBitmap
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.apiserver.addresses.port_bitmap import PortBitmap
+from nodeagent.lab.net.network_namespaces import inside
 from tests.harness.effort import at_length
 from tests.harness.etcd import EtcdCluster, needs_etcd
 from tests.harness.etcd import running as etcd

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from nodeagent.controlplane.storage.store import Window
+from nodeagent.apiserver.storage.store import Window
 
 SERVICES = "/api/v1/namespaces/default/services"
 KUBERNETES = "/api/v1/namespaces/default/endpoints/kubernetes"

@@ -5,7 +5,7 @@ import json
 import time
 from typing import Any
 
-from nodeagent.controlplane.api.watches import Watch
+from nodeagent.apiserver.api.watches import Watch
 
 DEADLINE_SECONDS = 60.0
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.controlplane.api.pki import GROUPS, add_user
+from nodeagent.apiserver.api.pki import GROUPS, add_user
 
 
 def lines(api: Any, path: str) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from tests.harness.api_processes import Process, keep_running, running
 from tests.harness.effort import EFFORT
 from tests.harness.etcd import needs_etcd

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from nodeagent.controlplane.api.listener import Listener
-from nodeagent.logs.setup import TextFormatter
-from nodeagent.serving.admission import Admission, ConnectionLimits
+from nodeagent.apiserver.api.listener import Listener
+from nodeagent.runtime.logs.setup import TextFormatter
+from nodeagent.runtime.serving.admission import Admission, ConnectionLimits
 
 DEADLINE_SECONDS = 60.0
 TCP_ESTABLISHED = "01"
@@ -152,7 +152,7 @@ def test_a_request_that_breaks_the_server_is_logged_with_its_path_escaped(
     def broken(*_: object) -> None:
         raise RuntimeError("what\x1b[31m\nforged: line")
 
-    monkeypatch.setattr("nodeagent.controlplane.api.handler.parse_target", broken)
+    monkeypatch.setattr("nodeagent.apiserver.api.handler.parse_target", broken)
     assert api.call("GET", "/api/v1/a%0aforged%1b%5b31m").status == 500
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     lines = TextFormatter(journald=False).format(record).split("\n")
@@ -174,7 +174,7 @@ def test_a_watch_that_takes_nothing_is_ended_and_one_that_reads_is_not(
     for number in range(8):
         body = {"metadata": {"name": f"big-{number}"}, "data": {"x": "y" * 1_000_000}}
         assert api.call("POST", path, body).status == 201
-    monkeypatch.setattr("nodeagent.controlplane.api.sending._PIECE_SECONDS", 1.0)
+    monkeypatch.setattr("nodeagent.apiserver.api.sending._PIECE_SECONDS", 1.0)
     credentials = {"Authorization": f"Bearer {api.token}"}
     still = api.connect()
     still.sock = socket.socket()
@@ -206,7 +206,7 @@ def is_held(port: int, client_port: int) -> bool:
 
 def test_an_object_that_is_not_taken_is_given_up(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where it is sent as a whole: the connection would keep all of it for as long as it likes."""
-    monkeypatch.setattr("nodeagent.controlplane.api.sending._PIECE_SECONDS", 0.3)
+    monkeypatch.setattr("nodeagent.apiserver.api.sending._PIECE_SECONDS", 0.3)
     api = start()
     path = "/api/v1/namespaces/default/configmaps"
     assert api.call("POST", path, {"metadata": {"name": "big"}, "data": {"x": "y" * 400_000}}).status == 201

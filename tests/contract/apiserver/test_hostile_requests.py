@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.storage.log import Log
-from nodeagent.controlplane.storage.records import Change, draft
-from nodeagent.controlplane.storage.store import Store
+from nodeagent.apiserver.storage.log import Log
+from nodeagent.apiserver.storage.records import Change, draft
+from nodeagent.apiserver.storage.store import Store
 from tests.contract.apiserver.conftest import Api, ServerThread
 from tests.contract.apiserver.stalls import measured
 from tests.harness.stopwatch import allowed

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.kinds.catalog import all_kinds
+from nodeagent.kinds.catalog import all_kinds
 from tests.harness.effort import at_length
 
 MANIFEST = """

@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from nodeagent.controlplane.api.pki import GROUPS, add_user
+from nodeagent.apiserver.api.pki import GROUPS, add_user
 from tests.contract.apiserver.conftest import DEADLINE_SECONDS, Api
 
 SERVICES = "/api/v1/namespaces/default/services"

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pytest
 
-from nodeagent.controlplane.storage.records import Change, draft
+from nodeagent.apiserver.storage.records import Change, draft
 from tests.contract.apiserver.conftest import Api, ServerThread
 from tests.contract.apiserver.stalls import measured
 from tests.harness.protobuf import envelope, field

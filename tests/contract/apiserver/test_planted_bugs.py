@@ -20,7 +20,7 @@ SEED = int(os.environ.get("SEED") or "0") or random.SystemRandom().randrange(1, 
 SECONDS = 30.0
 
 STALE_READS = """
-from nodeagent.controlplane.storage.etcd.storage import EtcdStorage
+from nodeagent.apiserver.storage.etcd.storage import EtcdStorage
 async def latest(self):
     return self._counter
 EtcdStorage.latest = latest
@@ -28,7 +28,7 @@ EtcdStorage.latest = latest
 LOST_UPDATES = """
 from dataclasses import replace
 from msgspec.structs import replace as altered
-from nodeagent.controlplane.storage.etcd.transactions import Transaction
+from nodeagent.apiserver.storage.etcd.transactions import Transaction
 whole = Transaction.request
 def request(self, lease=0):
     return whole(replace(self, changes=[altered(change, expected=None) for change in self.changes]), lease)
@@ -36,8 +36,8 @@ Transaction.request = request
 """
 
 EQUAL_BYTES = """
-from nodeagent.controlplane.storage.etcd.storage import EtcdStorage
-from nodeagent.controlplane.storage.records import Precondition
+from nodeagent.apiserver.storage.etcd.storage import EtcdStorage
+from nodeagent.apiserver.storage.records import Precondition
 whole = EtcdStorage._transact
 async def transact(self, wanted, lease, ends):
     settled = await whole(self, wanted, lease, ends)

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nodeagent.lab.net.process import Running
+from nodeagent.lab.net.namespace_process import Running
 from tests.harness.warm_start import AGENT, WarmLauncher
 
 COMMAND = [sys.executable, "-m", "nodeagent", "apiserver"]

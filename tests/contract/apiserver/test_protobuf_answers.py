@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.api.protobuf_answers import ProtobufAnswers
-from nodeagent.controlplane.api.replies import Reply
-from nodeagent.controlplane.kinds.catalog import all_kinds
-from nodeagent.controlplane.machinery.schema.decoding import normalise
-from nodeagent.controlplane.machinery.schema.protobuf import MEDIA_TYPE, read_object
-from nodeagent.controlplane.machinery.schema.protobuf_writing import write_object
-from nodeagent.controlplane.machinery.worker import Worker
-from nodeagent.controlplane.status import ApiError
+from nodeagent.apiserver.api.protobuf_answers import ProtobufAnswers
+from nodeagent.apiserver.api.replies import Reply
+from nodeagent.apiserver.machinery.request_worker import Worker
+from nodeagent.apiserver.machinery.schema.decoding import normalise
+from nodeagent.apiserver.machinery.schema.protobuf import MEDIA_TYPE, read_object
+from nodeagent.apiserver.machinery.schema.protobuf_writing import write_object
+from nodeagent.kinds.catalog import all_kinds
+from nodeagent.kinds.description.status import ApiError
 
-RECORDED = json.loads((Path(__file__).parents[2] / "unit/controlplane/protobuf_objects.json").read_text())
+RECORDED = json.loads((Path(__file__).parents[2] / "unit/apiserver/protobuf_objects.json").read_text())
 CATALOG = all_kinds()
 ONLY = {"Accept": MEDIA_TYPE}
 PLACES = {

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from nodeagent.kube.api_source import StoreSink
-from nodeagent.kube.client import ApiClient
-from nodeagent.kube.credentials import FixedCredential
-from nodeagent.kube.informer import Informer, Resource
-from nodeagent.kube.kubeconfig import ClusterAccess
-from nodeagent.kube.pace import Pace
-from nodeagent.kube.servers import Server
-from nodeagent.kube.store import ClusterStore
-from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Service
+from nodeagent.proxy.source.api_source import StoreSink
+from nodeagent.proxy.source.client.api_client import ApiClient
+from nodeagent.proxy.source.client.credentials import FixedCredential
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
+from nodeagent.proxy.source.client.server_choice import Server
+from nodeagent.proxy.source.client.tls import TlsTrust
+from nodeagent.proxy.source.informer import Informer, Resource
+from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.source.pace import Pace
 from tests.harness.api_processes import Process, keep_running, running
 from tests.harness.effort import at_length
 from tests.harness.etcd import EtcdCluster, needs_etcd

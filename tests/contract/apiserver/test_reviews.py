@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.api.pki import GROUPS, add_user
+from nodeagent.apiserver.api.pki import GROUPS, add_user
 from tests.contract.apiserver.conftest import Api
 
 SELF = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.storages import EtcdSettings
+from nodeagent.apiserver.storages import EtcdSettings
 from tests.contract.apiserver.conftest import Api, ServerThread
 from tests.harness.etcd import EtcdCluster, needs_etcd, running
 

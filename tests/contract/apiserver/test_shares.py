@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from nodeagent.cli.apiserver import apiserver_command
-from nodeagent.serving.admission import ConnectionLimits
+from nodeagent.runtime.serving.admission import ConnectionLimits
 
 DEADLINE_SECONDS = 60.0
 MANY = 30
@@ -63,7 +63,7 @@ def test_bodies_that_are_announced_and_not_sent_hold_up_nobody(start: Callable[.
 
 
 def test_a_client_that_sends_no_body_is_given_up(start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodeagent.controlplane.api.body_room.BodyRoom.seconds_for", lambda *_: 0.3)
+    monkeypatch.setattr("nodeagent.apiserver.api.body_room.BodyRoom.seconds_for", lambda *_: 0.3)
     api = start()
     connection = announced(api, api.token, 20_000)
     response = connection.getresponse()
@@ -75,7 +75,7 @@ def test_small_patches_of_a_large_object_hold_up_nobody_else(
     start: Callable[..., Any], agent_token: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of them makes a document of many values; a few at a time are under way."""
-    monkeypatch.setattr("nodeagent.controlplane.api.event_limits.EventRate.take", lambda *_: 0.0)
+    monkeypatch.setattr("nodeagent.apiserver.api.event_limits.EventRate.take", lambda *_: 0.0)
     api = start()
     token = agent_token(api)
     references = [{"apiVersion": "v1", "kind": "Pod", "name": f"p{n}", "uid": f"u{n}"} for n in range(1_000)]

@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 
-from nodeagent.controlplane.storages import EtcdSettings
+from nodeagent.apiserver.storages import EtcdSettings
 from tests.contract.apiserver.conftest import Api, ServerThread
 from tests.harness.etcd import Member, needs_etcd, running
 from tests.harness.stopwatch import once_within

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.api import sending
+from nodeagent.apiserver.api import sending
 from tests.contract.apiserver.conftest import DEADLINE_SECONDS, Api
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from nodeagent.apiserver.storage.records import Change
+from nodeagent.apiserver.storage.store import Store
+from nodeagent.apiserver.storages import EtcdSettings, etcd_storage
 from nodeagent.cli.apiserver import apiserver_command
 from nodeagent.cli.exit_codes import FAILED, UNUSABLE
-from nodeagent.controlplane.kinds.catalog import all_kinds
-from nodeagent.controlplane.storage.records import Change
-from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.storages import EtcdSettings, etcd_storage
+from nodeagent.kinds.catalog import all_kinds
 from tests.contract.apiserver.conftest import Api, ServerThread
 from tests.harness.etcd import EtcdCluster, Files, needs_etcd, running
 

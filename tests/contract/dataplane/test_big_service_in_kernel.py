@@ -11,22 +11,22 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.dataplane.conntrack import ConntrackCleaner
-from nodeagent.dataplane.interface import ServiceInterface
-from nodeagent.dataplane.nft.belief import Ownership
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.driver import TableDriver
-from nodeagent.dataplane.nft.ruleset import Ruleset
-from nodeagent.engine.changes import ChangeQueue
-from nodeagent.engine.sync import Engine, Timing
-from nodeagent.kube.store import ClusterStore
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.objects import EndpointSlice, Service
 from nodeagent.model.reports import CleaningReport, PassReport, PurgeReport
-from nodeagent.observe.service_health import ServiceHealth
-from nodeagent.observe.status_line import StatusLine
-from nodeagent.translate.node import TranslationOptions
+from nodeagent.proxy.dataplane.conntrack_cleaner import ConntrackCleaner
+from nodeagent.proxy.dataplane.driver.belief import Ownership
+from nodeagent.proxy.dataplane.driver.driver import TableDriver
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.interface import ServiceInterface
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from nodeagent.proxy.engine.change_queue import ChangeQueue
+from nodeagent.proxy.engine.sync import Engine, Timing
+from nodeagent.proxy.observe.service_health import ServiceHealth
+from nodeagent.proxy.observe.status_line import StatusLine
+from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.translate.node_state import TranslationOptions
 
 pytestmark = pytest.mark.kernel
 

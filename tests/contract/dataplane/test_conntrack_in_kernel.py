@@ -11,16 +11,16 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.conntrack import ConntrackCleaner
 from nodeagent.model.addresses import Family, pack_address
 from nodeagent.model.addresses import Protocol as Transport
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import UdpPort
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.reports import CleaningReport
-from nodeagent.netlink.framing import Request, attribute, nested
-from nodeagent.netlink.socket import NetlinkSocket
-from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER, NLM_F_CREATE, NLM_F_EXCL
+from nodeagent.proxy.dataplane.conntrack_cleaner import ConntrackCleaner
+from nodeagent.wire.netlink.framing import Request, attribute, nested
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NLM_F_CREATE, NLM_F_EXCL
 from tests.harness.effort import examples
 
 pytestmark = pytest.mark.kernel

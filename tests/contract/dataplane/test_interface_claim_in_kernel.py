@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.interface import ForeignInterfaceError, ServiceInterface
+from nodeagent.proxy.dataplane.interface import ForeignInterfaceError, ServiceInterface
 
 pytestmark = pytest.mark.kernel
 

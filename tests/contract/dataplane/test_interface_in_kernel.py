@@ -9,9 +9,9 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.interface import ForeignInterfaceError, ServiceInterface
 from nodeagent.model.addresses import Family
 from nodeagent.model.reports import InterfaceReport
+from nodeagent.proxy.dataplane.interface import ForeignInterfaceError, ServiceInterface
 from tests.harness.stopwatch import once_within
 
 pytestmark = pytest.mark.kernel

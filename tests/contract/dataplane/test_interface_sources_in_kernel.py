@@ -6,15 +6,15 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.model.addresses import Family
-from nodeagent.netlink import rtnetlink
-from nodeagent.netlink.framing import Request, messages
-from nodeagent.netlink.notifications import Group
-from nodeagent.netlink.rtnetlink import LocalRoute
-from nodeagent.netlink.socket import NetlinkSocket
-from nodeagent.netlink.uapi.netlink import NETLINK_ROUTE
-from nodeagent.netlink.uapi.rtnetlink import RTM_DELROUTE
+from nodeagent.proxy.dataplane.interface import ServiceInterface
+from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink.framing import Request, messages
+from nodeagent.wire.netlink.notifications import Group
+from nodeagent.wire.netlink.rtnetlink import LocalRoute
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_ROUTE
+from nodeagent.wire.netlink.uapi.rtnetlink import RTM_DELROUTE
 
 pytestmark = pytest.mark.kernel
 

@@ -8,10 +8,10 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.interface import ServiceInterface
-from nodeagent.dataplane.interface_drift import Drift, InterfaceNotifications
-from nodeagent.dataplane.interface_watch import InterfaceWatch, RepairPace
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.interface import ServiceInterface
+from nodeagent.proxy.dataplane.interface_drift import Drift, InterfaceNotifications
+from nodeagent.proxy.dataplane.interface_watch import InterfaceWatch, RepairPace
 
 pytestmark = pytest.mark.kernel
 

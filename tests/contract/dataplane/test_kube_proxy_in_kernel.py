@@ -8,18 +8,18 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.errors import NotPermitted
-from nodeagent.dataplane.kube_proxy.ipset import Sets
-from nodeagent.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables, legacy_tables
-from nodeagent.dataplane.kube_proxy.iptables_nft import NftTables
-from nodeagent.dataplane.kube_proxy.ipvs import VirtualServers
-from nodeagent.dataplane.kube_proxy.leftovers import HidingPlace, LeftoverError
-from nodeagent.dataplane.kube_proxy.own_tables import OwnTable
-from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family
-from nodeagent.netlink.framing import Request, attribute, nested, string
-from nodeagent.netlink.socket import NetlinkSocket
-from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER, NLM_F_CREATE, NLM_F_EXCL
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.errors import NotPermitted
+from nodeagent.proxy.dataplane.kube_proxy.ipset import Sets
+from nodeagent.proxy.dataplane.kube_proxy.iptables_legacy import InstalledTools, LegacyTables, legacy_tables
+from nodeagent.proxy.dataplane.kube_proxy.iptables_nft import NftTables
+from nodeagent.proxy.dataplane.kube_proxy.ipvs import VirtualServers
+from nodeagent.proxy.dataplane.kube_proxy.leftovers import HidingPlace, LeftoverError
+from nodeagent.proxy.dataplane.kube_proxy.own_tables import OwnTable
+from nodeagent.wire.netlink.framing import Request, attribute, nested, string
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NLM_F_CREATE, NLM_F_EXCL
 
 pytestmark = pytest.mark.kernel
 

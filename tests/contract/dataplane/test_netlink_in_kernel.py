@@ -8,8 +8,8 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.netlink.rtnetlink import add_address, delete_address, get_addresses, get_link
-from nodeagent.netlink.socket import DumpInterruptedError, Failure, NetlinkSocket
+from nodeagent.wire.netlink.rtnetlink import add_address, delete_address, get_addresses, get_link
+from nodeagent.wire.netlink.socket import DumpInterruptedError, Failure, NetlinkSocket
 
 pytestmark = pytest.mark.kernel
 
@@ -98,7 +98,7 @@ def test_a_dump_that_is_interrupted_can_be_repeated(namespace: Namespace) -> Non
 
 
 def test_a_silent_kernel_is_an_error(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nodeagent.netlink.socket.REPLY_SECONDS", 0.05)
+    monkeypatch.setattr("nodeagent.wire.netlink.socket.REPLY_SECONDS", 0.05)
 
     def story() -> None:
         with NetlinkSocket(socket.NETLINK_ROUTE) as netlink, pytest.raises(TimeoutError):

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.node_addresses import LocalAddress, NodeAddresses
+from nodeagent.proxy.dataplane.node_addresses import LocalAddress, NodeAddresses
 
 pytestmark = pytest.mark.kernel
 

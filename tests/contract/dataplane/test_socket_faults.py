@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.interface import ServiceInterface
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.interface import ServiceInterface
 from tests.harness.socket_faults import CALLS, ERRORS, failing_once
 
 pytestmark = pytest.mark.kernel

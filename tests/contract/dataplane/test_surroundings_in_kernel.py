@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.dataplane.surroundings import OutboundEndpoint, Surroundings, in_use_here, resolve_here
 from nodeagent.model.addresses import parse_network
 from nodeagent.model.in_use import InUse, why_not
+from nodeagent.proxy.dataplane.nearby_addresses import OutboundEndpoint, Surroundings, in_use_here, resolve_here
 
 PATIENCE = 60.0
 

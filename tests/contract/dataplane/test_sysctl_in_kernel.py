@@ -8,8 +8,8 @@ from typing import Protocol, TypeVar
 
 import pytest
 
-from nodeagent.dataplane.sysctl import ConntrackOptions, SysctlOutcome, apply_sysctls, required_sysctls
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.sysctl import ConntrackOptions, SysctlOutcome, apply_sysctls, required_sysctls
 
 pytestmark = pytest.mark.kernel
 

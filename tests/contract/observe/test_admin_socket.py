@@ -16,15 +16,15 @@ from typing import TypeVar
 import pytest
 from click.shell_completion import ShellComplete
 
-from nodeagent.checks.finding import Result
 from nodeagent.cli.agent_check import agent_finding
 from nodeagent.cli.exit_codes import Failure
 from nodeagent.cli.main import main
 from nodeagent.cli.node_view import Access, look_at_node
+from nodeagent.diagnosis.checks.finding import Result
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
-from nodeagent.observe.admin.client import AgentClient, Hangs, NoAgent, find_agent
-from nodeagent.observe.admin.documents import (
+from nodeagent.proxy.observe.admin.admin_client import AgentClient, Hangs, NoAgent, find_agent
+from nodeagent.proxy.observe.admin.admin_documents import (
     ClusterDns,
     KnownProblem,
     LogLevelDocument,
@@ -32,8 +32,8 @@ from nodeagent.observe.admin.documents import (
     TableBelief,
     Transaction,
 )
-from nodeagent.observe.admin.place import beside, listen_at, network_namespace, sweep
-from nodeagent.observe.admin.server import AdminServer
+from nodeagent.proxy.observe.admin.admin_server import AdminServer
+from nodeagent.proxy.observe.admin.place import beside, listen_at, network_namespace, sweep
 
 T = TypeVar("T")
 PATIENCE = 60.0
@@ -129,7 +129,7 @@ def test_everything_is_answered(tmp_path: Path) -> None:
 def test_an_agent_that_says_nothing_is_told_from_one_that_is_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nodeagent.observe.admin.client.TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("nodeagent.proxy.observe.admin.admin_client.TIMEOUT_SECONDS", 0.1)
     path = tmp_path / "agent.sock"
     with pytest.raises(NoAgent, match="no agent answers at") as missing:
         find_agent(path, path)
@@ -157,7 +157,7 @@ _SILENT = "import socket, sys, time; s = socket.socket(1); s.bind(sys.argv[1]); 
 def test_an_agent_that_hangs_in_another_namespace_is_not_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
 ) -> None:
-    monkeypatch.setattr("nodeagent.observe.admin.client.TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("nodeagent.proxy.observe.admin.admin_client.TIMEOUT_SECONDS", 0.1)
     path = tmp_path / "agent.sock"
     within = ["unshare", "--net"] if elsewhere else []
     with subprocess.Popen([*within, sys.executable, "-c", _SILENT, str(path)], stdout=subprocess.PIPE) as silent:

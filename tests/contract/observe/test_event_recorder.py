@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from nodeagent.kube.client import ApiClient, Timeouts
-from nodeagent.kube.credentials import FixedCredential
-from nodeagent.kube.event_api import EventApi
-from nodeagent.kube.kubeconfig import ClusterAccess
-from nodeagent.kube.tls import TlsTrust
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
-from nodeagent.observe.event_documents import Event, EventType, Regarding, node_regarding, starting
-from nodeagent.observe.events import EventRecorder, EventTiming, ProblemEvents
-from nodeagent.observe.problem_board import ProblemBoard
+from nodeagent.proxy.observe.event_documents import Event, EventType, Regarding, node_regarding, starting
+from nodeagent.proxy.observe.event_sender import EventRecorder, EventTiming, ProblemEvents
+from nodeagent.proxy.observe.problem_board import ProblemBoard
+from nodeagent.proxy.source.client.api_client import ApiClient, Timeouts
+from nodeagent.proxy.source.client.credentials import FixedCredential
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
+from nodeagent.proxy.source.client.tls import TlsTrust
+from nodeagent.proxy.source.event_api import EventApi
 
 NODE = node_regarding("n1")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

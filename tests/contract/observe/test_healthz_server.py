@@ -14,11 +14,11 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport, TableReport
-from nodeagent.observe.health_answers import HealthAnswers
-from nodeagent.observe.health_monitor import HealthMonitor
-from nodeagent.observe.http import BindFailed, HttpListeners, HttpServer, listening_socket
-from nodeagent.observe.responses import Request, Response
-from nodeagent.serving.admission import ConnectionLimits
+from nodeagent.proxy.observe.health_answers import HealthAnswers
+from nodeagent.proxy.observe.health_monitor import HealthMonitor
+from nodeagent.runtime.serving.admission import ConnectionLimits
+from nodeagent.runtime.serving.http import BindFailed, HttpListeners, HttpServer, listening_socket
+from nodeagent.runtime.serving.responses import Request, Response
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 GREETING = Response(200, {"Content-Type": "text/plain"}, b"hello")

@@ -14,8 +14,8 @@ from nodeagent.model.frontend import HealthCheck, NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import PassReport, TableReport
-from nodeagent.observe.http import listening_socket
-from nodeagent.observe.service_health import ServiceHealth
+from nodeagent.proxy.observe.service_health import ServiceHealth
+from nodeagent.runtime.serving.http import listening_socket
 
 LOOPBACK = ("127.0.0.1/32", "::1/128")
 ADDRESSES = ("127.0.0.1", "127.0.0.2", "::1")

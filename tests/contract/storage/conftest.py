@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.storage.etcd import client, storage
-from nodeagent.controlplane.storage.etcd.client import Client
-from nodeagent.controlplane.storage.etcd.layout import Layout
-from nodeagent.controlplane.storage.etcd.rpc import Endpoint
-from nodeagent.controlplane.storage.etcd.storage import EtcdStorage
-from nodeagent.controlplane.storage.log import Log
-from nodeagent.controlplane.storage.port import Storage
-from nodeagent.controlplane.storage.store import Store, Window
+from nodeagent.apiserver.storage.etcd import cluster_client, storage
+from nodeagent.apiserver.storage.etcd.cluster_client import Client
+from nodeagent.apiserver.storage.etcd.layout import Layout
+from nodeagent.apiserver.storage.etcd.rpc import Endpoint
+from nodeagent.apiserver.storage.etcd.storage import EtcdStorage
+from nodeagent.apiserver.storage.log import Log
+from nodeagent.apiserver.storage.port import Storage
+from nodeagent.apiserver.storage.store import Store, Window
 from tests.harness.effort import MEMBERS
 from tests.harness.etcd import EtcdCluster, needs_etcd
 
@@ -121,7 +121,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
     with pytest.MonkeyPatch.context() as patient:
         patient.setattr(storage, "_WRITE_SECONDS", PATIENCE_SECONDS)
         patient.setattr(storage, "CALL_SECONDS", PATIENCE_SECONDS / 2)
-        patient.setattr(client, "READ_SECONDS", PATIENCE_SECONDS)
+        patient.setattr(cluster_client, "READ_SECONDS", PATIENCE_SECONDS)
         yield Places(lambda: tmp_path_factory.mktemp(f"place{next(numbers)}"), start)
     for cluster in started:
         cluster.close()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.storage.etcd.client import Client
-from nodeagent.controlplane.storage.etcd.layout import Layout
-from nodeagent.controlplane.storage.etcd.numbering import Memory, Numbering, Remembered
-from nodeagent.controlplane.storage.etcd.rpc import Endpoint
-from nodeagent.controlplane.storage.etcd.storage import EtcdStorage
-from nodeagent.controlplane.storage.records import Change, StorageFailed, StorageUnreachable, draft
-from nodeagent.controlplane.storage.store import Store
+from nodeagent.apiserver.storage.etcd.cluster_client import Client
+from nodeagent.apiserver.storage.etcd.layout import Layout
+from nodeagent.apiserver.storage.etcd.numbering import Memory, Numbering, Remembered
+from nodeagent.apiserver.storage.etcd.rpc import Endpoint
+from nodeagent.apiserver.storage.etcd.storage import EtcdStorage
+from nodeagent.apiserver.storage.records import Change, StorageFailed, StorageUnreachable, draft
+from nodeagent.apiserver.storage.store import Store
 from tests.harness.etcd import EtcdCluster, needs_etcd, running
 
 pytestmark = needs_etcd

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from nodeagent.controlplane.storage.etcd.certificates import RenewedContext
-from nodeagent.controlplane.storage.etcd.diagnosis import diagnose
-from nodeagent.controlplane.storage.etcd.rpc import Endpoint
+from nodeagent.apiserver.storage.etcd.diagnosis import diagnose
+from nodeagent.apiserver.storage.etcd.rpc import Endpoint
+from nodeagent.apiserver.storage.etcd.tls_files import RenewedContext
 from tests.harness.etcd import Files
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

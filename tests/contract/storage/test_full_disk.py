@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.storage.records import Change, Record, StorageFull, draft
-from nodeagent.controlplane.storage.store import Store
-from nodeagent.controlplane.storages import local_storage
+from nodeagent.apiserver.storage.records import Change, Record, StorageFull, draft
+from nodeagent.apiserver.storage.store import Store
+from nodeagent.apiserver.storages import local_storage
 from tests.contract.storage.conftest import Clock
 from tests.harness.small_disk import fill, on_small_disk
 

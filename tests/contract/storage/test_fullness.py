@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.storage.records import Change, Record, StorageFull, draft
-from nodeagent.controlplane.storage.store import Store
+from nodeagent.apiserver.storage.records import Change, Record, StorageFull, draft
+from nodeagent.apiserver.storage.store import Store
 
 THINGS = "things"
 LIMIT_BYTES = 1024 * 1024

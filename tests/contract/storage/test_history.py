@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nodeagent.controlplane.api.watches import selected_kind
-from nodeagent.controlplane.machinery.reading import Selection
-from nodeagent.controlplane.machinery.selectors import parse_labels
-from nodeagent.controlplane.storage.port import Write
-from nodeagent.controlplane.storage.records import Change, Compacted, EventKind, Revision, draft
-from nodeagent.controlplane.storage.store import Window
+from nodeagent.apiserver.api.watches import selected_kind
+from nodeagent.apiserver.machinery.reading import Selection
+from nodeagent.apiserver.machinery.selectors import parse_labels
+from nodeagent.apiserver.storage.port import Write
+from nodeagent.apiserver.storage.records import Change, Compacted, EventKind, Revision, draft
+from nodeagent.apiserver.storage.store import Window
 from tests.harness.steps import finished
 
 THINGS = "things"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from nodeagent.controlplane.storage.records import Change, EventKind, draft
+from nodeagent.apiserver.storage.records import Change, EventKind, draft
 
 LIVING = "living"
 NewBench = Callable[[], Any]

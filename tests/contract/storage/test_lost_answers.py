@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.controlplane.storage.etcd.client import Client, EtcdFailed
-from nodeagent.controlplane.storage.etcd.layout import Layout
-from nodeagent.controlplane.storage.etcd.messages import TxnReply
-from nodeagent.controlplane.storage.etcd.outcomes import Outcome
-from nodeagent.controlplane.storage.etcd.rpc import Endpoint
-from nodeagent.controlplane.storage.etcd.storage import EtcdStorage
-from nodeagent.controlplane.storage.records import Change, Precondition, Record, StorageUncertain, draft
-from nodeagent.controlplane.storage.store import Store
+from nodeagent.apiserver.storage.etcd.cluster_client import Client, EtcdFailed
+from nodeagent.apiserver.storage.etcd.etcd_messages import TxnReply
+from nodeagent.apiserver.storage.etcd.layout import Layout
+from nodeagent.apiserver.storage.etcd.outcomes import Outcome
+from nodeagent.apiserver.storage.etcd.rpc import Endpoint
+from nodeagent.apiserver.storage.etcd.storage import EtcdStorage
+from nodeagent.apiserver.storage.records import Change, Precondition, Record, StorageUncertain, draft
+from nodeagent.apiserver.storage.store import Store
 from tests.harness.etcd import needs_etcd, running
 
 pytestmark = needs_etcd

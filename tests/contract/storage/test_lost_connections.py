@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from nodeagent.controlplane.storage.etcd.client import Client
-from nodeagent.controlplane.storage.etcd.rpc import CallFailed, Endpoint, Member
+from nodeagent.apiserver.storage.etcd.cluster_client import Client
+from nodeagent.apiserver.storage.etcd.rpc import CallFailed, Endpoint, Member
 
 METHOD = "/etcdserverpb.KV/Range"
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

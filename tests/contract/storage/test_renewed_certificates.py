@@ -8,7 +8,7 @@ from typing import Self
 
 import pytest
 
-from nodeagent.controlplane.storages import EtcdSettings
+from nodeagent.apiserver.storages import EtcdSettings
 from tests.harness.etcd import Files
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.controlplane.storage.etcd.certificates import RenewedContext
-from nodeagent.controlplane.storage.etcd.client import Client
-from nodeagent.controlplane.storage.etcd.layout import Layout
-from nodeagent.controlplane.storage.etcd.rpc import Endpoint
-from nodeagent.controlplane.storage.etcd.storage import EtcdStorage
-from nodeagent.controlplane.storage.records import Change, StorageFailed, draft
-from nodeagent.controlplane.storage.store import Store
+from nodeagent.apiserver.storage.etcd.cluster_client import Client
+from nodeagent.apiserver.storage.etcd.layout import Layout
+from nodeagent.apiserver.storage.etcd.rpc import Endpoint
+from nodeagent.apiserver.storage.etcd.storage import EtcdStorage
+from nodeagent.apiserver.storage.etcd.tls_files import RenewedContext
+from nodeagent.apiserver.storage.records import Change, StorageFailed, draft
+from nodeagent.apiserver.storage.store import Store
 from tests.harness.etcd import PROGRAM, EtcdCluster, Files, needs_etcd, running
 
 pytestmark = needs_etcd

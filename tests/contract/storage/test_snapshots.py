@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nodeagent.controlplane.storage.records import Change, draft
-from nodeagent.controlplane.storage.store import Store
+from nodeagent.apiserver.storage.records import Change, draft
+from nodeagent.apiserver.storage.store import Store
 
 THINGS = "things"
 

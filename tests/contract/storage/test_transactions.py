@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeagent.controlplane.storage.records import Change, EventKind, Precondition, StorageFull, draft
+from nodeagent.apiserver.storage.records import Change, EventKind, Precondition, StorageFull, draft
 
 THINGS = "things"
 NewBench = Callable[[], Any]

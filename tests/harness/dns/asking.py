@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from tests.harness.dns.reference import Answer, answers, differences, packet_of
 
 AT_A_TIME = 40

@@ -1,13 +1,13 @@
-"""The DNS process, but that some names of others make it hang: ``python -m`` this in place of `nodeagent.dns.server`."""
+"""The DNS process, but that some names of others make it hang: ``python -m`` this in place of `nodeagent.names.server`."""
 
 import asyncio
 import sys
 import threading
 
-from nodeagent.dns.feed.messages import Settings
-from nodeagent.dns.server.front import NoUpstream
-from nodeagent.dns.server.process import run_process
-from nodeagent.dns.shares import Client
+from nodeagent.names.feed.feed_messages import Settings
+from nodeagent.names.server.dns_process import run_process
+from nodeagent.names.server.front import NoUpstream
+from nodeagent.names.shares import Client
 
 LOOP, LOCK, DEAF = b"\x04loop", b"\x04lock", b"\x04deaf"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from nodeagent.dns.feed.spawn import MODULE
-from nodeagent.lab.net.namespaces import DIRECTORY, is_alive
+from nodeagent.lab.net.network_namespaces import DIRECTORY, is_alive
+from nodeagent.names.feed.spawn import MODULE
 
 PATIENCE_SECONDS = 60.0
 

@@ -12,7 +12,7 @@ import dns.message
 import dns.rcode
 import dns.rrset
 
-from nodeagent.lab.net.namespaces import enter
+from nodeagent.lab.net.network_namespaces import enter
 from nodeagent.model.addresses import family_of
 from tests.harness.cluster import Cluster
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from tests.harness.dns.scripted_resolver import ScriptedResolver
 
 ADDRESS = ("127.0.0.1", 5301)

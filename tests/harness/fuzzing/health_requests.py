@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
-from nodeagent.observe.health_answers import HealthAnswers
-from nodeagent.observe.health_monitor import HealthMonitor
-from nodeagent.observe.http import HttpListeners, listening_socket
+from nodeagent.proxy.observe.health_answers import HealthAnswers
+from nodeagent.proxy.observe.health_monitor import HealthMonitor
+from nodeagent.runtime.serving.http import HttpListeners, listening_socket
 from tests.harness.fuzzing.mutation import Target
 
 SEEDS = (

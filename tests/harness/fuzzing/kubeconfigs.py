@@ -6,15 +6,15 @@ from base64 import b64encode
 from contextlib import suppress
 from pathlib import Path
 
-from nodeagent.kube.errors import CredentialsError, KubeconfigError
-from nodeagent.kube.exchange import url_of
-from nodeagent.kube.exec_plugin import ExecPlugin
-from nodeagent.kube.kubeconfig import ClusterAccess, load_kubeconfig
-from nodeagent.kube.proxy import environment_proxy
-from nodeagent.kube.tls import TlsContexts
+from nodeagent.proxy.source.client.api_errors import CredentialsError, KubeconfigError
+from nodeagent.proxy.source.client.exchange import url_of
+from nodeagent.proxy.source.client.exec_plugin import ExecPlugin
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, load_kubeconfig
+from nodeagent.proxy.source.client.proxy import environment_proxy
+from nodeagent.proxy.source.client.tls import TlsContexts
 from tests.harness.fuzzing.mutation import Target
 
-PEM = Path(__file__).parents[2] / "contract/kube/tls"
+PEM = Path(__file__).parents[2] / "contract/source/tls"
 AUTHORITY, CERTIFICATE, KEY = (
     b64encode((PEM / name).read_bytes()) for name in ("ca.pem", "client.pem", "client-key.pem")
 )

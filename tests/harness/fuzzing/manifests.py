@@ -2,9 +2,9 @@
 
 import yaml
 
-from nodeagent.kube.manifest_world import ManifestFile, merge
-from nodeagent.kube.manifests import located_objects, parse_manifest
 from nodeagent.model.objects import ApiObject, EndpointSlice
+from nodeagent.proxy.source.manifests.manifest_world import ManifestFile, merge
+from nodeagent.proxy.source.manifests.manifests import located_objects, parse_manifest
 from tests.harness.fuzzing.kubeconfigs import TOKENS
 from tests.harness.fuzzing.mutation import Target
 from tests.harness.objects import make_endpoint, make_node, make_service, make_slice, manifest, manifest_list

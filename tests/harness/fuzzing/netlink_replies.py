@@ -9,24 +9,24 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from unittest.mock import patch
 
-from nodeagent.dataplane.kube_proxy.ipset import destroy_request, set_names
-from nodeagent.dataplane.kube_proxy.iptables_nft import parse_chain, parse_rule
-from nodeagent.dataplane.kube_proxy.ipvs_messages import family_number, read_server
-from nodeagent.dataplane.nft.chain import Chain, Hook, ProgramOptions
-from nodeagent.dataplane.nft.program import build_program
-from nodeagent.dataplane.nft.readback import hook_of, same_chains, same_set
-from nodeagent.dataplane.nft.schema import TABLE, set_specs
 from nodeagent.model.addresses import Family
-from nodeagent.netlink import rtnetlink
-from nodeagent.netlink.bridges import families_filtered, look_up_port, read_port, sends_back
-from nodeagent.netlink.conntrack import create_flow, delete_flow, hidden_behind, read_flows
-from nodeagent.netlink.framing import Request, attribute, nested, packed_message, string
-from nodeagent.netlink.neighbours import read_hardware_address
-from nodeagent.netlink.nf_tables.batch import entry_at
-from nodeagent.netlink.nf_tables.element_reading import read_elements, read_pairs
-from nodeagent.netlink.nf_tables.elements import pack_elements, pack_expiring, pack_verdicts
-from nodeagent.netlink.nf_tables.expressions import OneOf
-from nodeagent.netlink.nf_tables.objects import (
+from nodeagent.proxy.dataplane.driver.readback import hook_of, same_chains, same_set
+from nodeagent.proxy.dataplane.kube_proxy.ipset import destroy_request, set_names
+from nodeagent.proxy.dataplane.kube_proxy.iptables_nft import parse_chain, parse_rule
+from nodeagent.proxy.dataplane.kube_proxy.ipvs_messages import family_number, read_server
+from nodeagent.proxy.dataplane.program.chain import Chain, Hook, ProgramOptions
+from nodeagent.proxy.dataplane.program.program import build_program
+from nodeagent.proxy.dataplane.program.schema import TABLE, set_specs
+from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink.bridges import families_filtered, look_up_port, read_port, sends_back
+from nodeagent.wire.netlink.conntrack import create_flow, delete_flow, hidden_behind, read_flows
+from nodeagent.wire.netlink.framing import Request, attribute, nested, packed_message, string
+from nodeagent.wire.netlink.neighbours import read_hardware_address
+from nodeagent.wire.netlink.nf_tables.batch import entry_at
+from nodeagent.wire.netlink.nf_tables.element_reading import read_elements, read_pairs
+from nodeagent.wire.netlink.nf_tables.elements import pack_elements, pack_expiring, pack_verdicts
+from nodeagent.wire.netlink.nf_tables.expressions import OneOf
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import (
     ChainHook,
     NewSet,
     pack_chain,
@@ -41,8 +41,8 @@ from nodeagent.netlink.nf_tables.objects import (
     read_table,
     table_of,
 )
-from nodeagent.netlink.socket import NetlinkSocket, offset_at_fault
-from nodeagent.netlink.uapi.netlink import NETLINK_ROUTE, NLM_F_ACK_TLVS, NLMSG_DONE, NLMSG_ERROR
+from nodeagent.wire.netlink.socket import NetlinkSocket, offset_at_fault
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_ROUTE, NLM_F_ACK_TLVS, NLMSG_DONE, NLMSG_ERROR
 from tests.harness.fuzzing.mutation import Target
 
 FAMILY = Family.IPV4
@@ -203,7 +203,7 @@ class Told:
 
 def _check_conversations(data: bytes) -> None:
     one = Request(16, 0, b"")
-    with patch("nodeagent.netlink.socket.socket.socket", type("Teller", (Told,), {"said": data})):
+    with patch("nodeagent.wire.netlink.socket.socket.socket", type("Teller", (Told,), {"said": data})):
         for ask in (
             lambda netlink: netlink.ask(one),
             lambda netlink: list(netlink.dump(one)),

@@ -7,11 +7,11 @@ import json
 from itertools import pairwise
 from pathlib import Path
 
-from nodeagent.kube.decode import ObjectDecoder
-from nodeagent.kube.errors import MalformedAnswerError, StatusError, status_error
-from nodeagent.kube.watch import ListWatch, StreamEnd
-from nodeagent.kube.watch_events import Event, Failed
 from nodeagent.model.objects import EndpointSlice, Service
+from nodeagent.proxy.source.client.api_errors import MalformedAnswerError, StatusError, status_error
+from nodeagent.proxy.source.decode import ObjectDecoder
+from nodeagent.proxy.source.watch import ListWatch, StreamEnd
+from nodeagent.proxy.source.watch_events import Event, Failed
 from tests.harness.fuzzing.mutation import Target
 
 RECORDINGS = Path(__file__).parents[2] / "contract/recordings"

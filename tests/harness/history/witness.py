@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from nodeagent.controlplane.addresses.port_bitmap import PortBitmap
+from nodeagent.apiserver.addresses.port_bitmap import PortBitmap
 from tests.harness.etcd import PROGRAM, EtcdCluster
 from tests.harness.history.records import Fact
 from tests.harness.history.rules import Holding

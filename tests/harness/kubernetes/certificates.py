@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.lab.certificates import NEW, certificate, key
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.network_namespaces import LabError
 
 AUTHORITY = "ca"
 SERVER = "kube-apiserver"

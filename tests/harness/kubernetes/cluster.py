@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nodeagent.lab.net import bridge_wiring
-from nodeagent.lab.net.namespaces import DIRECTORY, LabError, is_alive
+from nodeagent.lab.net.network_namespaces import DIRECTORY, LabError, is_alive
 from nodeagent.lab.net.topology import Node as Place
 from nodeagent.lab.net.topology import Outside, Topology
 from nodeagent.lab.net.world import World

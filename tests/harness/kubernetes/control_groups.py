@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from nodeagent.lab.net.namespaces import is_alive
+from nodeagent.lab.net.network_namespaces import is_alive
 
 ROOT = Path("/sys/fs/cgroup")
 NAME = re.compile(r"nodeagent-kubernetes-(?P<pid>[0-9]+)-[a-z0-9-]+")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from tests.harness.kubernetes.certificates import ACCOUNTS, AUTHORITY, SERVER, Certificates

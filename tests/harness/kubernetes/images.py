@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nodeagent.lab.certificates import NEW
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.network_namespaces import LabError
 from tests.harness.kubernetes.release import ROOT, Release
 
 PLACE = ROOT / "build" / "kubernetes"

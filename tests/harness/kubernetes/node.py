@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nodeagent.lab.net.namespaces import DIRECTORY, LabError
-from nodeagent.lab.net.process import AgentProcess, Launcher, Running
+from nodeagent.lab.net.namespace_process import AgentProcess, Launcher, Running
+from nodeagent.lab.net.network_namespaces import DIRECTORY, LabError
 from nodeagent.lab.net.topology import Node as Place
 from nodeagent.lab.net.world import World
 from tests.harness.kubernetes import control_groups

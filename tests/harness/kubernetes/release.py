@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from nodeagent.lab.net.namespaces import LabError
+from nodeagent.lab.net.network_namespaces import LabError
 
 ROOT = Path(__file__).parents[3]
 PLACES = ("", "bin", "server/bin", "test/bin", "kubernetes/server/bin", "kubernetes/test/bin")

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nodeagent.dataplane.nft.chain import PodDetection, Program, ProgramOptions
-from nodeagent.dataplane.nft.desired import DesiredImage, classes_in, timeouts_in
-from nodeagent.dataplane.nft.image import TableImage, empty_image
-from nodeagent.dataplane.nft.interpreter import Interpreter
-from nodeagent.dataplane.nft.packet import Fate, Outcome, Packet
-from nodeagent.dataplane.nft.program import build_program
-from nodeagent.dataplane.nft.schema import AFFINITY, DATA_SETS, set_specs
+from nodeagent.diagnosis.simulator.interpreter import Interpreter
+from nodeagent.diagnosis.simulator.packet import Fate, Outcome, Packet
 from nodeagent.model.addresses import Family, Protocol
-from nodeagent.translate.node import DetectLocal, TranslationOptions, node_context, node_state
-from nodeagent.translate.translator import Translator
+from nodeagent.proxy.dataplane.image.desired import DesiredImage, classes_in, timeouts_in
+from nodeagent.proxy.dataplane.image.image import TableImage, empty_image
+from nodeagent.proxy.dataplane.program.chain import PodDetection, Program, ProgramOptions
+from nodeagent.proxy.dataplane.program.program import build_program
+from nodeagent.proxy.dataplane.program.schema import AFFINITY, DATA_SETS, set_specs
+from nodeagent.proxy.translate.node_state import DetectLocal, TranslationOptions, node_context, node_state
+from nodeagent.proxy.translate.translator import Translator
 from tests.harness.effort import examples
 from tests.laws.semantics.clusters import (
     CLUSTER_IPS,

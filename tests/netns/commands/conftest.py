@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.namespaces import create_namespaces, namespace_name, remove_namespace
+from nodeagent.lab.net.network_namespaces import create_namespaces, namespace_name, remove_namespace
 from tests.harness.warm_start import WarmLauncher
 
 ROOT = Path(__file__).parents[3]

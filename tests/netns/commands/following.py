@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster
 from tests.harness.warm_start import WarmLauncher

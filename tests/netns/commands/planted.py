@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.objects import LABEL_SERVICE_NAME, EndpointPort, EndpointSlice, Service, ServicePort, ServiceSpec
 from tests.harness.cluster import NODE, TARGET_PORT

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.topology import NO_BRIDGE
 from nodeagent.model.addresses import Protocol
 from nodeagent.model.objects import (

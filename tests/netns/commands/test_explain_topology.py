@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.model.objects import EndpointHints, ForZone
 from tests.harness.cluster import HTTP, NODE, TARGET_PORT, UNTHROTTLED, Cluster, cluster_ips
 from tests.harness.objects import make_endpoint, make_node, make_service, make_slice

@@ -133,4 +133,4 @@ def test_that_the_interface_is_a_bridge_is_information(node: Node) -> None:
     else:
         why = "because this kernel has no dummy interfaces; it carries ClusterIPs as well"
         words = [line.split(" ", 1)[1] for line in lines]
-        assert words == [f"info dataplane.interface: interface nodeagent0 is an empty bridge, {why}"]
+        assert words == [f"info proxy.dataplane.interface: interface nodeagent0 is an empty bridge, {why}"]

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from string import Template
 
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.prefixes import host_prefix
-from nodeagent.lab.net.process import AgentProcess
 from nodeagent.lab.net.topology import POD_CIDRS, SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol

@@ -7,14 +7,14 @@ import asyncio
 import signal
 import sys
 
-from nodeagent.dataplane.nft.belief import Ownership
-from nodeagent.dataplane.nft.chain import PodDetection, ProgramOptions
-from nodeagent.dataplane.nft.driver import TableDriver
-from nodeagent.dataplane.nft.ruleset import Ruleset
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, ServiceState
 from nodeagent.model.names import ObjectKey, ServicePortName
 from nodeagent.model.reports import PurgeReport
+from nodeagent.proxy.dataplane.driver.belief import Ownership
+from nodeagent.proxy.dataplane.driver.driver import TableDriver
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 
 CLUSTER_IPS = {Family.IPV4: "10.96.0.1", Family.IPV6: "fd00:10:96::1"}
 PORT = 1

@@ -6,7 +6,7 @@ Its chains come ten after the usual priorities. So services work beside it witho
 
 import pytest
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.topology import NO_BRIDGE
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, of_family

@@ -6,7 +6,7 @@ So no two pods of the node reach each other by IPv6, with a Service or without, 
 
 import pytest
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.topology import POD_BRIDGE, POD_CIDRS
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, TARGET_PORT, of_family

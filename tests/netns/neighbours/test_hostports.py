@@ -6,7 +6,7 @@ before theirs, in any order of registration.
 
 import pytest
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, cluster_ips, of_family
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import LABEL_PROXY_NAME
 from tests.harness.cluster import NODE, Cluster, cluster_ips, of_family

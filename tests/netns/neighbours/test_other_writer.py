@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.lab.net.process import PATIENCE, AgentProcess
+from nodeagent.lab.net.namespace_process import PATIENCE, AgentProcess
 from nodeagent.lab.net.world import World
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips
 from tests.harness.lost_packets import PATIENT, nothing_resent

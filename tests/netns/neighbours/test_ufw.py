@@ -7,7 +7,7 @@ behind a bridge: test_firewalls_beside_bridges.py.
 
 import pytest
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.topology import NO_BRIDGE, POD_CIDRS
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, of_family

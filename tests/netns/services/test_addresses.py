@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import (
     LoadBalancerIngress,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nodeagent.lab.net.answers import Survey
+from nodeagent.lab.net.actor_messages import LoadReport
 from nodeagent.lab.net.prefixes import host_prefix
-from nodeagent.lab.net.requests import LoadReport
+from nodeagent.lab.net.survey import Survey
 from nodeagent.lab.net.topology import UNDERLAY
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import ClientIPConfig, Service, ServiceSpec, SessionAffinityConfig

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.lab.net.topology import POD_CIDRS
 from nodeagent.model.addresses import Family, Protocol
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, Cluster, cluster_ips, of_family

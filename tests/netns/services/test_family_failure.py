@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
 from nodeagent.model.addresses import Family, family_of
 from nodeagent.model.objects import Service
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.lab.net.answers import Survey
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
+from nodeagent.lab.net.survey import Survey
 from nodeagent.lab.net.topology import UNDERLAY
 from nodeagent.model.addresses import Family, Protocol, family_of
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import Service
 from tests.harness.cluster import NODE, TARGET_PORT, WITH_POD_CIDRS

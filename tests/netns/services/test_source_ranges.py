@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.model.addresses import Family, Protocol, family_of
 from nodeagent.model.objects import Service, ServiceSpec
 from tests.harness.cluster import NODE, WITH_POD_CIDRS, cluster_ips

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from nodeagent.lab.net.requests import Failure
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Protocol
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips

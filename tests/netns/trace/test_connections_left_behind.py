@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from nodeagent.lab.net.actor_messages import Failure
 from nodeagent.lab.net.member import Holding
-from nodeagent.lab.net.requests import Failure
 from nodeagent.lab.net.topology import Pod
 from nodeagent.model.addresses import Family, endpoint_text
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips, of_family

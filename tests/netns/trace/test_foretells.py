@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from nodeagent.lab.net.actor_messages import Answer, Failure
 from nodeagent.lab.net.pod_wiring import BRIDGE_SETTINGS, hardware_address
-from nodeagent.lab.net.requests import Answer, Failure
 from nodeagent.lab.net.topology import SERVICE_CIDRS
 from nodeagent.lab.net.world import World
 from nodeagent.model.addresses import Family, Protocol, endpoint_text, family_of

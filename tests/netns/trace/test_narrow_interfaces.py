@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.lab.net.topology import POD_BRIDGE
 from nodeagent.model.addresses import Family
 from tests.harness.cluster import NODE, Cluster, cluster_ips, of_family

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from nodeagent.lab.net.namespaces import inside
+from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.addresses import Protocol
-from nodeagent.netlink.conntrack import create_flow, delete_marked
-from nodeagent.netlink.framing import Request
-from nodeagent.netlink.socket import NetlinkSocket
-from nodeagent.netlink.uapi.netlink import NETLINK_NETFILTER
+from nodeagent.wire.netlink.conntrack import create_flow, delete_marked
+from nodeagent.wire.netlink.framing import Request
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices
 from tests.netns.trace.planting import GATEWAY, PORTS, SILENCE_SECONDS, check_line, first_line, program_again, works

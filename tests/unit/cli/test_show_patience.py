@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.cli.show import READ_ATTEMPTS, patiently
-from nodeagent.dataplane.errors import KernelUnclear
+from nodeagent.proxy.dataplane.errors import KernelUnclear
 
 
 class Kernel:

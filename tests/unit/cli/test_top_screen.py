@@ -3,7 +3,7 @@
 import pytest
 
 from nodeagent.cli.top_screen import SORTED, Screen, chosen, footer, keys_of, press
-from nodeagent.explain.rates import Rate
+from nodeagent.diagnosis.explain.rates import Rate
 
 RATES = (Rate("default/web:http", 2.0, 5, ()), Rate("default/api:grpc", 0.0, 900, ()), Rate("shop/Web", 7.0, 7, ()))
 

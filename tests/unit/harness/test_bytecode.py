@@ -28,5 +28,9 @@ def test_a_rewritten_test_is_found_where_pytest_looks_until_it_is_changed(
 
 def test_this_test_and_what_it_imports_are_compiled_and_tests_that_nobody_asked_for_are_not() -> None:
     found = set(sources([ROOT / "tests" / "unit" / "harness"]))
-    assert {Path(__file__), ROOT / "tests" / "harness" / "bytecode.py", ROOT / "nodeagent" / "agent.py"} <= found
+    assert {
+        Path(__file__),
+        ROOT / "tests" / "harness" / "bytecode.py",
+        ROOT / "nodeagent" / "daemon" / "agent.py",
+    } <= found
     assert {path.parent for path in found if path.name.startswith("test_")} == {Path(__file__).parent}

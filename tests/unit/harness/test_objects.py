@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.kube.manifests import parse_manifest
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.objects import ApiObject, EndpointSlice, ServiceSpec, service_of
+from nodeagent.proxy.source.manifests.manifests import parse_manifest
 from tests.harness.objects import (
     ManifestDirectory,
     make_endpoint,

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.net.process import AgentProcess
+from nodeagent.lab.net.namespace_process import AgentProcess
+from nodeagent.lab.net.network_namespaces import LabError
 from tests.harness import stopwatch
 from tests.harness.effort import PUNCTUAL
 from tests.harness.stopwatch import Change, Stopwatch, allowed, once_within, waited_for_processor

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from nodeagent.lab.net.answers import Survey, chi_square, evenness
-from nodeagent.lab.net.requests import Answer, Failure
+from nodeagent.lab.net.actor_messages import Answer, Failure
+from nodeagent.lab.net.survey import Survey, chi_square, evenness
 
 SERVERS = ("a", "b", "c")
 

@@ -15,11 +15,11 @@ from nodeagent.lab.api import Api, ApiRefused, anonymous
 from nodeagent.lab.control_plane import clients_of
 from nodeagent.lab.etcd import check_room
 from nodeagent.lab.fault_kinds import CONTROL_KINDS, KINDS
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.plan import Settings, api_urls, control_hosts, member_name, plan
-from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, ServicePath, WaySample
-from nodeagent.lab.tables import fault_table
-from nodeagent.lab.verdict import Change, Changed, Course, Open, Promise, changes_go_on, changes_since, judge
+from nodeagent.lab.fault_verdict import Change, Changed, Course, Open, Promise, changes_go_on, changes_since, judge
+from nodeagent.lab.lab_plan import Settings, api_urls, control_hosts, member_name, plan
+from nodeagent.lab.net.network_namespaces import LabError
+from nodeagent.lab.report_tables import fault_table
+from nodeagent.lab.supervisor_messages import FaultReport, FaultVerdict, LoadSample, ServicePath, WaySample
 
 WAY = ServicePath("caller-1", "pod", "ClusterIP", "10.96.0.1", 80)
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from nodeagent.lab.fault_verdict import NotDone
 from nodeagent.lab.report.axis import Decades, Linear
-from nodeagent.lab.report.document import page, rows
 from nodeagent.lab.report.folder import ReportFolder
 from nodeagent.lab.report.plot import LEFT, RIGHT, plot
-from nodeagent.lab.requests import FaultRecord, FaultReport, FaultVerdict, Recorded, ServicePath, WayCost
-from nodeagent.lab.verdict import NotDone
+from nodeagent.lab.report.report_document import page, rows
+from nodeagent.lab.supervisor_messages import FaultRecord, FaultReport, FaultVerdict, Recorded, ServicePath, WayCost
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "</text></style><script>alert(1)</script>\"'&"

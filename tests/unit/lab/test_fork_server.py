@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nodeagent.lab.net.fork_server import Fork, ForkServer
-from nodeagent.lab.net.namespaces import LabError, is_alive
+from nodeagent.lab.net.network_namespaces import LabError, is_alive
 
 SECONDS = 60.0
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from nodeagent.lab.api import Access, anonymous
 from nodeagent.lab.directory import base_directory
-from nodeagent.lab.load import check_rate
+from nodeagent.lab.fault_verdict import Course, NotDone, Open, Promise, ailing, is_well, judge
+from nodeagent.lab.lab_plan import Settings, plan, pod_at
+from nodeagent.lab.lab_thread import Worker
+from nodeagent.lab.load_generator import check_rate
 from nodeagent.lab.net.latencies import merged, percentile, to_two_digits
-from nodeagent.lab.net.namespaces import LabError
-from nodeagent.lab.plan import Settings, plan, pod_at
-from nodeagent.lab.requests import FaultReport, FaultVerdict, LoadSample, ServicePath, WayCost, WaySample
-from nodeagent.lab.tables import fault_table, load_text
-from nodeagent.lab.verdict import Course, NotDone, Open, Promise, ailing, is_well, judge
-from nodeagent.lab.worker import Worker
+from nodeagent.lab.net.network_namespaces import LabError
+from nodeagent.lab.report_tables import fault_table, load_text
+from nodeagent.lab.supervisor_messages import FaultReport, FaultVerdict, LoadSample, ServicePath, WayCost, WaySample
 
 SETTINGS = [
     Settings(nodes=nodes, pods=pods, ipv6=ipv6)
@@ -290,7 +290,7 @@ def kubeconfig(directory: Path, **cluster: object) -> Access:
 
 
 def test_a_kubeconfig_for_another_place_names_the_server_and_needs_no_other_file(tmp_path: Path) -> None:
-    authority = (Path(__file__).parents[2] / "contract/kube/tls/ca.pem").read_bytes()
+    authority = (Path(__file__).parents[2] / "contract/source/tls/ca.pem").read_bytes()
     (tmp_path / "ca.pem").write_bytes(authority)
     (tmp_path / "token").write_text("secret\n")
     moved = kubeconfig(tmp_path, **{"certificate-authority": "ca.pem"}).moved_to("127.0.0.1", 4711)

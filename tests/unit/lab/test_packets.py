@@ -2,8 +2,8 @@
 
 import pytest
 
+from nodeagent.lab.net.actor_messages import Packet
 from nodeagent.lab.net.ping import echo, internet_checksum
-from nodeagent.lab.net.requests import Packet
 from nodeagent.lab.net.tasks import ETH_P_IP, ETH_P_IPV6, packet_of
 from nodeagent.model.addresses import Family
 

@@ -7,9 +7,9 @@ import pytest
 
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.page.server import PageServer
-from nodeagent.lab.plan import Settings
-from nodeagent.lab.worker import Worker
+from nodeagent.lab.lab_plan import Settings
+from nodeagent.lab.lab_thread import Worker
+from nodeagent.lab.page.page_server import PageServer
 
 HERE = "127.0.0.1:{port}"
 RIGHT = "Bearer {token}"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.lab.page.state import (
+from nodeagent.lab.page.page_state import (
     MOST_TALKS,
     FaultPeriod,
     NodeLook,
@@ -23,7 +23,7 @@ from nodeagent.lab.page.state import (
     talks_of,
     together,
 )
-from nodeagent.lab.requests import LoadSample, ServicePath, WaySample
+from nodeagent.lab.supervisor_messages import LoadSample, ServicePath, WaySample
 
 CALLER = ServicePath("caller-1", "pod", "ClusterIP", "10.96.0.9", 80)
 CLIENT = ServicePath("client", "outside", "NodePort", "2001:db8::b", 30080)

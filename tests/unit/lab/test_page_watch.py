@@ -11,12 +11,12 @@ import pytest
 
 from nodeagent.lab.cluster import LiveCluster
 from nodeagent.lab.directory import LabDirectory
-from nodeagent.lab.page import watch as module
+from nodeagent.lab.lab_plan import Settings
+from nodeagent.lab.lab_thread import Worker
+from nodeagent.lab.page import page_watch as module
 from nodeagent.lab.page.cuts import Cuts
-from nodeagent.lab.page.state import NodeLook
-from nodeagent.lab.page.watch import Watch
-from nodeagent.lab.plan import Settings
-from nodeagent.lab.worker import Worker
+from nodeagent.lab.page.page_state import NodeLook
+from nodeagent.lab.page.page_watch import Watch
 
 Watched = Callable[[Callable[[Watch], Awaitable[None]]], None]
 

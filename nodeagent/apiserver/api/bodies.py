@@ -1,0 +1,146 @@
+"""What clients send: reading it, bounded, and making a document of it."""
+
+import json
+from collections.abc import AsyncIterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+
+from nodeagent.apiserver.api.yaml_bodies import YamlRefused, read_yaml
+from nodeagent.apiserver.machinery.bounds import check_json
+from nodeagent.apiserver.machinery.schema import protobuf
+from nodeagent.kinds.description.documents import Document, Json, decode
+from nodeagent.kinds.description.shapes import Struct
+from nodeagent.kinds.description.status import bad_request, body_too_large, unsupported_media_type
+
+LIMIT_BYTES: Final = 3 * 1024 * 1024
+_EXCERPT_BYTES: Final = 100
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+_WORK: Final = {YAML: 8, APPLY_PATCH: 8, protobuf.MEDIA_TYPE: 4}
+"""Of a byte, where it is more than that of JSON."""
+
+
+class ObjectKind(Protocol):
+    """What a body can be an object of: a resource, or a question that is not stored."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def group_version(self) -> str: ...
+    @property
+    def struct(self) -> Struct: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A kind that is only sent."""
+
+    kind: str
+    group: str
+    version: str
+    struct: Struct
+
+    @property
+    def group_version(self) -> str:
+        """`authentication.k8s.io/v1`."""
+        return f"{self.group}/{self.version}"
+
+
+async def read_body(chunks: AsyncIterable[bytes], announced: int | None) -> bytes:
+    """The whole body. Raises ApiError 413 when it is, or says it is, more than 3 MiB."""
+    if announced is not None and announced > LIMIT_BYTES:
+        raise body_too_large(LIMIT_BYTES)
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in chunks:
+        size += len(chunk)
+        if size > LIMIT_BYTES:
+            raise body_too_large(LIMIT_BYTES)
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def size_of(body: bytes, media_type: str) -> int:
+    """About how many bytes of JSON are as much work; YAML with an alias may be as much as any body."""
+    if media_type in (YAML, APPLY_PATCH) and b"*" in body:
+        return LIMIT_BYTES
+    return len(body) * _WORK.get(media_type, 1)
+
+
+def parse(body: bytes, media_type: str) -> Json:
+    """JSON, or YAML where the client says so. Raises ApiError 400, 413, 415."""
+    if media_type in ("", JSON) or media_type in PATCHES[:3]:
+        check_json(body)
+        try:
+            return decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            raise bad_request(f"error decoding request body: {error}") from None
+    if media_type in (YAML, APPLY_PATCH):
+        try:
+            return read_yaml(body)
+        except YamlRefused as error:
+            raise bad_request(f"error converting YAML to JSON: {error}") from None
+    raise unsupported_media_type((JSON, YAML))
+
+
+def parse_object(body: bytes, media_type: str, resource: ObjectKind) -> Document:
+    """The body as an object of this resource, in any format it may come in. Raises ApiError 400, 415."""
+    if media_type == protobuf.MEDIA_TYPE and protobuf.reads(resource.struct):
+        try:
+            return as_object(protobuf.read_object(resource.struct, body), resource, body)
+        except protobuf.NotProtobuf as error:
+            raise bad_request(f"error decoding protobuf: {error}") from None
+    if media_type not in ("", JSON, YAML, APPLY_PATCH):
+        raise unsupported_media_type((JSON, YAML, protobuf.MEDIA_TYPE))
+    return as_object(parse(body, media_type), resource, body)
+
+
+def parse_delete_options(body: bytes, media_type: str) -> Document:
+    """DeleteOptions; the defaults for an empty body. Raises ApiError 400, 415."""
+    if not body.strip():
+        return {}
+    if media_type == protobuf.MEDIA_TYPE:
+        try:
+            return protobuf.read_delete_options(body)
+        except protobuf.NotProtobuf as error:
+            raise bad_request(f"error decoding protobuf: {error}") from None
+    given = parse(body, media_type)
+    if not isinstance(given, dict):
+        raise bad_request("the body of a deletion is a DeleteOptions object")
+    return given
+
+
+def as_object(value: Json, resource: ObjectKind, body: bytes) -> Document:
+    """The body as an object of this resource. Raises ApiError 400 when it is something else."""
+    if not isinstance(value, dict):
+        kind = {str: "string", list: "array", bool: "bool"}.get(type(value), "number")
+        go = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {resource.kind}): couldn't get version/kind; json"
+            f" parse error: json: cannot unmarshal {kind} into Go value of type {go} ({_excerpt(value, body)})"
+        )
+    kind, version = value.get("kind") or resource.kind, value.get("apiVersion") or resource.group_version
+    if version != resource.group_version:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version ({resource.group_version})"
+        )
+    if kind != resource.kind:
+        raise bad_request(
+            f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: no kind "{kind}" is'
+            f' registered for version "{resource.group_version}"'
+        )
+    return value
+
+
+def _excerpt(value: Json, body: bytes) -> str:
+    canonical = body.strip() or json.dumps(value).encode()
+    return canonical[:_EXCERPT_BYTES].hex() + (" ..." if len(canonical) > _EXCERPT_BYTES else "")

@@ -1,0 +1,351 @@
+"""Every request becomes a reply or a watch, and no request can take the server down."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Final, TypeAlias
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from nodeagent.apiserver.api import authorization
+from nodeagent.apiserver.api.authorization import ANONYMOUS, Role, TokenReader, User
+from nodeagent.apiserver.api.bodies import parse_object
+from nodeagent.apiserver.api.discovery import (
+    AGGREGATED,
+    aggregated,
+    api_group,
+    api_groups,
+    api_resources,
+    api_versions,
+    group_names,
+    wants_aggregated,
+)
+from nodeagent.apiserver.api.health_checks import CHECKS, HealthChecks
+from nodeagent.apiserver.api.impersonation import acting_user
+from nodeagent.apiserver.api.intake import Intake
+from nodeagent.apiserver.api.protobuf_answers import ProtobufAnswers, ProtobufWatch, asked_in_json, wants_protobuf
+from nodeagent.apiserver.api.replies import (
+    JSON,
+    NextPiece,
+    Reply,
+    begun,
+    cached_reply,
+    document_reply,
+    error_reply,
+    text_reply,
+)
+from nodeagent.apiserver.api.request_figures import (
+    Labels,
+    RequestFigures,
+    labels_of_path,
+    labels_of_resource,
+    labels_of_stranger,
+)
+from nodeagent.apiserver.api.request_target import (
+    ACCEPTED,
+    Target,
+    accepts_json,
+    as_text,
+    check_timeout,
+    parse_target,
+    prefers,
+    shape_of,
+    verb_of,
+)
+from nodeagent.apiserver.api.resource_verbs import Objects
+from nodeagent.apiserver.api.review_shapes import ReviewKind, review_at
+from nodeagent.apiserver.api.reviews import Reviews
+from nodeagent.apiserver.api.sending import WHOLE_BYTES, send, stream
+from nodeagent.apiserver.api.watches import Watch
+from nodeagent.apiserver.machinery.loop_time import LoopTime
+from nodeagent.apiserver.machinery.request_worker import LARGE_BYTES
+from nodeagent.apiserver.machinery.schema import gnostic
+from nodeagent.apiserver.machinery.schema.openapi import OpenApi
+from nodeagent.kinds.description.documents import encode
+from nodeagent.kinds.description.resources import Catalog, Resource
+from nodeagent.kinds.description.status import (
+    ApiError,
+    forbidden_page,
+    internal_error,
+    method_not_allowed,
+    not_acceptable,
+    too_many_requests,
+)
+from nodeagent.runtime.serving.admission import Admission
+from nodeagent.runtime.serving.origins import AllowedHosts, is_of_another_page
+
+logger = logging.getLogger(__name__)
+Answer: TypeAlias = Reply | Watch | ProtobufWatch
+_UNKNOWN: Final = HTTPStatus.UNAUTHORIZED
+_HUNG_UP: Final = 499
+"""What is counted of a request whose client went before there was an answer."""
+_EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
+VERSION: Final = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.2+nodeagent",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "linux/amd64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request by its method, path and query. `verb` is empty where the method has none for that resource."""
+
+    segments: tuple[str, ...]
+    query: dict[str, str]
+    target: Target | None
+    resource: Resource | None
+    verb: str
+
+
+class ApiHandler:
+    """Answers requests. `everybody_is_admin` is for a loopback listener without credentials; scrape: the text of /metrics, or of
+    other instruments."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        catalog: Catalog,
+        tokens: TokenReader,
+        health: HealthChecks,
+        *,
+        address: str,
+        admission: Admission,
+        figures: RequestFigures,
+        scrape: Callable[[], Awaitable[bytes]],
+        scrape_checks: Callable[[], Awaitable[bytes]],
+        protobuf: ProtobufAnswers,
+        loop_time: LoopTime,
+        everybody_is_admin: bool = False,
+    ) -> None:
+        self._objects = objects
+        self._catalog = catalog
+        self._tokens = tokens
+        self._health = health
+        self._address = address
+        self._admission = admission
+        self._figures = figures
+        self._scrapes = {("metrics",): scrape, ("metrics", "slis"): scrape_checks}
+        self._intake = Intake()
+        self._hosts = AllowedHosts()
+        self._protobuf = protobuf
+        self._loop_time = loop_time
+        self._default_user = (
+            authorization.user_of("system:admin", [authorization.ADMINS]) if everybody_is_admin else ANONYMOUS
+        )
+        self._openapi = OpenApi(catalog)
+        self._reviews = Reviews(catalog, tokens)
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        """One request."""
+        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+        asked = self._asked(request)
+        user, labels = ANONYMOUS, _labels(request, asked)
+        is_known = False
+        began = self._figures.begin(labels)
+        answer: Answer | None = None
+        sent_bytes = 0
+        try:
+            try:
+                user = self._authenticate(request)
+                is_known = self._is_known(peer, user)
+                answer = await self._answer(request, asked, acting_user(user, request.headers.items()))
+                if isinstance(answer, Reply):
+                    answer = await begun(answer, WHOLE_BYTES, self._next_piece(user))
+            except ApiError as error:
+                answer = error_reply(error)
+            except Exception:
+                # The boundary between requests: whatever one of them broke must not end the others.
+                logger.exception("request failed method=%s path=%s", request.method, request.path)
+                answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
+            if isinstance(answer, Reply):
+                response = await send(request, answer, self._next_piece(user), partial(self._loop_time.turn, user.name))
+                sent_bytes = response.body_length
+                return response
+            self._figures.streams(labels)
+            return await stream(request, answer, partial(self._loop_time.turn, user.name))
+        finally:
+            if answer is not None and not isinstance(answer, Reply):
+                self._figures.ended(labels, began)
+            else:
+                code, length = (answer.status, answer.length) if answer is not None else (_HUNG_UP, 0)
+                who = labels if code != _UNKNOWN else labels_of_stranger(request.method)
+                self._figures.answered(who, began, code, sent_bytes if length is None else length)
+            if is_known:
+                self._admission.end(peer)
+
+    def _is_known(self, peer: object, user: User) -> bool:
+        """Whether this is a request of somebody who has shown credentials. Raises ApiError 429 where a user has too many
+        connections: this one stays a stranger's."""
+        if user is ANONYMOUS:
+            return False
+        if not self._admission.begin(peer, user.name):
+            raise too_many_requests(f'User "{user.name}" has too many connections')
+        return True
+
+    def _next_piece(self, user: User) -> NextPiece:
+        return partial(self._loop_time.next_piece, user.name)
+
+    def _asked(self, request: web.BaseRequest) -> _Asked:
+        segments = tuple(as_text(unquote(part)) for part in request.rel_url.raw_path.strip("/").split("/"))
+        query = {as_text(name): as_text(request.query[name]) for name in request.query}
+        target = parse_target(segments)
+        resource = self._catalog.find(target.group, target.version, target.plural) if target else None
+        verb = verb_of(request.method, target, query) if target is not None and resource is not None else ""
+        return _Asked(segments, query, target, resource, verb)
+
+    async def _answer(self, request: web.BaseRequest, about: _Asked, user: User) -> Answer:
+        target, resource, verb = about.target, about.resource, about.verb
+        if verb != "watch":
+            check_timeout(about.query)
+        if target is None or resource is None:
+            review = review_at(target) if target is not None else None
+            if target is not None and review is not None and request.method == "POST":
+                return await self._review(request, about, target, review, user)
+            authorization.authorize(
+                user, "get" if request.method in ("GET", "HEAD") else request.method.lower(), request.path, ""
+            )
+            if target is not None:
+                # Whatever the method: "not allowed" would say that there is something.
+                if target.version == "v1" and target.group in ("", *group_names(self._catalog)):
+                    raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
+                return text_reply("404 page not found\n", 404)
+            scrape = self._scrapes.get(about.segments)
+            if scrape is not None and request.method in ("GET", "HEAD"):
+                async with self._intake.look(request, about.query, user, "", is_large=True):
+                    return Reply(body=await scrape(), content_type=_EXPOSITION)
+            return self._plain_path(request, about.segments, user)
+        authorization.authorize(
+            user,
+            verb or ("get" if request.method == "HEAD" else request.method.lower()),
+            request.path,
+            target.plural,
+            target.namespace,
+            target.name,
+            target.group,
+            part=target.part,
+            confidential=resource.confidential,
+        )
+        if not verb:
+            raise method_not_allowed()
+        accept = request.headers.get("Accept", "")
+        in_protobuf = wants_protobuf(accept)
+        if in_protobuf:
+            accept = asked_in_json(accept)
+        elif not accepts_json(accept):
+            raise not_acceptable(ACCEPTED)
+
+        try:
+            answer = await self._handle(request, about, target, resource, user, accept)
+        except ApiError as error:
+            if not in_protobuf:
+                raise
+            answer = error_reply(error)
+        return await self._protobuf.answer(answer, resource) if in_protobuf else answer
+
+    async def _handle(
+        self, request: web.BaseRequest, about: _Asked, target: Target, resource: Resource, user: User, accept: str
+    ) -> Reply | Watch:
+        """A request for a resource that its user may make."""
+        objects, query, verb = self._objects, about.query, about.verb
+        if verb in ("get", "list", "watch"):
+            is_large = verb == "list" and objects.has_many(resource)
+            async with self._intake.look(request, query, user, accept, is_large=is_large) as asked_for:
+                return await objects.handle(verb, resource, target, asked_for)
+        async with self._intake.write(
+            request, query, user, accept, lambda size: objects.admit(verb, resource, target, user, size)
+        ) as asked_for:
+            return await objects.handle(verb, resource, target, asked_for)
+
+    async def _review(
+        self, request: web.BaseRequest, about: _Asked, target: Target, review: ReviewKind, user: User
+    ) -> Reply:
+        authorization.authorize(user, "create", request.path, review.plural, target.namespace, "", review.group)
+        accept = request.headers.get("Accept", "")
+        shape_of(accept, ())  # there is no other form, nor any protobuf
+        async with self._intake.write(request, about.query, user, accept, lambda size: size > LARGE_BYTES) as asked_for:
+            sent = parse_object(await asked_for.read(), asked_for.content_type, review.sent)
+        return document_reply(self._reviews.answer(review, sent, user, target.namespace), 201)
+
+    def _authenticate(self, request: web.BaseRequest) -> User:
+        certificate = None
+        transport = request.transport
+        if transport is not None:
+            certificate = authorization.certificate_user(transport.get_extra_info("peercert"))
+        header, host, origin = (request.headers.get(name, "") for name in ("Authorization", "Host", "Origin"))
+        if self._default_user.role is Role.ADMIN:
+            # Everybody is administrator here, and so is every browser.
+            why = self._hosts.why_refused(host, origin)
+            if why:
+                raise forbidden_page(why)
+            if not header:
+                return certificate or self._default_user
+        elif certificate is not None and not header and is_of_another_page(host, origin):
+            # A browser shows a certificate that it holds to whatever page asks.
+            raise forbidden_page("a certificate is not for pages of other origins")
+        return authorization.authenticate(header, self._tokens, certificate)
+
+    def _plain_path(self, request: web.BaseRequest, segments: tuple[str, ...], user: User) -> Reply:
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        match segments:
+            case ("version",):
+                return document_reply(dict(VERSION))
+            case ("livez" | "readyz" | "healthz" as endpoint,):
+                excluded = request.query.getall("exclude", ())
+                return self._health.answer(endpoint, user, verbose="verbose" in request.query, excluded=excluded)
+            case ("livez" | "readyz" | "healthz" as endpoint, name) if name in CHECKS:
+                return self._health.single(endpoint, name)
+            case ("openapi", *rest):
+                return self._schema("/".join(rest), request.headers.get("Accept", ""))
+        found_document = self._discovery(request, segments)
+        return found_document or text_reply("404 page not found\n", 404)
+
+    def _schema(self, path: str, accept: str) -> Reply:
+        binary = path == "v2" and prefers(accept, gnostic.ASKED_AS)
+        found = self._openapi.document("v2.protobuf" if binary else path)
+        if found is None:
+            return text_reply("404 page not found\n", 404)
+        return Reply(body=found, content_type=gnostic.MEDIA_TYPE if binary else JSON)
+
+    def _discovery(self, request: web.BaseRequest, segments: tuple[str, ...]) -> Reply | None:
+        groups = self._catalog.groups()
+        match segments:
+            case ("api" | "apis" as root,):
+                if wants_aggregated(request.headers.get("Accept", "")):
+                    shown = encode(aggregated(self._catalog, core=root == "api"))
+                    return cached_reply(shown, AGGREGATED, request.headers.get("If-None-Match", ""))
+                return document_reply(api_versions(self._address) if root == "api" else api_groups(self._catalog))
+            case ("api", "v1"):
+                return document_reply(api_resources("", groups[""]))
+            case ("apis", group) if group in group_names(self._catalog):
+                return document_reply(api_group(group))
+            case ("apis", group, "v1") if group in group_names(self._catalog):
+                return document_reply(api_resources(group, groups.get(group, [])))
+        return None
+
+
+def _labels(request: web.BaseRequest, asked: _Asked) -> Labels:
+    if asked.target is None or asked.resource is None:
+        return labels_of_path(request.method, asked.segments[0])
+    return labels_of_resource(
+        asked.verb,
+        request.method,
+        asked.resource,
+        asked.target,
+        dry_run=asked.query.get("dryRun"),
+        content_type=request.headers.get("Content-Type", ""),
+    )

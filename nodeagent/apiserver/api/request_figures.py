@@ -1,0 +1,184 @@
+"""What requests cost, counted in kube-apiserver's names (k8s.io/apiserver/pkg/endpoints/metrics/metrics.go). Pure.
+
+No label holds what a client has written: resources, their parts and paths are those that there are, verbs and codes a handful.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import floor
+from typing import Final
+
+from nodeagent.apiserver.api.request_target import Target
+from nodeagent.kinds.description.resources import Resource
+from nodeagent.runtime.figures.instruments import Histogram, Instrument, counter, exponential, gauge
+
+REQUEST_SECONDS: Final = (
+    *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0),
+    *(4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
+)
+"""kube-apiserver's bounds, for its requests and for those to etcd."""
+_SIZES: Final = exponential(1000.0, 10.0, 7)
+_LABELS: Final = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
+_RUNNING_LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
+_SIZE_LABELS: Final = ("component", "group", "resource", "scope", "subresource", "verb", "version")
+_KINDS: Final = ("mutating", "readOnly")
+_COMPONENT: Final = "apiserver"
+_VERBS: Final = {
+    "get": "GET",
+    "list": "LIST",
+    "watch": "WATCH",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETECOLLECTION",
+}
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_LOOKING: Final = frozenset({"GET", "LIST", "WATCH"})
+_PATHS: Final = frozenset({"api", "apis", "healthz", "livez", "metrics", "openapi", "readyz", "version"})
+_APPLY: Final = "application/apply-patch"
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What a request is about, in words of which there are few."""
+
+    verb: str
+    dry_run: str = ""
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    scope: str = ""
+    component: str = _COMPONENT
+
+    @property
+    def looks(self) -> bool:
+        """It changes nothing."""
+        return self.verb in _LOOKING
+
+
+def labels_of_resource(
+    verb: str, method: str, resource: Resource, target: Target, *, dry_run: str | None, content_type: str
+) -> Labels:
+    """verb: Kubernetes's, empty where the method has none here; dry_run: as it was asked for, None when it was not."""
+    shown = _VERBS.get(verb) or _shown_method(method)
+    if verb == "patch" and content_type.startswith(_APPLY):
+        shown = "APPLY"
+    scope = "resource" if target.name or verb == "create" else "namespace" if target.namespace else "cluster"
+    part = resource.part(target.part)
+    return Labels(
+        shown,
+        "" if dry_run is None else dry_run if dry_run == "All" else "invalid",
+        resource.group,
+        resource.version,
+        resource.plural,
+        part.name if part is not None else "",
+        scope,
+    )
+
+
+def labels_of_path(method: str, first: str) -> Labels:
+    """A path that is no resource; `first` is its first segment."""
+    return Labels(_shown_method(method), subresource=f"/{first}" if first in _PATHS else "", component="")
+
+
+def labels_of_stranger(method: str) -> Labels:
+    """A request without credentials, or with wrong ones: its labels do not say what it asked for."""
+    return Labels(_shown_method(method))
+
+
+def _shown_method(method: str) -> str:
+    shown = "GET" if method == "HEAD" else method
+    return shown if shown in _METHODS else "other"
+
+
+class RequestFigures:
+    """clock: monotonic seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._requests = counter("apiserver_request_total", "Requests that were answered", *_LABELS, "code")
+        self._seconds = Histogram(
+            "apiserver_request_duration_seconds", "Until a request was answered", REQUEST_SECONDS, _LABELS
+        )
+        self._sizes = Histogram("apiserver_response_sizes", "Bytes of answers to GET and LIST", _SIZES, _SIZE_LABELS)
+        self._running = gauge("apiserver_longrunning_requests", "Watches that are open", *_RUNNING_LABELS)
+        self._inflight = {kind: _Most(clock) for kind in _KINDS}
+
+    def begin(self, labels: Labels) -> float:
+        """A request is worked on; what comes back is for `answered` or `streams`."""
+        self._inflight[_KINDS[labels.looks]].change(1)
+        return self._clock()
+
+    def answered(self, labels: Labels, began: float, code: int, length: int) -> None:
+        """The request has got an answer of so many bytes."""
+        self._inflight[_KINDS[labels.looks]].change(-1)
+        self._count(labels, began, code)
+        if labels.verb in ("GET", "LIST") and labels.resource:
+            self._sizes.observe(
+                length,
+                *(labels.component, labels.group, labels.resource, labels.scope, labels.subresource),
+                *(labels.verb, labels.version),
+            )
+
+    def streams(self, labels: Labels) -> None:
+        """The answer is a watch: from now on it is no request in flight, but one that runs for long."""
+        self._inflight[_KINDS[labels.looks]].change(-1)
+        self._running.add(*_running(labels))
+
+    def ended(self, labels: Labels, began: float) -> None:
+        """Records that a watch has ended, by the client or the server."""
+        self._running.add(*_running(labels), by=-1.0)
+        self._count(labels, began, 200)
+
+    def _count(self, labels: Labels, began: float, code: int) -> None:
+        about = (labels.verb, labels.dry_run, *_running(labels)[1:])
+        self._requests.add(*about, str(code))
+        if labels.resource or labels.subresource:
+            self._seconds.observe(self._clock() - began, *about)
+
+    def instruments(self) -> Iterator[Instrument]:
+        """All of them, as they are now."""
+        yield from (self._requests, self._seconds, self._sizes, self._running)
+        yield gauge(
+            "apiserver_current_inflight_requests",
+            "The most requests that were worked on at a time within the last second",
+            "request_kind",
+            values={(kind,): most.within_a_second() for kind, most in self._inflight.items()},
+        )
+
+
+def _running(labels: Labels) -> tuple[str, ...]:
+    return (
+        *(labels.verb, labels.group, labels.version, labels.resource),
+        *(labels.subresource, labels.scope, labels.component),
+    )
+
+
+class _Most:
+    """How many there are, and the most there were within this second and the one before."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._now = 0
+        self._second = floor(clock())
+        self._most = 0
+        self._before = 0
+
+    def change(self, by: int) -> None:
+        """More, or fewer."""
+        self._turn()
+        self._now += by
+        self._most = max(self._most, self._now)
+
+    def within_a_second(self) -> int:
+        """The most there were."""
+        self._turn()
+        return max(self._most, self._before)
+
+    def _turn(self) -> None:
+        second = floor(self._clock())
+        if second != self._second:
+            self._before = self._most if second == self._second + 1 else self._now
+            self._second, self._most = second, self._now

@@ -1,0 +1,147 @@
+"""What a request says of how it is to be carried out: its query, its headers, and the body of a deletion."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.apiserver.api import bodies
+from nodeagent.apiserver.api.authorization import User
+from nodeagent.apiserver.api.request_target import as_text, is_true, number
+from nodeagent.apiserver.machinery.acceptance import WriteOptions
+from nodeagent.apiserver.machinery.write_rules import DeleteOptions
+from nodeagent.kinds.description.documents import Document
+from nodeagent.kinds.description.status import (
+    FieldError,
+    bad_request,
+    forbidden,
+    invalid,
+    object_invalid,
+    required,
+    too_long,
+    unsupported,
+)
+
+_LONGEST_MANAGER: Final = 128
+_DELETE_OPTIONS: Final = {
+    "apiVersion": str,
+    "gracePeriodSeconds": int,
+    "preconditions": dict,
+    "orphanDependents": bool,
+    "propagationPolicy": str,
+    "dryRun": list,
+}
+_GO_NAMES: Final = {str: "string", int: "number", float: "number", bool: "bool", list: "array", dict: "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a verb needs to know of an HTTP request; `read` delivers the body, bounded."""
+
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    read: Callable[[], Awaitable[bytes]]
+    user: User
+    accept: str = ""
+    """What the client wants back."""
+    dry_run: Sequence[str] = ()
+    """`dryRun`, each time that it was given."""
+
+    @property
+    def client(self) -> str:
+        """Whose it is: the name of the user."""
+        return self.user.name
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the body, without parameters."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def manager(self) -> str:
+        """Who owns the fields of a write: `fieldManager`, else the client's program name."""
+        given = self.query.get("fieldManager") or _printable(self.headers.get("User-Agent", "").partition("/")[0])
+        return given or "unknown"
+
+
+def _printable(agent: str) -> str:
+    """As prefixFromUserAgent in k8s.io/apiserver/pkg/endpoints/handlers: what can be printed, of 128 bytes."""
+    text = "".join(char for char in as_text(agent) if char.isprintable())
+    return text.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
+
+
+def write_options(request: Request, kind: str) -> WriteOptions:
+    """How a write is to be done. Raises ApiError 422.
+
+    `kind` is what the options are called in errors: CreateOptions, UpdateOptions or PatchOptions.
+    """
+    query = request.query
+    validation = query.get("fieldValidation") or "Warn"
+    manager = query.get("fieldManager", "")
+    errors: list[FieldError] = []
+    if kind == "PatchOptions" and request.content_type == bodies.APPLY_PATCH:
+        if not manager:
+            errors.append(required("fieldManager", "is required for apply patch"))
+    elif is_true(query.get("force", "")):
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        errors.append(too_long("fieldManager", _LONGEST_MANAGER))
+    elif not manager.isprintable():
+        errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
+    errors += _dry_run(request.dry_run)
+    if validation not in ("Ignore", "Warn", "Strict"):
+        errors.append(unsupported("fieldValidation", validation, ("Ignore", "Strict", "Warn")))
+    if errors:
+        raise object_invalid(kind, "", errors, "meta.k8s.io")
+    return WriteOptions(
+        manager=request.manager,
+        dry_run=bool(request.dry_run),
+        validation=validation,
+        force=is_true(query.get("force", "")),
+    )
+
+
+def _dry_run(asked: Sequence[str]) -> list[FieldError]:
+    """Anything but `All`, however often, is a mistake: what was meant to be tried only is not to be done."""
+    return [unsupported("dryRun", list(asked), ("All",))] if any(one != "All" for one in asked) else []
+
+
+def delete_options(request: Request, given: Document) -> DeleteOptions:
+    """How a deletion is to be done, from its query and its body. Raises ApiError 400, 422."""
+    _check_types(given)
+    query = request.query
+    policy = query.get("propagationPolicy") or given.get("propagationPolicy")
+    errors: list[FieldError] = []
+    if policy is not None and given.get("orphanDependents") is not None:
+        errors.append(
+            invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
+        )
+    elif policy not in (None, "Background", "Foreground", "Orphan"):
+        errors.append(unsupported("propagationPolicy", policy, ("Background", "Foreground", "Orphan", "nil")))
+    dry_run = [*request.dry_run, *(given.get("dryRun") or ())]
+    errors += _dry_run(dry_run)
+    if errors:
+        raise object_invalid("DeleteOptions", "", errors, "meta.k8s.io")
+    conditions = given.get("preconditions") or {}
+    grace = number(query, "gracePeriodSeconds")
+    return DeleteOptions(
+        uid=conditions.get("uid") or "",
+        version=conditions.get("resourceVersion") or "",
+        grace_seconds=given.get("gracePeriodSeconds") if grace is None else grace,
+        dry_run=bool(dry_run),
+    )
+
+
+def _check_types(given: Document) -> None:
+    """Raises ApiError 400 for what Go would not decode as DeleteOptions: then nothing may be deleted."""
+    if given.get("kind") not in (None, "", "DeleteOptions"):
+        raise bad_request("decoded object cannot be converted to DeleteOptions")
+    conditions = given.get("preconditions")
+    fields = [(name, given.get(name), kind) for name, kind in _DELETE_OPTIONS.items()]
+    if isinstance(conditions, dict):
+        fields += [(f"preconditions.{name}", conditions.get(name), str) for name in ("uid", "resourceVersion")]
+    fields += [("dryRun", item, str) for item in given.get("dryRun") or () if isinstance(given.get("dryRun"), list)]
+    for name, value, kind in fields:
+        if value is not None and type(value) is not kind:
+            raise bad_request(
+                f"json: cannot unmarshal {_GO_NAMES[type(value)]} into Go struct field DeleteOptions.{name}"
+            )

@@ -1,0 +1,164 @@
+"""What a request is about, from its method, path and query. Pure."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.apiserver.machinery.schema.protobuf import MEDIA_TYPE
+from nodeagent.kinds.description.status import bad_request, excerpt, not_acceptable
+
+_PARTS_OF_A_NAMESPACE = ("status", "finalize")
+_INT64: Final = range(-(2**63), 2**63)
+_MOST_DIGITS: Final = 64
+_DURATION: Final = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+)", re.ASCII)
+_META: Final = "meta.k8s.io"
+_META_VERSIONS: Final = ("v1", "v1beta1")
+_ANSWERED: Final = ("application/json", "*/*", "application/*", "application/yaml")
+"""Media types that are answered with JSON."""
+ACCEPTED: Final = f"only the following media types are accepted: application/json, {MEDIA_TYPE}"
+_MOST_WORDS: Final = 3
+"""Resource, object, part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A path below /api or /apis: a resource, an object of it, or a part (subresource) of the object."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str = ""
+    name: str = ""
+    part: str = ""
+
+
+def parse_target(segments: tuple[str, ...]) -> Target | None:
+    """`api, v1, namespaces, demo, services, web, status` and so on; None when it names no resource."""
+    match segments:
+        case ("api", version, _, *_):
+            group, rest = "", segments[2:]
+        case ("apis", group, version, _, *_):
+            rest = segments[3:]
+        case _:
+            return None
+    namespace = ""
+    match rest:
+        case ("namespaces", _, part) if part in _PARTS_OF_A_NAMESPACE:
+            pass
+        case ("namespaces", namespace, _, *_):
+            rest = rest[2:]
+    if len(rest) > _MOST_WORDS:
+        return None
+    plural, name, part = (*rest, "", "")[:_MOST_WORDS]
+    return Target(group, version, plural, namespace, name, part)
+
+
+def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
+    """The Kubernetes verb, empty when the method has none here."""
+    if method == "GET":
+        if is_true(query.get("watch", "")):
+            return "watch"
+        if target.part == "token":
+            return ""
+        return "get" if target.name else "list"
+    if target.name and target.part == "token":
+        return "create" if method == "POST" else ""
+    if target.name:
+        return {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(method, "")
+    return {"POST": "create", "DELETE": "deletecollection"}.get(method, "")
+
+
+def is_true(text: str) -> bool:
+    """A boolean query parameter."""
+    return text.lower() in ("1", "true", "t", "yes")
+
+
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """A whole number from the query, None when absent. Raises ApiError 400."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()):
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    if len(digits) > _MOST_DIGITS or int(text) not in _INT64:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return int(text)
+
+
+def check_timeout(query: Mapping[str, str]) -> None:
+    """Raises ApiError 400 for a `timeout` that is no duration of Go's (time.ParseDuration). What it says has no effect: a request
+    takes as long as it takes, and its client may hang up."""
+    text = query.get("timeout", "")
+    if text and (len(text) > _MOST_DIGITS or not _DURATION.fullmatch(text)):
+        why = f'time: invalid duration "{excerpt(text)}"'
+        raise bad_request(f"invalid timeout specified in the request URL - {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One entry of an Accept header."""
+
+    media_type: str
+    parameters: Mapping[str, str]
+
+
+def parse_accept(header: str) -> list[Accepted]:
+    """The entries of an Accept header, in order."""
+    found = []
+    for entry in header.split(","):
+        media_type, *parameters = (part.strip() for part in entry.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        found.append(Accepted(media_type.lower(), {name.strip(): value.strip() for name, _, value in pairs}))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The form of meta.k8s.io an answer is to have instead of its own: `Table`, `PartialObjectMetadata` and so on."""
+
+    kind: str
+    version: str
+
+
+def shape_of(header: str, shapes: Collection[str]) -> Shape | None:
+    """The first of `shapes` an Accept header asks for, in a version there is; None when it prefers the kind itself.
+
+    Raises ApiError 406 for a header that asks for other forms only.
+    """
+    wanted = parse_accept(header)
+    for accepted in wanted:
+        asked = accepted.parameters.get("as")
+        if accepted.media_type not in _ANSWERED:
+            continue
+        if asked is None:
+            return None
+        version = accepted.parameters.get("v", "")
+        if asked in shapes and accepted.parameters.get("g") == _META and version in _META_VERSIONS:
+            return Shape(asked, version)
+    if not header:
+        return None
+    raise not_acceptable(ACCEPTED)
+
+
+def prefers(header: str, media_types: Collection[str]) -> bool:
+    """One of `media_types` comes before JSON in an Accept header."""
+    for accepted in parse_accept(header):
+        if accepted.media_type in media_types:
+            return True
+        if accepted.media_type in ("application/json", "*/*", "application/*"):
+            return False
+    return False
+
+
+def accepts_json(header: str) -> bool:
+    """JSON, in some shape, is acceptable."""
+    if not header:
+        return True
+    return any(accepted.media_type in _ANSWERED for accepted in parse_accept(header))
+
+
+def as_text(received: str) -> str:
+    """What a client sent in its head, with U+FFFD for bytes that are not UTF-8, as Go replaces them."""
+    return received if received.isascii() else received.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

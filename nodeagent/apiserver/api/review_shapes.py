@@ -1,0 +1,100 @@
+"""Reviews: questions to the server in the form of objects that are answered and never stored (authentication.k8s.io,
+authorization.k8s.io)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.apiserver.api.bodies import Sent
+from nodeagent.apiserver.api.request_target import Target
+from nodeagent.kinds.description.shared import read_shapes
+
+AUTHENTICATION: Final = "authentication.k8s.io"
+AUTHORIZATION: Final = "authorization.k8s.io"
+
+SHAPES: Final = read_shapes(r"""
+ResourceAttributes = io.k8s.api.authorization.v1 : ResourceAttributes names what a request would be about.
+  namespace    string #1
+  verb         string #2
+  group        string #3
+  version      string #4
+  resource     string #5
+  subresource  string #6
+  name         string #7
+
+NonResourceAttributes = io.k8s.api.authorization.v1 : NonResourceAttributes names a path and what would be done there.
+  path  string #1
+  verb  string #2
+
+SubjectAccessReviewSpec = io.k8s.api.authorization.v1
+  resourceAttributes     *ResourceAttributes #1
+  nonResourceAttributes  *NonResourceAttributes #2
+  user                   string #3
+  groups                 [string] #4
+  uid                    string #6
+
+SubjectAccessReview = io.k8s.api.authorization.v1 : Whether a user may do something.
+  metadata  ObjectMeta #1
+  spec      SubjectAccessReviewSpec required #2
+
+SelfSubjectAccessReviewSpec = io.k8s.api.authorization.v1
+  resourceAttributes     *ResourceAttributes #1
+  nonResourceAttributes  *NonResourceAttributes #2
+
+SelfSubjectAccessReview = io.k8s.api.authorization.v1 : Whether the client may do something.
+  metadata  ObjectMeta #1
+  spec      SelfSubjectAccessReviewSpec required #2
+
+TokenReviewSpec = io.k8s.api.authentication.v1
+  token      string #1
+  audiences  [string] #2
+
+TokenReview = io.k8s.api.authentication.v1 : Whose a token is.
+  metadata  ObjectMeta #1
+  spec      TokenReviewSpec required #2
+
+SelfSubjectReview = io.k8s.api.authentication.v1 : Who the client is.
+  metadata  ObjectMeta #1
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewKind:
+    """One of them. Who may ask is decided where everything is (`authorization.py`)."""
+
+    group: str
+    kind: str
+    shape: str
+    namespaced: bool = False
+
+    @property
+    def plural(self) -> str:
+        """As in a path."""
+        return f"{self.kind.lower()}s"
+
+    @property
+    def sent(self) -> Sent:
+        """What a client sends."""
+        return Sent(self.kind, self.group, "v1", SHAPES[self.shape])
+
+
+REVIEWS: Final = (
+    ReviewKind(AUTHENTICATION, "SelfSubjectReview", "SelfSubjectReview"),
+    ReviewKind(AUTHENTICATION, "TokenReview", "TokenReview"),
+    ReviewKind(AUTHORIZATION, "LocalSubjectAccessReview", "SubjectAccessReview", namespaced=True),
+    ReviewKind(AUTHORIZATION, "SelfSubjectAccessReview", "SelfSubjectAccessReview"),
+    ReviewKind(AUTHORIZATION, "SubjectAccessReview", "SubjectAccessReview"),
+)
+
+
+def reviews_of(group: str) -> Iterable[ReviewKind]:
+    """Those of a group."""
+    return (review for review in REVIEWS if review.group == group)
+
+
+def review_at(target: Target) -> ReviewKind | None:
+    """The review that is asked for at a path; None for another path."""
+    if target.version != "v1" or target.name or target.part:
+        return None
+    found = (one for one in reviews_of(target.group) if one.plural == target.plural)
+    return next((one for one in found if one.namespaced == bool(target.namespace)), None)

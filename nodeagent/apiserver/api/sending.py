@@ -1,0 +1,119 @@
+"""Responses on their way to a connection, piece by piece: for a client that does not read little is kept, and no request waits while much is encrypted."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final
+
+from aiohttp import HttpVersion11, web
+
+from nodeagent.apiserver.api.protobuf_answers import ProtobufWatch
+from nodeagent.apiserver.api.replies import NextPiece, Reply
+from nodeagent.apiserver.api.watches import Watch
+from nodeagent.runtime.serving.connection import SERVER, taken_in_time
+
+_PIECE_BYTES: Final = 128 * 1024
+_LITTLE_BYTES: Final = 16 * 1024
+"""Written at once: to encrypt it takes a tenth of a millisecond."""
+_PIECE_SECONDS: Final = 30.0
+"""Within which a client takes a piece."""
+WHOLE_BYTES: Final = 512 * 1024
+"""What is shorter is made before it is sent, so that its length is known."""
+
+
+async def send(
+    request: web.BaseRequest, reply: Reply, next_piece: NextPiece, turn: Callable[[], Awaitable[None]]
+) -> web.StreamResponse:
+    response: web.StreamResponse
+    if reply.length is not None and reply.length <= _PIECE_BYTES:
+        response = web.Response(status=reply.status, body=b"".join(reply.pieces()))
+    else:
+        response = _in_parts(request, reply)
+    response.headers["Server"] = SERVER
+    response.headers["Content-Type"] = reply.content_type
+    for name, value in reply.headers:
+        response.headers.add(name, value)
+    if not request.content.is_eof():
+        # A body nobody read would be taken for the next request.
+        response.force_close()
+    await response.prepare(request)
+    if request.transport is not None:
+        # Over TLS asyncio would keep 512 KiB (asyncio/sslproto.py).
+        request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
+    with suppress(ConnectionError):
+        if not isinstance(response, web.Response):
+            pieces = reply.pieces()
+            while len(chunk := await next_piece(pieces)):
+                for start in range(0, len(chunk), _PIECE_BYTES):
+                    await turn()
+                    await taken_in_time(response.write(chunk[start : start + _PIECE_BYTES]), request, _PIECE_SECONDS)
+        await taken_in_time(response.write_eof(), request, _PIECE_SECONDS)
+    return response
+
+
+def _in_parts(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
+    response = web.StreamResponse(status=reply.status)
+    if reply.length is not None:
+        response.content_length = reply.length
+    else:
+        _until_it_ends(request, response)
+    return response
+
+
+def _until_it_ends(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """How long it is, is said by chunks, or by the end of the connection where a client knows no chunks (HTTP/1.0)."""
+    if request.version >= HttpVersion11:
+        response.enable_chunked_encoding()
+    else:
+        response.force_close()
+
+
+class _Frames:
+    """The body of a response that is written bit by bit: in chunked encoding, where the client knows that."""
+
+    def __init__(
+        self, request: web.BaseRequest, response: web.StreamResponse, turn: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._request = request
+        self._turn = turn
+        self._response = response
+
+    def write_now(self, frames: bytes) -> bool:
+        """Straight to the transport, while that keeps less than its high-water mark back."""
+        protocol = self._request.protocol
+        transport = protocol.transport
+        if transport is None or transport.is_closing() or protocol.writing_paused:
+            return False
+        transport.write(b"%x\r\n%b\r\n" % (len(frames), frames) if self._response.chunked else frames)
+        return True
+
+    async def write(self, frames: bytes | memoryview) -> None:
+        """By way of aiohttp, which waits for room, in pieces: the connection keeps no more than one that is not taken.
+
+        Raises ConnectionError for a watcher that does not take it in time, and ends the connection.
+        """
+        for start in range(0, len(frames), _PIECE_BYTES):
+            piece = frames if len(frames) <= _PIECE_BYTES else frames[start : start + _PIECE_BYTES]
+            if len(piece) > _LITTLE_BYTES:
+                await self._turn()
+            await taken_in_time(self._response.write(piece), self._request, _PIECE_SECONDS)
+
+
+async def stream(
+    request: web.BaseRequest, watch: Watch | ProtobufWatch, turn: Callable[[], Awaitable[None]]
+) -> web.StreamResponse:
+    response = web.StreamResponse()
+    response.headers["Server"] = SERVER
+    response.headers["Content-Type"] = watch.content_type
+    _until_it_ends(request, response)
+    await response.prepare(request)
+    if request.transport is not None:
+        request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
+    try:
+        await watch.run(_Frames(request, response, turn))
+        await response.write_eof()
+    except (ConnectionError, asyncio.CancelledError):
+        # The watcher has gone; that is how watches usually end.
+        if request.transport is not None and not request.transport.is_closing():
+            raise
+    return response

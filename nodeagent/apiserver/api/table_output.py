@@ -1,0 +1,86 @@
+"""Table output (meta.k8s.io/v1): the server-side printing behind `kubectl get`. Pure."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from nodeagent.apiserver.storage.records import Record
+from nodeagent.kinds.description.documents import Document
+from nodeagent.kinds.description.printing import Column
+from nodeagent.kinds.description.resources import Resource
+from nodeagent.kinds.description.shapes import ListOf, Struct
+
+
+def table_of(
+    resource: Resource,
+    records: Sequence[Record],
+    *,
+    version: str,
+    revision: int,
+    now: float,
+    headed: bool = True,
+    include: str = "Metadata",
+    list_meta: Document | None = None,
+) -> Document:
+    """A Table of the records; `include` (includeObject) is None, Metadata or Object."""
+    rows = [row_of(resource, record, version=version, now=now, include=include) for record in records]
+    return {
+        "kind": "Table",
+        "apiVersion": f"meta.k8s.io/{version or 'v1'}",
+        "metadata": {"resourceVersion": str(revision), **(list_meta or {})},
+        "columnDefinitions": column_definitions(resource) if headed else None,
+        "rows": rows,
+    }
+
+
+def row_of(resource: Resource, record: Record, *, version: str, now: float, include: str) -> Document:
+    """The row of an object."""
+    document = record.document()
+    row: Document = {"cells": resource.printer.cells(document, now)}
+    if include == "Object":
+        row["object"] = {"kind": resource.kind, "apiVersion": resource.group_version, **resource.from_stored(document)}
+    elif include != "None":
+        api_version = f"meta.k8s.io/{version or 'v1'}"
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": api_version,
+            "metadata": document["metadata"],
+        }
+    return row
+
+
+def bookmark_row(resource: Resource, version: str, meta: Document) -> Document:
+    """The row of a bookmark: no object, so its cells are empty; its metadata says how far a watch has come."""
+    partial = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": meta}
+    return {"cells": [None] * len(column_definitions(resource)), "object": partial}
+
+
+def column_definitions(resource: Resource) -> list[Document]:
+    """The columns of a kind, described by the documentation of the fields they show."""
+    name = Column("Name", described_by="metadata.name")
+    columns = (name, *resource.printer.columns) if resource.printer.named else tuple(resource.printer.columns)
+    struct = resource.stored_struct or resource.struct
+    return [
+        {
+            "name": column.name,
+            "type": column.kind,
+            "format": "name" if column.described_by == "metadata.name" else "",
+            "description": column.description or describe(struct, column.described_by),
+            "priority": column.priority,
+        }
+        for column in columns
+    ]
+
+
+@lru_cache(maxsize=256)
+def describe(struct: Struct, path: str) -> str:
+    """The documentation of a field."""
+    doc = ""
+    shape: object = struct
+    for step in path.split("."):
+        while isinstance(shape, ListOf):
+            shape = shape.element
+        if not isinstance(shape, Struct) or step not in shape.fields:
+            return doc
+        found = shape.fields[step]
+        doc, shape = found.doc, found.shape
+    return doc

@@ -1,0 +1,299 @@
+"""Watch streams: what a watcher of a selection receives, in which order (KEP-3157 for initial events).
+
+A watcher holds a position in the history. Each time the collection grows it reads on from there, so all watchers share
+the encoded events; a watcher that is behind the history receives 410 and ends. One that has seen everything and whose connection
+takes more is written to at once; its task sleeps on.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
+
+from nodeagent.apiserver.api import metadata_only
+from nodeagent.apiserver.api.deliveries import Deliveries
+from nodeagent.apiserver.api.request_target import Shape
+from nodeagent.apiserver.api.table_output import bookmark_row, table_of
+from nodeagent.apiserver.machinery.loop_time import LoopTime
+from nodeagent.apiserver.machinery.reading import Selection, Steps
+from nodeagent.apiserver.machinery.schema.decoding import normalise
+from nodeagent.apiserver.storage.records import Compacted, Event, EventKind, Record
+from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.documents import Document, decode, encode
+from nodeagent.kinds.description.resources import Resource
+from nodeagent.kinds.description.status import ApiError, expired, future_version
+
+_BATCH: Final = 500
+_FEW: Final = 20
+"""Events that are delivered without a task: more of them take their turn among the long work of all clients."""
+_BATCH_BYTES: Final = 256 * 1024
+"""What a watcher that does not read keeps of its own: who wants more at a time gets it piece by piece."""
+Part: TypeAlias = bytes | memoryview
+"""Of a frame, or several frames that are written together."""
+_END_OF_LIST: Final = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRequest:
+    """What to watch and from where. `since` None: from now, after the present objects as ADDED."""
+
+    selection: Selection
+    since: int | None
+    bookmarks: bool = False
+    initial_events: bool = False
+    timeout_s: float = 1800.0
+    shape: Shape | None = None
+    """What is sent instead of the objects: rows of a Table, or PartialObjectMetadata."""
+    client: str = ""
+    """Whose time it takes to look through objects and events."""
+
+
+class Clock(Protocol):
+    """Monotonic time for timeouts and wall time for ages."""
+
+    def monotonic(self) -> float:
+        """Seconds, for spans."""
+        ...
+
+    def time(self) -> float:
+        """Seconds since 1970."""
+        ...
+
+
+class Stream(Protocol):
+    """A connection frames are written to."""
+
+    def write_now(self, frames: bytes) -> bool:
+        """Writes without waiting; False, and nothing written, when the connection has not taken what it was given."""
+        ...
+
+    async def write(self, frames: bytes | memoryview) -> None:
+        """Writes part of the stream, and waits while the connection is behind. Raises ConnectionError."""
+        ...
+
+
+def selected_kind(event: Event, selection: Selection) -> EventKind | None:
+    """What the event means for a selection: objects enter and leave it by changing; None: nothing."""
+    after = event.kind is not EventKind.DELETED and selection.matches(event.record)
+    before = event.before is not None and selection.matches(event.before)
+    if after:
+        return EventKind.MODIFIED if before else EventKind.ADDED
+    return EventKind.DELETED if before else None
+
+
+class Watch:
+    """One stream. `run` writes frames until the time is up, the server stops or the history has moved on."""
+
+    content_type: Final = "application/json"
+
+    def __init__(
+        self,
+        store: Store,
+        resource: Resource,
+        request: WatchRequest,
+        *,
+        stopping: asyncio.Event,
+        clock: Clock,
+        deliveries: Deliveries,
+        loop_time: LoopTime,
+        bookmark_every_seconds: float,
+    ) -> None:
+        self._store = store
+        self._loop_time = loop_time
+        self._resource = resource
+        self._request = request
+        self._stopping = stopping
+        self._clock = clock
+        self._bookmark_every_seconds = bookmark_every_seconds
+        self._collection = store.collection(resource.stored_in)
+        self._deliveries = deliveries
+        shape = request.shape
+        self._table = shape.version if shape is not None and shape.kind == "Table" else ""
+        self._is_partial = shape is not None and shape.kind == metadata_only.KIND
+        self._opening = (
+            metadata_only.opening(shape.version) if shape is not None and self._is_partial else resource.opening
+        )
+        self._openings = {
+            kind: b'{"type":"%b","object":%b' % (kind.value.encode(), self._opening) for kind in EventKind
+        }
+        self._is_converted = bool(self._table) or (resource.converts and not self._is_partial)
+        """The frames are this watcher's own, not the events' encoded ones."""
+        self._position = 0
+        self._first_table = True
+        self._news = asyncio.Event()
+        self._idle: Stream | None = None
+        """The stream while everything has been sent and the task sleeps."""
+
+    async def run(self, stream: Stream) -> None:
+        """Ends by returning. Errors of the connection come out of `stream` and go through."""
+        self._collection.register(self._notice)
+        try:
+            await self._begin(stream)
+            await self._follow(stream)
+        except ApiError as error:
+            await stream.write(b'{"type":"ERROR","object":%b}\n' % encode(error.document))
+        finally:
+            self._collection.unregister(self._notice)
+
+    def _notice(self) -> None:
+        if self._idle is None:
+            self._news.set()
+        else:
+            self._deliveries.add(self)
+
+    def deliver(self) -> bool:
+        """Tells what is new where that is little and needs no waiting. Otherwise wakes the task, which can wait, and says False."""
+        events = self._collection.events_after(self._position, _FEW)
+        if self._idle is None or self._is_converted or not 0 < len(events) <= _FEW:
+            self._news.set()
+            return False
+        if self._position < self._collection.forgotten or sum(len(e.record.body) for e in events) > _BATCH_BYTES:
+            self._news.set()
+            return False
+        told = b"".join(part for event in events for part in self._told(event))
+        if told and not self._idle.write_now(told):
+            self._news.set()
+            return False
+        self._position = events[-1].revision
+        return True
+
+    async def _begin(self, stream: Stream) -> None:
+        request, store = self._request, self._store
+        self._position = store.revision
+        if request.since is not None and not request.initial_events:
+            if request.since > store.revision:
+                raise future_version(request.since, store.revision)
+            self._position = request.since
+            try:
+                store.check_revision(request.since)
+            except Compacted:
+                raise self._expired() from None
+            return
+        # The records are held, so a change while these frames are being written reaches the watcher afterwards.
+        records = list(map(self._collection.records.__getitem__, self._collection.paths()))
+        pieces = self._initial(records)
+        while len(piece := await self._loop_time.next_piece(request.client, pieces)):
+            await stream.write(piece)
+
+    def _initial(self, records: Sequence[Record]) -> Iterator[Part]:
+        """The frames of the present objects, in pieces; empty ones are steps on the way."""
+        request = self._request
+        parts: list[Part] = []
+        weight = 0
+        for record in records:
+            yield b""
+            if not request.selection.matches(record):
+                continue
+            frame = self._frame(EventKind.ADDED, Event(EventKind.ADDED, record, None, 0))
+            size = sum(map(len, frame))
+            if weight + size > _BATCH_BYTES and parts:
+                yield b"".join(parts)
+                parts, weight = [], 0
+            if size > _BATCH_BYTES:
+                yield from frame
+            else:
+                parts += frame
+                weight += size
+        if request.initial_events and request.bookmarks:
+            parts.append(self._bookmark(end_of_list=True))
+        yield b"".join(parts)
+
+    async def _follow(self, stream: Stream) -> None:
+        ends = self._clock.monotonic() + self._request.timeout_s
+        next_bookmark = min(self._clock.monotonic() + self._bookmark_every_seconds, max(ends - 2.0, 0.0))
+        while not self._stopping.is_set():
+            self._news.clear()
+            self._check_history()
+            events = self._collection.events_after(self._position, _BATCH)
+            if events:
+                told, self._position = await self._loop_time.run(self._request.client, self._gathered(events))
+                del events  # a watcher that does not read keeps no more than what is being written
+                for piece in told:
+                    await stream.write(piece)
+                continue
+            now = self._clock.monotonic()
+            if now >= ends:
+                return
+            if self._request.bookmarks and now >= next_bookmark:
+                self._position = max(self._position, self._store.revision)
+                await stream.write(self._bookmark())
+                next_bookmark = now + self._bookmark_every_seconds
+            until = min(ends, next_bookmark) if self._request.bookmarks else ends
+            await self._sleep(stream, max(until - now, 0.0))
+
+    async def _sleep(self, stream: Stream, seconds: float) -> None:
+        self._idle = stream
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._idle = None
+
+    def _check_history(self) -> None:
+        """A stream begins within the history of the store; then only what it did not see in time is lost to it."""
+        if self._position < self._collection.forgotten:
+            raise self._expired()
+
+    def _expired(self) -> ApiError:
+        return expired(f"too old resource version: {self._position} ({self._store.revision})")
+
+    def _gathered(self, events: Sequence[Event]) -> Steps[tuple[list[Part], int]]:
+        """(what is to be written, how far it leads): of the first of these events, as many as are not long, or one. Events of one
+        revision are not parted."""
+        parts: list[Part] = []
+        weight, position = 0, self._position
+        for event in events:
+            if event.revision > position:
+                if parts and weight + len(event.record.body) > _BATCH_BYTES:
+                    break
+                position = event.revision
+            frame = self._told(event)
+            parts += frame
+            weight += sum(map(len, frame))
+            yield
+        return (parts if weight > _BATCH_BYTES or not parts else [b"".join(parts)]), position
+
+    def _told(self, event: Event) -> tuple[Part, ...]:
+        kind = selected_kind(event, self._request.selection)
+        return () if kind is None else self._frame(kind, event)
+
+    def _frame(self, kind: EventKind, event: Event) -> tuple[Part, ...]:
+        """In parts, so that the object's own bytes, which all who watch it share, are not copied before they are sent."""
+        body = event.body_as(kind)
+        if not self._is_converted and not self._is_partial:
+            return self._openings[kind], memoryview(body)[1:], b"}\n"
+        if self._is_partial:
+            return self._openings[kind], b'"metadata":', metadata_only.metadata_of(body), b"}}\n"
+        record = Record(event.record.path, event.revision, body)
+        resource = self._resource
+        shown: Document
+        if self._table:
+            shown = table_of(
+                resource,
+                [record],
+                version=self._table,
+                revision=event.revision,
+                now=self._clock.time(),
+                headed=self._first_table,
+            )
+            self._first_table = False
+        else:
+            shown = decode(resource.opening + encode(resource.from_stored(record.document()))[1:])
+        return (b'{"type":"%b","object":%b}\n' % (kind.value.encode(), encode(shown)),)
+
+    def _bookmark(self, *, end_of_list: bool = False) -> bytes:
+        resource = self._resource
+        empty = normalise(resource.struct, {})
+        meta: Document = {"resourceVersion": str(self._position)}
+        if end_of_list:
+            meta["annotations"] = {_END_OF_LIST: "true"}
+        shown = {"kind": resource.kind, "apiVersion": resource.group_version, **empty, "metadata": meta}
+        if self._table:
+            shown = table_of(resource, [], version=self._table, revision=self._position, now=0.0, headed=False)
+            shown["rows"] = [bookmark_row(resource, self._table, meta)]
+        encoded = encode(shown)
+        if self._is_partial:
+            encoded = self._opening + metadata_only.trimmed(encoded)[1:]
+        return b'{"type":"BOOKMARK","object":%b}\n' % encoded

@@ -1,0 +1,50 @@
+"""Removes pods whose grace period has passed.
+
+In a cluster the kubelet says when a pod has ended. Here nothing runs pods, so the end of the grace period is the end: the
+pod is terminating for as long as it asked to be, which is what proxies and endpoints need to see.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from http import HTTPStatus
+
+from nodeagent.apiserver.machinery.registry import Registry
+from nodeagent.apiserver.machinery.write_rules import DeleteOptions
+from nodeagent.apiserver.storage.records import Event
+from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.resources import Catalog
+from nodeagent.kinds.description.status import ApiError
+
+
+class PodRemoval:
+    """Reconciles one pod by path."""
+
+    def __init__(self, store: Store, registry: Registry, catalog: Catalog, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._registry = registry
+        self._pods = catalog.named("pods")
+        self._clock = clock
+
+    def concerns(self, event: Event) -> Iterable[str]:
+        """Only terminating pods."""
+        return (event.record.path,) if b'"deletionTimestamp"' in event.record.body else ()
+
+    async def reconcile(self, path: str) -> float | None:
+        """Removes the pod, or says how long it has left."""
+        record = self._store.get("pods", path)
+        if record is None:
+            return None
+        meta = record.document()["metadata"]
+        end = meta.get("deletionTimestamp")
+        if not end or meta.get("finalizers"):
+            return None
+        left = datetime.fromisoformat(end).timestamp() - self._clock()
+        if left > 0:
+            return left
+        namespace, _, name = path.partition("/")
+        try:
+            await self._registry.delete(self._pods, namespace, name, DeleteOptions(uid=meta["uid"], grace_seconds=0))
+        except ApiError as error:
+            if error.code != HTTPStatus.NOT_FOUND:
+                raise
+        return None

@@ -1,0 +1,182 @@
+"""Makes what is recorded as allocated agree with what services hold (pkg/registry/core/service ipallocator and portallocator repair).
+
+Services and allocations are written together, so this finds something only after a restore, an edit by hand, or a bug; and beside
+a kube-apiserver, which records an allocation first and writes its service then. A missing record is written again. One that
+nobody holds is removed; beside a kube-apiserver only once it is too old for a service that is about to be written. An address that somebody
+deletes while its service has it is written again at once, as another service may ask for it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from nodeagent.apiserver.addresses.allocation import ADDRESSES, NODE_PORT_RECORDS, holder_of
+from nodeagent.apiserver.addresses.port_bitmap import NODE_PORT_RANGE, RANGE_ALLOCATIONS, PortBitmap
+from nodeagent.apiserver.addresses.ranges import PortRange, RangeRefused
+from nodeagent.apiserver.living import has_predecessors
+from nodeagent.apiserver.storage.records import (
+    Change,
+    Event,
+    EventKind,
+    Precondition,
+    StorageFailed,
+    StorageFull,
+)
+from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.documents import Document
+from nodeagent.kinds.description.moments import rfc3339
+from nodeagent.kinds.service.kept_addresses import addresses_of, node_ports_of
+
+logger = logging.getLogger(__name__)
+_EVERY_SECONDS: Final = 180.0
+_SERVICES: Final = "services"
+_GRACE_SECONDS: Final = 60
+"""An address without its service is younger than that while the service is about to be written."""
+_PASSES: Final = 3
+"""A node port that so many passes in a row found without a service is free."""
+_ATTEMPTS: Final = 32
+_AT_A_TIME: Final = 100
+
+
+class Repair:
+    """Looks at everything at start and every three minutes, at one service when its address was deleted.
+
+    `describe` builds an IPAddress object; `ports` are those that may be given out. `is_beside_others`: a kube-apiserver lives on the
+    same storage.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        describe: Callable[[str, str, str], bytes],
+        ports: PortRange,
+        clock: Callable[[], float],
+        *,
+        is_beside_others: Callable[[], bool],
+    ) -> None:
+        self._is_beside_others = is_beside_others
+        self._store = store
+        self._describe = describe
+        self._ports = ports
+        self._clock = clock
+        self._unheld: dict[int, int] = {}
+        """Node ports without a service, and how many passes in a row found them."""
+
+    async def begin(self) -> None:
+        """At start: from here on every node port of a service is recorded. Raises StorageFailed."""
+        for _ in range(_ATTEMPTS):
+            change = self._port_correction()
+            if change is None:
+                break
+            try:
+                await self._store.commit([change])
+            except Precondition:
+                continue  # another server did the same, or gave a port away
+            except StorageFull:
+                break  # nothing can be given out either
+        await self.once()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self.once()
+            await asyncio.sleep(_EVERY_SECONDS)
+
+    def concerns(self, event: Event) -> Iterable[str]:
+        """The service that had an address that is gone."""
+        if event.kind is not EventKind.DELETED:
+            return ()
+        # What a deletion says of an object may be short of its spec.
+        document = (event.before or event.record).document()
+        return (holder_of(ADDRESSES, document),) if _is_of_service(document) else ()
+
+    async def reconcile(self, path: str) -> None:
+        """Writes the addresses of one service that are missing. Raises what committing does."""
+        service = self._store.get(_SERVICES, path)
+        if service is None:
+            return
+        for address in addresses_of(service.document()):
+            if self._store.get(ADDRESSES, address) is None:
+                await self._store.commit([Change(ADDRESSES, address, 0, self._address(address, path))])
+                logger.warning("address written again that was deleted address=%s service=%s", address, path)
+
+    async def once(self) -> int:
+        """One pass; returns how many records were put right."""
+        self._count_unheld()
+        ports = self._port_correction()
+        done = 0
+        for changes in [*([[ports]] if ports is not None else []), *([change] for change in self._corrections())]:
+            done += await self._commit(changes)
+        if done:
+            logger.warning("allocations repaired count=%d", done)
+        if not has_predecessors(self._store):
+            records = list(self._store.collection(NODE_PORT_RECORDS).records.values())
+            for start in range(0, len(records), _AT_A_TIME):
+                part = records[start : start + _AT_A_TIME]
+                await self._commit([Change(NODE_PORT_RECORDS, one.path, one.revision, None, one.body) for one in part])
+        return done
+
+    async def _commit(self, changes: list[Change]) -> bool:
+        try:
+            await self._store.commit(changes)
+        except (Precondition, StorageFull, StorageFailed):
+            return False
+        return True
+
+    def _corrections(self) -> list[Change]:
+        held: dict[str, str] = {}
+        for record in self._store.collection(_SERVICES).records.values():
+            held |= dict.fromkeys(addresses_of(record.document()), record.path)
+        changes = []
+        for address, holder in held.items():
+            found = self._store.get(ADDRESSES, address)
+            if found is None or holder_of(ADDRESSES, found.document()) != holder:
+                expected = found.revision if found is not None else 0
+                changes.append(Change(ADDRESSES, address, expected, self._address(address, holder)))
+        old = rfc3339(int(self._clock()) - (_GRACE_SECONDS if self._is_beside_others() else 0))
+        for address, record in self._store.collection(ADDRESSES).records.items():
+            # An address somebody reserved by hand for something else than a service stays.
+            document = record.document()
+            is_old = document["metadata"].get("creationTimestamp", "") <= old
+            if address not in held and is_old and _is_of_service(document):
+                changes.append(Change(ADDRESSES, address, record.revision, None, record.body))
+        ports = self._held_ports()
+        for path, record in self._store.collection(NODE_PORT_RECORDS).records.items():
+            if int(path) not in ports:
+                changes.append(Change(NODE_PORT_RECORDS, path, record.revision, None, record.body))
+        return changes
+
+    def _held_ports(self) -> set[int]:
+        services = self._store.collection(_SERVICES).records.values()
+        return {port for service in services for port in node_ports_of(service.document())}
+
+    def _recorded(self) -> PortBitmap | None:
+        record = self._store.get(RANGE_ALLOCATIONS, NODE_PORT_RANGE)
+        try:
+            return PortBitmap.read(record.document()) if record is not None else None
+        except RangeRefused:
+            return None
+
+    def _count_unheld(self) -> None:
+        recorded = self._recorded() or ()
+        held = self._held_ports()
+        self._unheld = {port: self._unheld.get(port, 0) + 1 for port in recorded if port not in held}
+
+    def _port_correction(self) -> Change | None:
+        record = self._store.get(RANGE_ALLOCATIONS, NODE_PORT_RANGE)
+        recorded = self._recorded()
+        passes = _PASSES if self._is_beside_others() else 0
+        waiting = {port for port in recorded or () if self._unheld.get(port, 1) < passes}
+        wanted = PortBitmap.of(self._ports, self._held_ports() | waiting)
+        if wanted == recorded:
+            return None
+        return Change(RANGE_ALLOCATIONS, NODE_PORT_RANGE, record.revision if record is not None else 0, wanted.draft())
+
+    def _address(self, address: str, holder: str) -> bytes:
+        namespace, _, name = holder.partition("/")
+        return self._describe(address, namespace, name)
+
+
+def _is_of_service(document: Document) -> bool:
+    return bool((document.get("spec", {}).get("parentRef") or {}).get("resource") == _SERVICES)

@@ -1,0 +1,155 @@
+"""The last step of a write: the object and whatever its kind adds to it, in one transaction of the store."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from nodeagent.apiserver.addresses.allocation import AllocationRefused
+from nodeagent.apiserver.machinery.acceptance import WriteOptions
+from nodeagent.apiserver.machinery.joint_writes import JointWrites
+from nodeagent.apiserver.machinery.planned import PlannedWrites
+from nodeagent.apiserver.machinery.request_worker import Worker
+from nodeagent.apiserver.machinery.schema.decoding import normalise
+from nodeagent.apiserver.storage.records import (
+    Change,
+    ObjectTooLarge,
+    Record,
+    StorageFailed,
+    StorageFull,
+    StorageUncertain,
+    StorageUnreachable,
+    assemble,
+    draft,
+)
+from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.documents import Document
+from nodeagent.kinds.description.resources import Resource
+from nodeagent.kinds.description.status import (
+    already_exists,
+    body_too_large,
+    internal_error,
+    object_invalid,
+    storage_full,
+    storage_uncertain,
+    storage_unreachable,
+)
+
+_OBJECT_LIMIT_BYTES: Final = 1536 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The object after the write; `gone`: it was removed rather than marked."""
+
+    record: Record
+    created: bool = False
+    gone: bool = False
+
+
+class Commits:
+    """Raises Precondition when a write lost a race, ApiError for any other refusal. joint_writes: by collection.
+
+    is_beside_others: a kube-apiserver lives on the same storage.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        joint_writes: Mapping[str, JointWrites],
+        worker: Worker,
+        is_beside_others: Callable[[], bool],
+    ) -> None:
+        self._planned = PlannedWrites(store, is_beside_others)
+        self._store = store
+        self._joint_writes = joint_writes
+        self._worker = worker
+
+    async def remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> Written:
+        """Take an object away. live: its document. dry_run: nothing is changed."""
+        joint = self._joint_writes[resource.stored_in]
+        plan = joint.plan(None, live)
+        if dry_run:
+            joint.settle(plan)
+            return Written(record, gone=True)
+        change = Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
+        try:
+            with _answered():
+                gone = await self._planned.remove(joint, plan, change)
+        finally:
+            joint.settle(plan)
+        return Written(gone, gone=True)
+
+    async def write(
+        self,
+        resource: Resource,
+        document: Document,
+        record: Record | None,
+        options: WriteOptions,
+        *,
+        frees: bool = False,
+    ) -> Written:
+        """Store a new object, or a new state of `record`. frees: see Change."""
+        joint = self._joint_writes[resource.stored_in]
+        live = await self._worker.run(len(record.body), record.document) if record is not None else None
+        try:
+            plan = joint.plan(document, live)
+        except AllocationRefused as refused:
+            raise object_invalid(resource.kind, document["metadata"]["name"], refused.errors, resource.group) from None
+        try:
+            return await self._write(
+                resource, document, record, options, partial(self._planned.write, joint, plan), frees
+            )
+        finally:
+            joint.settle(plan)
+
+    async def _write(
+        self,
+        resource: Resource,
+        document: Document,
+        record: Record | None,
+        options: WriteOptions,
+        commit: Callable[[Change], Awaitable[Record]],
+        frees: bool,
+    ) -> Written:
+        document["metadata"]["resourceVersion"] = "0"
+        meta = document["metadata"]
+        path = resource.path(meta.get("namespace", ""), meta["name"])
+        size = max(options.size_bytes, len(record.body) if record is not None else 0)
+        struct = resource.stored_struct or resource.struct
+        body = await self._worker.run(size, lambda: draft(normalise(struct, document)))
+        if len(body) > _OBJECT_LIMIT_BYTES:
+            raise body_too_large(_OBJECT_LIMIT_BYTES)
+        if options.dry_run:
+            return self._pretend(resource, path, body, record)
+        expected = record.revision if record is not None else 0
+        # Elsewhere it may be others who run on what is stored; here, a controller deletes what nobody needs any more.
+        seconds = resource.kept_seconds if self._store.remote else None
+        with _answered():
+            written = await commit(Change(resource.stored_in, path, expected, body, frees=frees, seconds=seconds))
+        return Written(written, created=record is None)
+
+    def _pretend(self, resource: Resource, path: str, body: bytes, record: Record | None) -> Written:
+        if record is None and self._store.get(resource.stored_in, path) is not None:
+            raise already_exists(resource.plural, path.rpartition("/")[2], resource.group)
+        revision = record.revision if record is not None else 0
+        shown = assemble(body, revision) if record is not None else body.replace(b'"resourceVersion":"0",', b"", 1)
+        return Written(Record(path, revision, shown), created=record is None)
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    """What a storage raises within, as the client is to see it."""
+    try:
+        yield
+    except StorageFull:
+        raise storage_full() from None
+    except StorageUnreachable as error:
+        raise storage_unreachable(f"nothing was written: {error}") from None
+    except StorageUncertain as error:
+        raise storage_uncertain(str(error)) from None
+    except ObjectTooLarge as error:
+        raise body_too_large(_OBJECT_LIMIT_BYTES) from error
+    except StorageFailed as error:
+        raise internal_error(f"storage: {error}") from None

@@ -1,0 +1,98 @@
+"""How an object is committed together with what its kind has planned for it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from nodeagent.apiserver.addresses.allocation import ADDRESSES
+from nodeagent.apiserver.machinery.joint_writes import JointWrites, WritePlan
+from nodeagent.apiserver.storage.records import (
+    Change,
+    Precondition,
+    Record,
+    StorageFailed,
+    StorageFull,
+    StorageUncertain,
+    StorageUnreachable,
+)
+from nodeagent.apiserver.storage.store import Store
+
+_TURN_SECONDS: Final = 10.0
+"""As long as a write waits for a storage that does not answer."""
+_ATTEMPTS: Final = 32
+_HEAD_START_SECONDS: Final = 0.1
+"""By which a kube-apiserver hears of an address before it hears of the Service; it needs some milliseconds, more where it is busy."""
+
+
+class PlannedWrites:
+    """Raises Precondition when a write lost a race, StorageFull or StorageFailed.
+
+    is_beside_others: a kube-apiserver lives on the same storage.
+    """
+
+    def __init__(self, store: Store, is_beside_others: Callable[[], bool]) -> None:
+        self._store = store
+        self._is_beside_others = is_beside_others
+
+    async def write(self, joint: JointWrites, plan: WritePlan, change: Change) -> Record:
+        """The object's new state and its plan, in one transaction; beside a kube-apiserver, new addresses are written before.
+
+        A kube-apiserver hears of Services and of addresses by two watches. Where both come in one transaction it often hears of the
+        Service first, reports that its address is not allocated, and tries to allocate it. It writes addresses before, too.
+        """
+        early = [one for one in plan.changes if one.collection == ADDRESSES and one.expected == 0]
+        if not early or not self._is_beside_others():
+            return (await self._commit(joint, plan, [*plan.changes, change]))[-1]
+        made = await self._store.commit(early)
+        try:
+            await asyncio.sleep(_HEAD_START_SECONDS)
+            later = [one for one in plan.changes if one not in early]
+            return (await self._commit(joint, plan, [*later, change]))[-1]
+        except StorageUncertain:
+            raise
+        except (Precondition, StorageFull, StorageFailed):
+            with suppress(Precondition, StorageFull, StorageFailed):
+                await self._store.commit([Change(ADDRESSES, one.path, one.revision, None, one.body) for one in made])
+            raise
+
+    async def remove(self, joint: JointWrites, plan: WritePlan, change: Change) -> Record:
+        """The object's end and its plan. An etcd without space takes nothing but deletions: the rest is left to repairs."""
+        changes = [change, *plan.changes]
+        try:
+            return (await self._commit(joint, plan, changes))[0]
+        except StorageFull:
+            if joint.turn(plan) is None:
+                raise
+        return (await self._store.commit([one for one in changes if one.body is None]))[0]
+
+    async def _commit(self, joint: JointWrites, plan: WritePlan, changes: Sequence[Change]) -> list[Record]:
+        turn = joint.turn(plan)
+        if turn is None:
+            return await self._store.commit(changes)
+        async with _held(turn):
+            for _ in range(_ATTEMPTS):
+                late = joint.late_changes(plan)
+                try:
+                    return (await self._store.commit([*changes, *late]))[: len(changes)]
+                except Precondition as race:
+                    # Another server changed what all share; what is planned may still fit.
+                    if not any(
+                        one.path == race.change.path for one in late if one.collection == race.change.collection
+                    ):
+                        raise
+                    lost = race
+        raise lost
+
+
+@asynccontextmanager
+async def _held(turn: asyncio.Lock) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(_TURN_SECONDS):
+            await turn.acquire()
+    except TimeoutError:
+        raise StorageUnreachable("the writes before this one still wait") from None
+    try:
+        yield
+    finally:
+        turn.release()

@@ -1,0 +1,374 @@
+"""The verbs that change objects, without HTTP: what a request means, in the order Kubernetes does it.
+
+decode → defaults → field ownership → preparation → validation → allocation → one transaction. Writes are optimistic: a
+change states the revision it was computed from, and one that lost a race is computed again unless its client insisted
+on a resourceVersion.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import chain
+from typing import Final, Protocol
+
+from nodeagent.apiserver.machinery import managed
+from nodeagent.apiserver.machinery.acceptance import WriteOptions, accept, check
+from nodeagent.apiserver.machinery.commits import Commits, Written
+from nodeagent.apiserver.machinery.joint_writes import JointWrites
+from nodeagent.apiserver.machinery.request_worker import Worker
+from nodeagent.apiserver.machinery.schema.decoding import empty, normalise
+from nodeagent.apiserver.machinery.write_rules import (
+    DeleteOptions,
+    apply_conflict,
+    check_identity,
+    check_preconditions,
+    has_moved,
+    is_finished,
+    is_same,
+    only_part,
+    place,
+)
+from nodeagent.apiserver.storage.records import (
+    Precondition,
+    Record,
+)
+from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.documents import Document, copy, decode, encode
+from nodeagent.kinds.description.moments import rfc3339
+from nodeagent.kinds.description.object_rules import new_finalizers
+from nodeagent.kinds.description.resources import NAMESPACES, STATUS, Catalog, Resource
+from nodeagent.kinds.description.status import (
+    FieldError,
+    already_exists,
+    bad_request,
+    denied,
+    internal_error,
+    modified,
+    not_found,
+    object_invalid,
+)
+
+_RETRIES: Final = 8
+_NAME_LONGEST: Final = 63
+_SUFFIX_LENGTH: Final = 5
+
+
+class Chance(Protocol):
+    """Where names and identities come from."""
+
+    def suffix(self, length: int) -> str:
+        """Random lower-case letters and digits for a generated name."""
+        ...
+
+    def uid(self) -> str:
+        """A new UUID, as text."""
+        ...
+
+
+class Registry:
+    """Changes objects in a store. Every method raises ApiError with the Status a client is to see."""
+
+    def __init__(
+        self,
+        store: Store,
+        catalog: Catalog,
+        writes: Mapping[str, JointWrites],
+        *,
+        chance: Chance,
+        clock: Callable[[], float],
+        worker: Worker,
+        is_beside_others: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._chance = chance
+        self._clock = clock
+        self._worker = worker
+        self._commits = Commits(store, writes, worker, is_beside_others)
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Record:
+        """The object as it is."""
+        record = self._store.get(resource.stored_in, resource.path(namespace, name))
+        if record is None:
+            raise not_found(resource.plural, name, resource.group)
+        return record
+
+    async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> Written:
+        """Stores a new object."""
+        document = await self._accept(resource, given, options)
+        place(resource, document, namespace)
+        if document["metadata"].get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        return await self._create(resource, document, options)
+
+    async def _accept(self, resource: Resource, given: Document, options: WriteOptions) -> Document:
+        return await self._worker.run(options.size_bytes, lambda: accept(resource, given, options))
+
+    async def _create(
+        self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool = False
+    ) -> Written:
+        self._check_namespace(resource, document["metadata"])
+        self._identify(resource, document["metadata"])
+        size = options.size_bytes
+        pristine = await self._worker.run(size, lambda: self._begin(resource, document, options, owned=owned))
+        prefix = document["metadata"].get("generateName", "") if not document["metadata"].get("name") else ""
+        for _ in range(_RETRIES):
+            if prefix:
+                base = prefix[: _NAME_LONGEST - _SUFFIX_LENGTH]
+                document["metadata"]["name"] = base + self._chance.suffix(_SUFFIX_LENGTH)
+            await self._worker.run(size, partial(_validate, resource, document, options, named=bool(prefix)))
+            # It may have begun to end meanwhile.
+            self._check_namespace(resource, document["metadata"])
+            try:
+                return await self._commits.write(resource, document, None, options)
+            except Precondition as race:
+                taken = race.change.collection == resource.stored_in
+                if taken and not prefix:
+                    raise already_exists(resource.plural, document["metadata"]["name"], resource.group) from None
+            # What was allocated for this attempt has been given back; the next one starts from what was asked for.
+            document = await self._worker.run(size, partial(decode, pristine))
+        raise internal_error("no free name or address was found")
+
+    def _begin(self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool) -> bytes:
+        """Completes a new object as far as it does not depend on others; the result, encoded."""
+        resource.default(document)
+        if not owned:
+            # The creator owns the fields it sent, not the defaults that the server adds, nor the status.
+            struct = resource.stored_struct or resource.struct
+            said = {name: value for name, value in document.items() if not (name == "status" and resource.has_status)}
+            managed.track_update(struct, empty(struct), said, self._manager(resource, options), self._now())
+        resource.life.prepare_create(document)
+        return encode(document)
+
+    async def update(
+        self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
+    ) -> Written:
+        """Replaces an object, or the part of it a subresource is."""
+        document = await self._accept(resource, given, options)
+        place(resource, document, namespace)
+        sent = document["metadata"].get("name") or name
+        if sent != name:
+            raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
+        document["metadata"]["name"] = name
+        meta = document["metadata"]
+        version, uid = meta.get("resourceVersion", ""), meta.get("uid", "")
+        if self._store.get(resource.stored_in, resource.path(namespace, name)) is None:
+            if resource.creates_on_update and not part and not version and not uid:
+                return await self._create(resource, document, options)
+            raise not_found(resource.plural, name, resource.group)
+        if resource.insists_on_version and not version:
+            needed = FieldError(
+                "FieldValueInvalid",
+                "metadata.resourceVersion",
+                "Invalid value: 0: must be specified for an update",
+            )
+            raise object_invalid(resource.kind, name, [needed], resource.group)
+        return await self._change(resource, namespace, name, lambda _: copy(document), options, part)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Document], Document],
+        options: WriteOptions,
+        part: str = "",
+    ) -> Written:
+        """Changes an object by a function from its present form (as clients see it) to the new one."""
+
+        def patched(live: Document) -> Document:
+            document = accept(resource, change(resource.from_stored(live)), options)
+            place(resource, document, namespace)
+            if document["metadata"].get("name") != name:
+                raise bad_request("the name of an object cannot be changed by a patch")
+            return document
+
+        self.get(resource, namespace, name)
+        return await self._change(resource, namespace, name, patched, options, part)
+
+    async def apply(
+        self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
+    ) -> Written:
+        """Server-side apply: creates the object or brings it to what the configuration says."""
+        configuration = await self._worker.run(
+            options.size_bytes, lambda: accept(resource, given, options, sparse=True)
+        )
+        sent = configuration.get("metadata", {}).get("name") or name
+        if sent != name:
+            raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
+        configuration["metadata"] = {**configuration.get("metadata", {}), "name": name}
+        place(resource, configuration, namespace)
+        if configuration["metadata"].get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
+        struct = resource.stored_struct or resource.struct
+        manager = managed.Manager("Apply", options.manager, resource.group_version, part)
+        reset = ("spec" if part == STATUS else STATUS) if resource.has_status else ""
+
+        def applied(live: Document | None) -> Document:
+            try:
+                return managed.apply(
+                    struct, live, configuration, manager, self._now(), force=options.force, reset=reset
+                )
+            except managed.ApplyConflict as found:
+                raise apply_conflict(found) from None
+
+        if self._store.get(resource.stored_in, resource.path(namespace, name)) is None:
+            if part:
+                raise not_found(resource.plural, name, resource.group)
+            document = await self._worker.run(options.size_bytes, lambda: normalise(struct, applied(None)))
+            return await self._create(resource, document, options, owned=True)
+        return await self._change(resource, namespace, name, applied, options, part, owned=True)
+
+    async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Written:
+        """Removes an object, or marks it when finalizers or a grace period hold it."""
+        if name in resource.immortal:
+            raise denied(resource.plural, name, f"this {resource.singular} may not be deleted", resource.group)
+        for _ in range(_RETRIES):
+            record = self.get(resource, namespace, name)
+            live, marked = await self._worker.run(len(record.body), partial(self._condemned, resource, record, options))
+            try:
+                if marked is None:
+                    return await self._commits.remove(resource, record, live, dry_run=options.dry_run)
+                if marked is live:
+                    return Written(record)
+                return await self._commits.write(
+                    resource, marked, record, WriteOptions(dry_run=options.dry_run), frees=True
+                )
+            except Precondition:
+                continue
+        raise modified(resource.plural, name, resource.group)
+
+    def _condemned(
+        self, resource: Resource, record: Record, options: DeleteOptions
+    ) -> tuple[Document, Document | None]:
+        """(The object, and what is left of it: the same where nothing changes, None where nothing is left.)"""
+        live = record.document()
+        check_preconditions(resource, live, options)
+        marked = self._mark(resource, live, options)
+        return live, live if marked == live else marked
+
+    def _mark(self, resource: Resource, live: Document, options: DeleteOptions) -> Document | None:
+        """The object as it waits for its end, None when nothing holds it."""
+        meta = live["metadata"]
+        life = resource.life
+        grace = life.grace_seconds(live, options.grace_seconds)
+        if not life.is_held(live) and grace == 0:
+            return None
+        already = meta.get("deletionTimestamp")
+        if already and meta.get("deletionGracePeriodSeconds", 0) <= grace:
+            return live
+        marked: Document = copy(live)
+        marked["metadata"]["deletionTimestamp"] = rfc3339(int(self._clock()) + grace)
+        life.mark(marked, grace)
+        return marked
+
+    async def _change(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Document], Document],
+        options: WriteOptions,
+        part: str,
+        *,
+        owned: bool = False,
+    ) -> Written:
+        """Computes the new object from the live one and writes it; again if somebody was faster."""
+        life = resource.life
+        for _ in range(_RETRIES):
+            record = self.get(resource, namespace, name)
+            size = max(options.size_bytes, len(record.body))
+            following = partial(self._following, resource, record, change, options, part, owned=owned)
+            document = await self._worker.run(size, following)
+            if document is None:
+                return Written(record)
+            try:
+                if is_finished(document, held=life.is_held(document)):
+                    return await self._commits.remove(resource, record, document, dry_run=options.dry_run)
+                return await self._commits.write(resource, document, record, options)
+            except Precondition:
+                continue
+        raise modified(resource.plural, name, resource.group)
+
+    def _following(
+        self,
+        resource: Resource,
+        record: Record,
+        change: Callable[[Document], Document],
+        options: WriteOptions,
+        part: str,
+        *,
+        owned: bool,
+    ) -> Document | None:
+        """The object after `record`, valid; None when nothing changes."""
+        struct = resource.stored_struct or resource.struct
+        live = record.document()
+        document = normalise(struct, change(copy(live)))
+        check_identity(resource, document["metadata"], live["metadata"], record.revision)
+        resource.default(document)
+        if part:
+            document = only_part(resource, document, live, part)
+        else:
+            resource.life.prepare_update(document, live)
+        document = normalise(struct, document)
+        if not owned:
+            manager = self._manager(resource, options, part)
+            managed.track_update(struct, normalise(struct, live), document, manager, self._now())
+        self._count_generation(resource, document, live)
+        if is_same(document, live):
+            return None
+        changed = resource.validate_update
+        errors = changed(document, live) if changed is not None else resource.validate(document)
+        check(resource, document, chain(new_finalizers(document, live), errors))
+        _warn(resource, document, options)
+        return document
+
+    def _check_namespace(self, resource: Resource, meta: Document) -> None:
+        if not resource.namespaced:
+            return
+        namespace = meta.get("namespace", "")
+        record = self._store.get(NAMESPACES, namespace)
+        if record is None:
+            raise not_found(NAMESPACES, namespace)
+        # Most are not ending, and then need not be decoded.
+        if b'"deletionTimestamp"' in record.body and record.is_ending:
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise denied(resource.plural, meta.get("name", ""), why, resource.group, [cause])
+
+    def _identify(self, resource: Resource, meta: Document) -> None:
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+            meta.pop(name, None)
+        meta["uid"] = self._chance.uid()
+        meta["creationTimestamp"] = self._now()
+        if resource.generation_of:
+            meta["generation"] = 1
+        else:
+            meta.pop("generation", None)
+
+    def _count_generation(self, resource: Resource, document: Document, live: Document) -> None:
+        if not resource.generation_of:
+            return
+        generation = live["metadata"].get("generation", 1)
+        document["metadata"]["generation"] = generation + has_moved(resource, document, live)
+
+    def _manager(self, resource: Resource, options: WriteOptions, part: str = "") -> managed.Manager:
+        return managed.Manager("Update", options.manager, resource.group_version, part)
+
+    def _now(self) -> str:
+        return rfc3339(int(self._clock()))
+
+
+def _validate(resource: Resource, document: Document, options: WriteOptions, *, named: bool) -> None:
+    """named: it has got its name only now."""
+    if named:
+        resource.default(document)
+    check(resource, document, resource.validate(document))
+    _warn(resource, document, options)
+
+
+def _warn(resource: Resource, document: Document, options: WriteOptions) -> None:
+    options.warnings.extend(text for text in resource.warnings(document) if text not in options.warnings)

@@ -1,0 +1,128 @@
+"""The paths of a resource and what can be done at each, as OpenAPI says it in version 2 and in version 3. Pure.
+
+Clients look here for what an operation understands: kubectl asks for a dry run only where the patch of a kind has a
+`dryRun` parameter, and for strict reading only where there is a `fieldValidation` one.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from nodeagent.apiserver.machinery.schema.openapi_schemas import V2, V3
+from nodeagent.kinds.description.documents import Document
+from nodeagent.kinds.description.shapes import Struct
+
+_JSON: Final = "application/json"
+_WRITES: Final = ("fieldManager", "fieldValidation", "dryRun")
+_READS: Final = ("labelSelector", "fieldSelector", "limit", "continue", "resourceVersion", "watch", "timeoutSeconds")
+_REMOVES: Final = ("gracePeriodSeconds", "propagationPolicy", "dryRun")
+_PATCHES: Final = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+
+
+class Described(Protocol):
+    """What a resource must say to be published."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def plural(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def namespaced(self) -> bool: ...
+    @property
+    def has_status(self) -> bool: ...
+    @property
+    def struct(self) -> Struct: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One method at one path. `action` is Kubernetes' word for it; `sends` are the media types of its body."""
+
+    path: str
+    method: str
+    action: str
+    query: tuple[str, ...] = ()
+    sends: tuple[str, ...] = ()
+
+    @property
+    def sends_object(self) -> bool:
+        """The body is an object of the kind, not a patch of one."""
+        return self.sends == (_JSON,)
+
+
+def gvk_of(row: Described) -> Document:
+    """The extension that ties schemas and operations to a kind."""
+    return {"group": row.group, "version": row.version, "kind": row.kind}
+
+
+def operations(root: str, row: Described) -> Iterator[Operation]:
+    """Everything that can be done with a resource below `root` (`/api/v1`, `/apis/GROUP/v1`)."""
+    base = f"{root}/namespaces/{{namespace}}/{row.plural}" if row.namespaced else f"{root}/{row.plural}"
+    one = f"{base}/{{name}}"
+    yield Operation(base, "get", "list", _READS)
+    yield Operation(base, "post", "post", _WRITES, (_JSON,))
+    yield Operation(base, "delete", "deletecollection", _READS)
+    yield Operation(one, "get", "get")
+    yield Operation(one, "put", "put", _WRITES, (_JSON,))
+    yield Operation(one, "patch", "patch", (*_WRITES, "force"), _PATCHES)
+    yield Operation(one, "delete", "delete", _REMOVES)
+    if row.namespaced:
+        yield Operation(f"{root}/{row.plural}", "get", "list", _READS)
+    if row.has_status:
+        yield Operation(f"{one}/status", "get", "get")
+        yield Operation(f"{one}/status", "put", "put", _WRITES, (_JSON,))
+        yield Operation(f"{one}/status", "patch", "patch", (*_WRITES, "force"), _PATCHES)
+
+
+def add_paths_v2(root: str, row: Described, paths: Document) -> None:
+    """The operations of a resource, in `paths`, as Swagger 2.0 says them."""
+    schema = V2.reference(row.struct)
+    for found in operations(root, row):
+        parameters: list[Document] = [
+            {"name": name, "in": "query", "type": "string", "uniqueItems": True} for name in found.query
+        ]
+        if found.sends:
+            body = schema if found.sends_object else {"type": "object"}
+            parameters.insert(0, {"name": "body", "in": "body", "required": True, "schema": body})
+        path = paths.setdefault(found.path, _path_parameters(found.path))
+        path[found.method] = {
+            "consumes": list(found.sends) or ["*/*"],
+            "produces": [_JSON],
+            "parameters": parameters,
+            "responses": {"200": {"description": "OK", "schema": schema}},
+            "x-kubernetes-action": found.action,
+            "x-kubernetes-group-version-kind": gvk_of(row),
+        }
+
+
+def _path_parameters(path: str) -> Document:
+    names = [name for name in ("name", "namespace") if f"{{{name}}}" in path]
+    if not names:
+        return {}
+    return {"parameters": [{"name": n, "in": "path", "required": True, "type": "string"} for n in names]}
+
+
+def add_paths_v3(root: str, row: Described, paths: Document) -> None:
+    """The operations of a resource, in `paths`, as OpenAPI 3.0 says them."""
+    content = {_JSON: {"schema": V3.reference(row.struct)}}
+    for found in operations(root, row):
+        asked = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in found.query]
+        said: Document = {
+            "x-kubernetes-action": found.action,
+            "x-kubernetes-group-version-kind": gvk_of(row),
+            **({"parameters": asked} if asked else {}),
+            "responses": {"200": {"description": "OK", "content": content}},
+        }
+        if found.sends:
+            body = content if found.sends_object else {media: {"schema": {"type": "object"}} for media in found.sends}
+            said["requestBody"] = {"required": True, "content": body}
+        paths.setdefault(found.path, {})[found.method] = said

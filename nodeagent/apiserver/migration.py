@@ -1,0 +1,70 @@
+"""Brings the objects of one store into another; begun again, it goes on where it was."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from nodeagent.apiserver.addresses.allocation import NODE_PORT_RECORDS
+from nodeagent.apiserver.addresses.port_bitmap import RANGE_ALLOCATIONS
+from nodeagent.apiserver.living import MASTER_LEASES, SERVERS
+from nodeagent.apiserver.storage.records import Change, Precondition, Record
+from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.documents import Document
+
+_AT_A_TIME: Final = 32
+_NOT_MOVED: Final = frozenset({SERVERS, MASTER_LEASES, RANGE_ALLOCATIONS, NODE_PORT_RECORDS})
+"""Which servers live, and node ports: the first server there finds those of the Services."""
+
+
+@dataclass(slots=True)
+class Moved:
+    """How many objects were written, and how many were there already. `different` are those that are there as others."""
+
+    written: int = 0
+    same: int = 0
+    different: list[str] = field(default_factory=list)
+
+
+async def move(source: Store, target: Store) -> Moved:
+    """Writes what `target` lacks, overwrites nothing, and compares all of it in the end. Raises StorageFailed, StorageFull."""
+    moved = Moved()
+    todo: list[tuple[str, Record]] = []
+    for collection, record in _objects(source):
+        found = target.get(collection, record.path)
+        if found is None:
+            todo.append((collection, record))
+        elif _said(found) == _said(record):
+            moved.same += 1
+    for start in range(0, len(todo), _AT_A_TIME):
+        moved.written += await _write(target, todo[start : start + _AT_A_TIME])
+    await target.catch_up()
+    for collection, record in _objects(source):
+        found = target.get(collection, record.path)
+        if found is None or _said(found) != _said(record):
+            moved.different.append(f"{collection} {record.path}")
+    return moved
+
+
+async def _write(target: Store, part: Sequence[tuple[str, Record]]) -> int:
+    commits = [target.commit([Change(collection, record.path, 0, record.body)]) for collection, record in part]
+    results = await asyncio.gather(*commits, return_exceptions=True)
+    for result in results:
+        # Whatever came to be there meanwhile is compared in the end.
+        if isinstance(result, BaseException) and not isinstance(result, Precondition):
+            raise result
+    return sum(not isinstance(result, BaseException) for result in results)
+
+
+def _objects(store: Store) -> Iterator[tuple[str, Record]]:
+    """Namespaces first, so that a watcher knows the namespace of each object."""
+    for name in sorted(store.names, key=lambda name: (name != "namespaces", name)):
+        if name not in _NOT_MOVED:
+            for path in store.collection(name).paths():
+                yield name, store.collection(name).records[path]
+
+
+def _said(record: Record) -> Document:
+    document = record.document()
+    document["metadata"].pop("resourceVersion", None)
+    return document

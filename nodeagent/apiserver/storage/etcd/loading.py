@@ -1,0 +1,159 @@
+"""What is read when a server starts: the releases of the members, where history begins, and all objects as they were then."""
+
+import asyncio
+import logging
+from collections import Counter
+from dataclasses import dataclass
+from typing import Final
+
+from nodeagent.apiserver.storage.etcd import etcd_messages
+from nodeagent.apiserver.storage.etcd.cluster_client import Client, EtcdFailed
+from nodeagent.apiserver.storage.etcd.etcd_messages import KeyValue, StatusReply
+from nodeagent.apiserver.storage.etcd.layout import Layout, Unreadable
+from nodeagent.apiserver.storage.etcd.numbering import Numbering
+from nodeagent.apiserver.storage.etcd.outcomes import Outcome
+from nodeagent.apiserver.storage.etcd.rpc import Member
+from nodeagent.apiserver.storage.etcd.versions import is_for_use, parse_version
+from nodeagent.apiserver.storage.records import Revision, StorageFailed, StorageUnreachable
+
+logger = logging.getLogger(__name__)
+COMPACT_KEY: Final = b"compact_rev_key"
+"""kube-apiserver's: the revision that was compacted last, and by its version whose turn it is."""
+_PAGE: Final = 2_000
+_MOST_HISTORY: Final = 50_000
+"""Revisions that are read again at most; older ones are not offered, though etcd may have them."""
+_TOLD: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """All objects at one revision. rows: with the revisions that clients receive. base: etcd's revision that they were read
+    at, where history begins. latest: etcd's when loading began. cluster: etcd's number of it. compactions: version of the
+    key that counts compactions. unreadable: key → why its value cannot be served."""
+
+    rows: list[Revision]
+    base: int
+    latest: int
+    cluster: int
+    compactions: int
+    unreadable: dict[bytes, str]
+
+
+async def examine(client: Client) -> list[str]:
+    """Log which releases the members are; which of them do not answer, and why. From then on only the cluster they belong to is asked.
+
+    Raises StorageUnreachable when none answers, StorageFailed when one is too old, or they are of several clusters.
+    """
+    versions = {}
+    silent = []
+    clusters: dict[int, str] = {}
+    for member, found in zip(
+        client.members, await asyncio.gather(*(_ask(client, member) for member in client.members)), strict=True
+    ):
+        endpoint = str(member.endpoint)
+        if isinstance(found, str):
+            silent.append(f"{endpoint}: {found}")
+            continue
+        versions[endpoint] = parse_version(found.version)
+        clusters.setdefault(found.header.cluster, endpoint)
+    if not versions:
+        raise StorageUnreachable(f"no member of etcd answers: {'; '.join(silent)}")
+    if len(clusters) > 1:
+        raise StorageFailed(
+            f"--etcd-servers names members of {len(clusters)} different clusters: {' and '.join(clusters.values())}"
+        )
+    (client.cluster,) = clusters
+    for line in silent:
+        logger.warning("a member of etcd does not answer: %s", line)
+    for endpoint, version in versions.items():
+        logger.info("etcd member=%s version=%d.%d.%d", endpoint, *version)
+        if version < (3, 4, 0):
+            raise StorageFailed(
+                "{}: etcd {}.{}.{} is too old: 3.5.28 or 3.6.9 are the first for use".format(endpoint, *version)
+            )
+        if not is_for_use(version):
+            logger.warning(
+                "this release of etcd is for tests only: it is known to lose events or to read what is past;"
+                " 3.5.28 or 3.6.9 are the first for use member=%s version=%d.%d.%d",
+                endpoint,
+                *version,
+            )
+    return silent
+
+
+async def _ask(client: Client, member: Member) -> StatusReply | str:
+    """What a member says of itself, or why it does not."""
+    try:
+        return await client.status(member)
+    except EtcdFailed as failed:
+        return await client.diagnose(member) or str(failed)
+
+
+async def load(client: Client, layout: Layout, numbering: Numbering, at: int) -> Range:
+    """Read all objects and as much history as is offered. at: seconds since 1970, the age of what is read. Raises
+    EtcdFailed."""
+    while True:
+        marked = await client.read(etcd_messages.range_request(COMPACT_KEY))
+        latest = marked.header.revision
+        kept = marked.kvs[0] if marked.kvs else KeyValue()
+        base = max(min(_number(kept.value), latest), latest - _MOST_HISTORY, 1)
+        try:
+            kvs = await _range(client, layout, base)
+        except EtcdFailed as failed:
+            if failed.outcome is not Outcome.COMPACTED:
+                raise
+            # Somebody else compacts, too: no history is offered then.
+            base = latest
+            try:
+                kvs = await _range(client, layout, base)
+            except EtcdFailed as again:
+                if again.outcome is not Outcome.COMPACTED:
+                    raise
+                continue
+        unreadable: dict[bytes, str] = {}
+        rows = _rows(layout, kvs, numbering, at, unreadable)
+        return Range(rows, base, latest, marked.header.cluster, kept.version, unreadable)
+
+
+async def _range(client: Client, layout: Layout, revision: int) -> list[KeyValue]:
+    kvs: list[KeyValue] = []
+    start = layout.start
+    while True:
+        page = await client.read(etcd_messages.range_request(start, layout.end, limit=_PAGE, revision=revision))
+        kvs += page.kvs
+        if not page.more:
+            return kvs
+        start = page.kvs[-1].key + b"\0"
+
+
+def _rows(
+    layout: Layout, kvs: list[KeyValue], numbering: Numbering, at: int, unreadable: dict[bytes, str]
+) -> list[Revision]:
+    rows = []
+    foreign: Counter[str] = Counter()
+    for kv in kvs:
+        if kv.key == layout.numbering:
+            continue
+        found = layout.locate(kv.key)
+        if found is None:
+            foreign[layout.first_part(kv.key)] += 1
+            continue
+        try:
+            revision = numbering.to_client(kv.mod_revision)
+            body = layout.body(*found, kv.value, revision)
+        except Unreadable as error:
+            unreadable[kv.key] = str(error)
+            continue
+        rows.append(Revision(revision, *found, body, deleted=False, at=at))
+    for place, count in sorted(foreign.items()):
+        logger.info("left alone, not served here place=%s keys=%d", place, count)
+    for key, why in list(unreadable.items())[:_TOLD]:
+        logger.warning("left alone, cannot be read key=%s reason=%s", key.decode(errors="replace"), why)
+    if len(unreadable) > _TOLD:
+        logger.warning("left alone, cannot be read further_keys=%d", len(unreadable) - _TOLD)
+    rows.sort(key=lambda row: row.number)
+    return rows
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,424 @@
+"""The storage in etcd: state and history come by one watch, and writes are transactions that end when the watch shows them."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from nodeagent.apiserver.storage.etcd import etcd_messages
+from nodeagent.apiserver.storage.etcd.arrivals import PendingDeliveries
+from nodeagent.apiserver.storage.etcd.cluster_client import CALL_SECONDS, Client, EtcdFailed
+from nodeagent.apiserver.storage.etcd.compaction import Compaction
+from nodeagent.apiserver.storage.etcd.etcd_messages import Header, WatchEvent
+from nodeagent.apiserver.storage.etcd.etcd_survey import prove_rights, settle_in
+from nodeagent.apiserver.storage.etcd.kept_leases import KeptLeases
+from nodeagent.apiserver.storage.etcd.layout import Layout, Unreadable
+from nodeagent.apiserver.storage.etcd.loading import load
+from nodeagent.apiserver.storage.etcd.numbering import Memory, Numbering, Remembered, read_numbering
+from nodeagent.apiserver.storage.etcd.outcomes import Outcome
+from nodeagent.apiserver.storage.etcd.rounds import CallCoalescer
+from nodeagent.apiserver.storage.etcd.transactions import MOST_CHANGES, Transaction, gone, rows_of, transaction
+from nodeagent.apiserver.storage.etcd.trouble import RESTORED, AvailabilityReporter
+from nodeagent.apiserver.storage.etcd.watching import HistoryGone, Watching
+from nodeagent.apiserver.storage.port import Deliver, Loaded, Settled, Write
+from nodeagent.apiserver.storage.records import (
+    Change,
+    LeftBehind,
+    ObjectTooLarge,
+    Precondition,
+    Revision,
+    StorageFailed,
+    StorageUncertain,
+    StorageUnreachable,
+)
+from nodeagent.apiserver.storage.sqlite_file import write_store
+
+logger = logging.getLogger(__name__)
+_WRITE_SECONDS: Final = 10.0
+"""After which a write that cannot be settled is given up."""
+_PAUSE_SECONDS: Final = 0.05
+_ASK_AGAIN_SECONDS: Final = 0.05
+_MOST_AT_A_TIME: Final = 128
+_ANSWERED_SECONDS: Final = 5.0
+
+_Result = TypeVar("_Result")
+
+
+class EtcdStorage:
+    """A Storage below one prefix of a cluster. `clock` gives seconds since 1970, for the age of events only; `memory` outlives it.
+
+    Rows, arguments and results have the revisions that clients receive; calls, headers and the watch have etcd's.
+    """
+
+    def __init__(
+        self, client: Client, layout: Layout, *, clock: Callable[[], float], memory: Memory | None = None
+    ) -> None:
+        self._memory = memory
+        self._client = client
+        self._layout = layout
+        self._clock = clock
+        self._deliver: Deliver = _to_nobody
+        self._known: dict[tuple[str, str], Revision] = {}
+        self._counter = 0
+        self._watching: Watching | None = None
+        self._following: asyncio.Task[None] | None = None
+        self._latest_calls = CallCoalescer(self._read_latest)
+        self._slots = asyncio.Semaphore(_MOST_AT_A_TIME)
+        self._writes: set[asyncio.Task[None]] = set()
+        self._under_way: dict[bytes, list[Transaction]] = {}
+        self._deliveries = PendingDeliveries()
+        self._leases = KeptLeases(client)
+        self._compaction = Compaction(client)
+        self._numbering = Numbering(0)
+        self._highest = self._since = 0
+        self._ended: LeftBehind | None = None
+        self._availability = AvailabilityReporter(client)
+        self.unreadable: dict[bytes, str] = {}
+        """Keys whose values are no objects this server knows, and why."""
+        self.short = False
+        """etcd has run out of the space it may use."""
+
+    @property
+    def shared(self) -> bool:
+        """Always True."""
+        return True
+
+    @property
+    def remote(self) -> bool:
+        """Always True."""
+        return True
+
+    @property
+    def reachable(self) -> bool:
+        """A member that has a leader answered lately, and nothing was refused for want of rights."""
+        return time.monotonic() - self._client.answered_at < _ANSWERED_SECONDS and not self._client.denied
+
+    @property
+    def trouble(self) -> str:
+        """Why it is not."""
+        return self._client.denied or self._availability.reason
+
+    async def open(self, deliver: Deliver) -> Loaded:
+        """Raises StorageFailed."""
+        try:
+            return await self._load(deliver)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _load(self, deliver: Deliver) -> Loaded:
+        remembered = self._memory.read() if self._memory is not None else None
+        self._numbering = await self._reading(settle_in(self._client, self._layout, remembered))
+        found = await self._reading(load(self._client, self._layout, self._numbering, int(self._clock())))
+        self._highest = self._since = found.latest
+        self._compaction.begin(found.compactions)
+        self.unreadable = found.unreadable
+        self._known = {(row.collection, row.path): row for row in found.rows}
+        later: list[Revision] = []
+        self._deliver = lambda rows, _: later.extend(rows)
+        bounds = self._layout.start, self._layout.end
+        self._watching = Watching(self._client, *bounds, on_events=self._take, on_position=self._deliveries.reach)
+        self._following = asyncio.create_task(self._follow(found.base), name="etcd-watch")
+        await self.latest()
+        self._note_room(short=await self._reading(self._client.has_alarm()))
+        self._deliver = deliver
+        rows = [*found.rows, *later]
+        base = self._numbering.to_client(found.base)
+        self._counter = max(base, rows[-1].number if rows else 0)
+        await self._remember()
+        return Loaded(rows, base, self._counter)
+
+    async def close(self) -> None:
+        """Finishes what was asked for."""
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        await self._latest_calls.close()
+        with contextlib.suppress(StorageFailed):
+            await self._remember()
+        self._deliver = _to_nobody
+        self._client.close()
+
+    def write(self, writes: Sequence[Write]) -> None:
+        """Begin each write in a task of its own, so that none waits for another. Results are delivered by token."""
+        for write in writes:
+            task = asyncio.create_task(self._carry_out(write), name="etcd-write")
+            self._writes.add(task)
+            task.add_done_callback(self._writes.discard)
+
+    async def latest(self) -> int:
+        """Returns the latest revision, after all changes up to it were delivered; concurrent calls share one read of etcd."""
+        header = await self._latest_calls.ask()
+        await self._reach(header.revision, CALL_SECONDS * 2, asks=True)
+        return max(self._counter, self._numbering.to_client(header.revision))
+
+    async def catch_up(self, now: int) -> int:  # noqa: ARG002 - when time is up is etcd's business
+        """Wait until the writes that have begun are done; then ask, if etcd was full, whether it has room again."""
+        await asyncio.gather(*self._writes, return_exceptions=True)
+        async with self._availability.reported():
+            if self._client.denied:
+                await self._reading(prove_rights(self._client, self._layout))
+            if self.short:
+                self._note_room(short=await self._reading(self._client.has_alarm()))
+            await self.latest()
+            await self._remember()
+        return self._counter
+
+    async def compact(self, floor: int) -> None:
+        """One server at a time."""
+        await self._reading(self._compaction.compact(self._numbering.to_etcd(floor), counted=not self.short))
+
+    async def snapshot(self, path: str) -> None:
+        """Writes the objects, as of one revision, to a SQLite store."""
+        await self.latest()
+        rows, counter = sorted(self._known.values(), key=lambda row: row.number), self._counter
+        await asyncio.to_thread(write_store, path, rows, counter)
+
+    async def _carry_out(self, write: Write) -> None:
+        outcome: Settled
+        try:
+            outcome = await self._in_turn(write)
+        except EtcdFailed as failed:
+            outcome = self._failure(failed)
+        except StorageFailed as failed:
+            outcome = failed
+        except Exception as error:
+            logger.exception("write broke changes=%d", len(write.changes))
+            outcome = StorageFailed(f"{type(error).__name__}: {error}")
+        except asyncio.CancelledError:
+            # Its waiters must not wait for ever.
+            self._deliver((), [(write.token, StorageUncertain("it was not waited for"))])
+            raise
+        self._deliver((), [(write.token, outcome)])
+
+    async def _in_turn(self, write: Write) -> Settled:
+        """The time of a write begins here: while etcd does not answer, all would wait for all before them."""
+        ends = time.monotonic() + _WRITE_SECONDS
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise StorageUnreachable("etcd does not answer: the writes before this one still wait") from None
+        try:
+            return await self._settle(write, ends)
+        finally:
+            self._slots.release()
+
+    async def _settle(self, write: Write, ends: float) -> Settled:
+        if len(write.changes) > MOST_CHANGES:
+            raise ObjectTooLarge(f"{len(write.changes)} changes in one transaction; etcd takes {MOST_CHANGES}")
+        wanted = transaction(self._layout, [self._as_kept(change) for change in write.changes])
+        seconds = next((change.seconds for change in write.changes if change.seconds is not None), None)
+        lease = 0
+        if seconds is not None:
+            same = await self._stays(write.changes, wanted)
+            if same is not None:
+                return [same]
+            lease = await self._leases.grant(seconds)
+        for key in wanted.keys:
+            self._under_way.setdefault(key, []).append(wanted)
+        try:
+            settled = await self._transact(wanted, lease, ends)
+        finally:
+            for key in wanted.keys:
+                self._under_way[key].remove(wanted)
+                if not self._under_way[key]:
+                    del self._under_way[key]
+        if isinstance(settled, Precondition):
+            return Precondition(settled.change, self._numbering.to_client(settled.actual) if settled.actual else 0)
+        revision = self._numbering.to_client(settled)
+        if seconds is not None and len(wanted.keys) == 1 and wanted.values[0] is not None:
+            self._leases.keep(wanted.keys[0], lease, revision, wanted.values[0], seconds)
+        return wanted.rows(self._layout, revision, write.at)
+
+    def _as_kept(self, change: Change) -> Change:
+        if not change.expected or not self._numbering.ahead:
+            return change
+        return msgspec.structs.replace(change, expected=self._numbering.to_etcd(change.expected))
+
+    async def _stays(self, changes: Sequence[Change], wanted: Transaction) -> Revision | None:
+        """The record of an object that is only to stay for longer, once its lease was renewed and it is still the latest."""
+        if len(changes) != 1:
+            return None
+        (change,) = changes
+        known = self._known.get((change.collection, change.path))
+        same = await self._leases.prolong(wanted.keys[0], wanted.values[0], change, known)
+        if same is not None:
+            # A lease outlives an object that another server has replaced or deleted.
+            await self.latest()
+        return same if same is self._known.get((change.collection, change.path)) else None
+
+    async def _transact(self, wanted: Transaction, lease: int, ends: float) -> "int | Precondition":
+        """The revision it was carried out at, or why it was refused. Raises StorageUncertain where neither is proven.
+
+        What was sent without an answer may still be under way in some member, however long ago that was.
+        """
+        request = wanted.request(lease)
+        doubt = ""
+        while True:
+            highest = self._highest
+            try:
+                reply = await self._client.txn(request, *wanted.purpose())
+            except EtcdFailed as failed:
+                if failed.outcome is Outcome.UNKNOWN:
+                    doubt = str(failed)
+                may_repeat = failed.outcome in (Outcome.NOT_DONE, Outcome.UNKNOWN) and time.monotonic() < ends
+                if doubt and not (may_repeat and wanted.is_carried_out_once):
+                    raise _unknown(doubt) from None
+                if not may_repeat:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            self._check(reply.header, highest)
+            # The transaction that lost the race is computed again from the winner's result.
+            await self._reach(
+                reply.header.revision, max(ends - time.monotonic(), CALL_SECONDS), asks=not reply.succeeded
+            )
+            if reply.succeeded:
+                return reply.header.revision
+            if not doubt:
+                return wanted.refusal(reply)
+            refusal = wanted.overtaken()
+            if refusal is None:
+                raise _unknown(doubt)
+            return refusal
+
+    async def _follow(self, base: int) -> None:
+        assert self._watching is not None
+        try:
+            await self._watching.run(base)
+        except HistoryGone as gone_:
+            self._end(LeftBehind(f"etcd has forgotten the history from revision {self._watching.position}: {gone_}"))
+        except Exception as error:
+            logger.exception("the watch of etcd broke")
+            self._end(LeftBehind(f"the watch of etcd broke: {error}"))
+
+    def _end(self, error: LeftBehind) -> None:
+        self._ended = error
+        self._deliveries.fail(error)
+
+    async def _read_latest(self) -> Header:
+        highest = self._highest
+        reply = await self._reading(
+            self._client.read(etcd_messages.range_request(self._layout.start, limit=1, keys_only=True), "get")
+        )
+        self._check(reply.header, highest)
+        return reply.header
+
+    def _check(self, header: Header, highest: int) -> None:
+        """`highest` was known when the call was sent: in a cluster that was restored, revisions stand for other changes."""
+        if header.cluster != self._numbering.cluster or header.revision < highest:
+            self._end(LeftBehind(RESTORED))
+        if self._ended is not None:
+            raise self._ended
+        self._highest = max(self._highest, header.revision)
+
+    async def _reach(self, revision: int, seconds: float, *, asks: bool) -> None:
+        """Waits until all changes up to a revision have been delivered. Raises StorageUncertain, LeftBehind."""
+        assert self._watching is not None
+        ends = time.monotonic() + seconds
+        member, until = self._client.member, time.monotonic() + CALL_SECONDS
+        while self._watching.position < revision:
+            if self._ended is not None:
+                raise self._ended
+            if asks:
+                # A member that is still telling of earlier changes does not answer.
+                self._watching.ask()
+            try:
+                async with asyncio.timeout(_ASK_AGAIN_SECONDS if asks else CALL_SECONDS):
+                    await self._deliveries.wait_for(revision)
+            except TimeoutError:
+                now = time.monotonic()
+                if now >= until:
+                    # The member that tells of changes is behind, or cut off.
+                    self._client.move_on(member)
+                    member, until = self._client.member, now + CALL_SECONDS
+                if now >= ends:
+                    raise StorageUncertain(f"the changes up to revision {revision} have not arrived") from None
+
+    def _take(self, events: Sequence[WatchEvent]) -> None:
+        rows = list(self._rows(events))
+        if rows:
+            self._counter = rows[-1].number
+            self._deliver(rows, ())
+
+    def _rows(self, events: Iterable[WatchEvent]) -> Iterable[Revision]:
+        now = int(self._clock())
+        for event in events:
+            key = event.kv.key
+            for wanted in self._under_way.get(key, ()):
+                wanted.note(event)
+            revision = self._numbering.to_client(event.kv.mod_revision)
+            if key == self._layout.numbering:
+                self._compare_numbering(event)
+                continue
+            found = self._layout.locate(key)
+            if found is None:
+                continue
+            try:
+                row = rows_of(self._layout, self._known, found, event, revision, now)
+                self.unreadable.pop(key, None)
+            except Unreadable as error:
+                self._name(key, str(error))
+                before = self._known.get(found)
+                # What cannot be read is not there, for this server as for one that starts now.
+                row = gone(before, revision, now) if before is not None else None
+            if row is None:
+                continue
+            if row.deleted:
+                self._known.pop(found, None)
+                self._leases.forget(key)
+            else:
+                self._known[found] = row
+            yield row
+
+    def _compare_numbering(self, event: WatchEvent) -> None:
+        if event.kv.mod_revision > self._since and read_numbering(event.kv.value) != self._numbering:
+            self._end(
+                LeftBehind("another server found that etcd was restored: revisions are counted on from another number")
+            )
+
+    def _note_room(self, *, short: bool) -> None:
+        if short and not self.short:
+            logger.warning(
+                "etcd has no space left: only deletions pass until it is defragmented and its alarm disarmed"
+            )
+        elif self.short and not short:
+            logger.info("etcd has space again")
+        self.short = short
+
+    async def _remember(self) -> None:
+        if self._memory is not None and self._highest:
+            remembered = Remembered(self._numbering, self._numbering.to_client(self._highest))
+            await asyncio.to_thread(self._memory.write, remembered)
+
+    def _name(self, key: bytes, why: str) -> None:
+        if self.unreadable.get(key) != why:
+            self.unreadable[key] = why
+            logger.warning("left alone, cannot be read key=%s reason=%s", key.decode(errors="replace"), why)
+
+    async def _reading(self, call: Awaitable[_Result]) -> _Result:
+        try:
+            return await call
+        except EtcdFailed as failed:
+            raise self._failure(failed) from None
+
+    def _failure(self, failed: EtcdFailed) -> Exception:
+        if failed.outcome is Outcome.ANOTHER:
+            self._end(LeftBehind(RESTORED))
+        if failed.outcome is Outcome.FULL:
+            self._note_room(short=True)
+        return self._ended or failed.as_storage()
+
+
+def _unknown(why: str) -> StorageUncertain:
+    return StorageUncertain(f"it is not known whether it was written: {why}")
+
+
+def _to_nobody(_: Sequence[Revision], __: Sequence[tuple[object, Settled]]) -> None:
+    """Before the storage is open, and after it was closed."""

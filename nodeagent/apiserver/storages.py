@@ -1,0 +1,90 @@
+"""Which storage a server has: memory, SQLite in its data directory, or etcd below a prefix, laid out as kube-apiserver does."""
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from nodeagent.apiserver.addresses.port_bitmap import RANGE_ALLOCATIONS
+from nodeagent.apiserver.living import MASTER_LEASES
+from nodeagent.apiserver.machinery.schema.decoding import normalise
+from nodeagent.apiserver.storage.disk_reserve import DiskReserve
+from nodeagent.apiserver.storage.log import Log
+from nodeagent.apiserver.storage.port import Storage
+from nodeagent.kinds.description.documents import Document
+from nodeagent.kinds.description.resources import Catalog, Resource
+
+STORE_FILE: Final = "store.db"
+"""Of a SQLite store, in the data directory."""
+_MEMORY_FILE: Final = "etcd.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EtcdSettings:
+    """How a cluster of etcd is reached. `servers` are (host, port) of its members; without `secure`, in plain text."""
+
+    servers: tuple[tuple[str, int], ...]
+    secure: bool = False
+    cafile: Path | None = None
+    """None: the machine's authorities."""
+    certfile: Path | None = None
+    keyfile: Path | None = None
+    prefix: str = "/registry"
+
+    def context(self) -> ssl.SSLContext | None:
+        """None without TLS. Raises OSError, also where a file is not what it should be (ssl.SSLError)."""
+        if not self.secure:
+            return None
+        # Servers without etcd do not load the etcd client.
+        from nodeagent.apiserver.storage.etcd.tls_files import RenewedContext  # noqa: PLC0415
+
+        return RenewedContext.of(self.cafile, self.certfile, self.keyfile)
+
+
+def local_storage(directory: Path | None, limit_bytes: int | None = None) -> Storage:
+    """SQLite in a directory, or in memory."""
+    if directory is None:
+        return Log(":memory:", limit_bytes=limit_bytes)
+    path = str(directory / STORE_FILE)
+    return Log(path, limit_bytes=limit_bytes, reserve=DiskReserve(path + "-reserve"))
+
+
+def etcd_storage(
+    settings: EtcdSettings,
+    catalog: Catalog,
+    clock: Callable[[], float],
+    on_call: Callable[[str, str, float, bool], None] | None = None,
+    memory: Path | None = None,
+) -> Storage:
+    """To be opened in the event loop it was made in; on_call: as that of its Client. In the directory `memory` it keeps what it
+    saw of etcd. Raises OSError."""
+    # Servers without etcd do not load the etcd client.
+    from nodeagent.apiserver.storage.etcd.cluster_client import Client  # noqa: PLC0415
+    from nodeagent.apiserver.storage.etcd.layout import Layout, StoredCollection  # noqa: PLC0415
+    from nodeagent.apiserver.storage.etcd.numbering import Memory  # noqa: PLC0415
+    from nodeagent.apiserver.storage.etcd.rpc import Endpoint  # noqa: PLC0415
+    from nodeagent.apiserver.storage.etcd.storage import EtcdStorage  # noqa: PLC0415
+
+    places = {
+        row.stored_in: StoredCollection(
+            row.place or row.plural, row.kind, row.group_version, row.namespaced, _canonical(row)
+        )
+        for row in catalog.rows
+        if not row.converts
+    }
+    places[RANGE_ALLOCATIONS] = StoredCollection(RANGE_ALLOCATIONS, "RangeAllocation", "v1", False, None)
+    places[MASTER_LEASES] = StoredCollection(MASTER_LEASES, "Endpoints", "v1", False, None)
+    client = Client([Endpoint(*server) for server in settings.servers], settings.context(), on_call)
+    remembers = Memory(memory / _MEMORY_FILE) if memory is not None else None
+    return EtcdStorage(client, Layout(settings.prefix, places), clock=clock, memory=remembers)
+
+
+def _canonical(row: Resource) -> Callable[[Document], Document]:
+    """What others stored may lack what is filled in here before it is stored."""
+
+    def canonical(document: Document) -> Document:
+        row.default(document)
+        return normalise(row.struct, document)
+
+    return canonical

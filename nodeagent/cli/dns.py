@@ -1,0 +1,228 @@
+"""`nodeagent dns`: what a name is answered, and why."""
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+
+import click
+
+from nodeagent.cli.examples import examples
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.names_objects import Objects, Reply, objects_of_agent, read_objects, reply_of
+from nodeagent.cli.rows import output_option, print_document
+from nodeagent.config.options import DEFAULT_SOCKET
+from nodeagent.names.feed.cluster_dns import listening_places
+from nodeagent.names.upstream.upstream_address import Server, parse_server
+from nodeagent.names.zone.reverse import pod_address
+from nodeagent.proxy.observe.admin.admin_client import AgentClient, NoAgent, find_agent
+from nodeagent.proxy.observe.admin.admin_documents import ClusterDns, Status
+from nodeagent.wire.dns.codes import CLASS_IN, RD, TC, TCP_LIMIT, RecordType, type_number
+from nodeagent.wire.dns.domain_names import BadName, from_text, is_below, to_text
+from nodeagent.wire.dns.message import BadMessage
+
+PATIENCE_SECONDS = 5.0
+"""For an answer."""
+DEFAULT_KINDS = (RecordType.A, RecordType.AAAA)
+
+
+@click.command(
+    "dns",
+    epilog=examples(
+        "nodeagent dns web.shop                     as this node answers, and why",
+        "nodeagent dns 10.96.0.10",
+        "nodeagent dns example.com AAAA --server 10.96.0.53",
+        "nodeagent dns web.shop --manifests DIR -o json",
+    ),
+)
+@click.argument("name")
+@click.argument("kind", metavar="[TYPE]", default="")
+@click.option(
+    "--server", metavar="ADDR[:PORT]", help="Ask this server (default: the DNS process of this node, if any)."
+)
+@click.option(
+    "--manifests", metavar="DIR", type=click.Path(path_type=Path), help="Explain with the objects of a directory."
+)
+@click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Explain with the objects of an API server (where no agent answers: $KUBECONFIG).",
+)
+@click.option("--zone", "zones", metavar="ZONE", multiple=True, help="Default: the agent's zones, or cluster.local.")
+@click.option("--socket", "agent_socket", metavar="PATH", help=f"The agent's socket (default: {DEFAULT_SOCKET}).")
+@output_option
+def dns_command(
+    name: str,
+    kind: str,
+    server: str | None,
+    manifests: Path | None,
+    kubeconfig: Path | None,
+    zones: tuple[str, ...],
+    agent_socket: str | None,
+    output: str,
+) -> None:
+    """Answer a NAME as cluster DNS does, and say why: which Service, which slice, which endpoints and which not.
+
+    The node's DNS process is asked if there is one, or --server. Why is said by what the running agent holds; where none
+    answers, or they are given, by the objects of --manifests or --kubeconfig. One of all these is needed. These objects
+    answer where nobody is to be asked, or nobody does. TYPE: A and AAAA if it is not given, PTR for an address. A NAME of
+    one or two labels (web.shop) is taken for a Service's.
+
+    Exit codes: 0 there are records, 1 there are no records or no server answered, 2 wrong arguments or an unusable source.
+    """
+    told = "it was not asked" if manifests or kubeconfig else ask_agent(agent_socket, name)
+    zones = zones or (told.dns.zones if isinstance(told, AgentNames) else ("cluster.local",))
+    try:
+        question = question_name(name, zones)
+        kinds = (type_number(kind),) if kind else (RecordType.PTR,) if _is_address(name) else DEFAULT_KINDS
+        servers = (parse_server(server),) if server else listening_places()
+    except (BadName, ValueError) as error:
+        raise Failure(f"{name or repr(name)}: {error}", UNUSABLE) from error
+    objects = _objects(told, manifests, kubeconfig, zones)
+    if objects is None and not servers:
+        raise Failure(f"no DNS process is here, and {told}: give --server, --manifests or --kubeconfig", UNUSABLE)
+    replies, silence = [], ""
+    try:
+        replies = [ask(servers, question, one) for one in kinds] if servers else []
+    except Silence as silent:
+        silence = f"{'the server' if server else 'the DNS process'} is silent: {silent}"
+        if objects is None:
+            raise Failure(silence, FAILED) from silent
+    reasons: list[str] = []
+    if objects is not None:
+        made = [objects.answer(question, one) for one in kinds]
+        reasons = [*objects.explain(question), *_differences(replies, made)]
+        replies = replies or [own for own in made if own is not None]
+    _print(to_text(question), replies, silence, "" if objects is None else objects.origin, reasons, output)
+    click.get_current_context().exit(FAILED if silence or not any(one.records for one in replies) else 0)
+
+
+def _differences(replies: Iterable[Reply], made: Iterable[Reply | None]) -> Iterator[str]:
+    """Where a server says otherwise than the objects do."""
+    for asked, own in zip(replies, made, strict=False):
+        if own is not None and (asked.rcode, sorted(asked.records)) != (own.rcode, sorted(own.records)):
+            yield f"{asked.source} answers {asked.kind} otherwise than these objects do: {own.rcode} {list(own.records)}"
+
+
+def _print(name: str, replies: list[Reply], silence: str, origin: str, reasons: list[str], output: str) -> None:
+    """silence: why nobody who was asked has answered; empty when somebody has. origin: of the objects that gave the
+    reasons; empty without reasons."""
+    if output in ("json", "yaml"):
+        answers = [one._asdict() for one in replies]
+        print_document(
+            {"name": name, "silence": silence, "answers": answers, "objects": origin, "why": reasons}, output
+        )
+        return
+    if output == "name":
+        if any(one.records for one in replies):
+            click.echo(name)
+        return
+    if silence:
+        click.echo(f"{silence}; this is what the objects say:")
+    for one in replies:
+        click.echo(f"{name} {one.kind}: {one.rcode} ({one.source})")
+        for record in one.records:
+            click.echo(f"  {record}")
+    if origin:
+        click.echo(f"Objects: {origin}")
+    for line in reasons:
+        click.echo(line)
+
+
+class Silence(Exception):
+    """Nobody who was asked has answered; one line says why."""
+
+
+class AgentNames(NamedTuple):
+    """What an agent says that answers names."""
+
+    client: AgentClient
+    status: Status
+    dns: ClusterDns
+
+
+def _objects(
+    told: AgentNames | str, manifests: Path | None, kubeconfig: Path | None, zones: tuple[str, ...]
+) -> Objects | None:
+    """Those of the agent, or of a source; None when there is neither. Raises Failure."""
+    if isinstance(told, AgentNames):
+        return objects_of_agent(told.client, told.status, told.dns, zones)
+    if not (manifests or kubeconfig) and os.environ.get("KUBECONFIG"):
+        kubeconfig = Path(os.environ["KUBECONFIG"])
+    return read_objects(manifests, kubeconfig, zones) if manifests or kubeconfig else None
+
+
+def ask_agent(path: str | None, name: str) -> AgentNames | str:
+    """The agent of this node, if it answers names; else why not, for a person. A name of a pod is looked up there."""
+    try:
+        client, status = find_agent(None if path is None else Path(path), DEFAULT_SOCKET)
+        address = pod_address(name.lower().partition(".")[0].encode("utf-8", "replace"))
+        dns = client.ask("cluster-dns" if address is None else f"cluster-dns?pod={quote(address)}", ClusterDns)
+    except NoAgent as error:
+        return str(error)
+    if not dns.enabled:
+        return f"the agent of node {status.node} answers no names (dns.enabled)"
+    return AgentNames(client, status, dns)
+
+
+def question_name(text: str, zones: Iterable[str]) -> bytes:
+    """The wire form of what a person calls a name: an address is its reverse name. Raises BadName."""
+    if _is_address(text):
+        return from_text(ip_address(text).reverse_pointer)
+    wire = from_text(text)
+    known = [from_text(zone.lower()) for zone in zones]
+    if text.endswith(".") or any(is_below(wire.lower(), zone) for zone in known):
+        return wire
+    labels = text.split(".")
+    if len(labels) == 1:
+        return from_text(f"{text}.default.svc.")[:-1] + known[0]
+    if len(labels) == 2 or labels[-1] in ("svc", "pod"):  # noqa: PLR2004  # name and namespace
+        tree = "" if labels[-1] in ("svc", "pod") else ".svc"
+        return from_text(f"{text}{tree}")[:-1] + known[0]
+    return wire
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def ask(servers: tuple[Server, ...], name: bytes, kind: int) -> Reply:
+    """The answer of the first server that gives one. Raises Silence."""
+    error = ""
+    for server in servers:
+        try:
+            return reply_of(exchange(server, name, kind), kind, str(server))
+        except (OSError, BadMessage) as failed:
+            reason = failed.strerror if isinstance(failed, OSError) else None
+            error = f"no answer from {server}: {reason or failed}"
+    raise Silence(error)
+
+
+def exchange(server: Server, name: bytes, kind: int) -> bytes:
+    """The whole response to a question, by TCP when it does not fit. Raises OSError."""
+    ident = secrets.token_bytes(2)
+    packet = ident + bytes((RD, 0)) + b"\0\1" + bytes(6) + name + kind.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
+    family = socket.AF_INET6 if ":" in server.address else socket.AF_INET
+    end = time.monotonic() + PATIENCE_SECONDS
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        sock.connect(server)
+        sock.send(packet)
+        response = b""
+        while response[:2] != ident:
+            sock.settimeout(max(0.001, end - time.monotonic()))
+            response = sock.recv(TCP_LIMIT)
+    if len(response) > 2 and not response[2] & TC:  # noqa: PLR2004  # the byte of TC
+        return response
+    with socket.create_connection(server, PATIENCE_SECONDS) as sock, sock.makefile("rb") as file:
+        sock.sendall(len(packet).to_bytes(2, "big") + packet)
+        return file.read(int.from_bytes(file.read(2), "big"))

@@ -1,0 +1,111 @@
+"""Connections from this node to endpoints: does anybody listen there?"""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from nodeagent.diagnosis.explain.kernel import Probe, ProbeResult
+from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
+from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
+from nodeagent.model.addresses import Protocol, endpoint_text, family_of
+from nodeagent.model.frontend import Backend, ServiceState
+
+MOST = 16
+"""Of many endpoints so many are tried, evenly spread."""
+SECONDS = 1.0
+UDP_SECONDS = 0.3
+"""How long a refusal of a datagram is waited for: it comes at once or never."""
+_PROBED = (Protocol.TCP, Protocol.UDP)
+_UNREACHABLE = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN})
+
+
+def probe_endpoints(state: ServiceState, ports: Iterable[str]) -> tuple[Probe, ...]:
+    """What connections to the endpoints that are used come to; each is closed at once. Of UDP an empty datagram is sent: that
+    nobody listens is reported, that somebody does is not."""
+    names = set(ports)
+    backends: dict[tuple[Backend, Protocol], None] = {}
+    for one in state.frontends:
+        if one.protocol in _PROBED and one.service_port.port in names:
+            for route in (one.route, one.short_circuit):
+                backends.update(
+                    dict.fromkeys((each, one.protocol) for each in (() if route is None else route.backends))
+                )
+    places = sorted(backends, key=lambda one: (one[0].address, one[0].port, one[1]))
+    count = min(MOST, len(places))
+    tried = [places[number * len(places) // count] for number in range(count)]
+    found = asyncio.run(_probe_all(tried))
+    if all(one.answer is not ProbeResult.SILENT for one in found):
+        return found
+    return tuple(_looked_for(found, [backend for backend, _ in tried]))
+
+
+def _looked_for(found: Iterable[Probe], tried: Iterable[Backend]) -> Iterator[Probe]:
+    """Of those that were silent: whether anybody is there at all, as far as the kernel knows its neighbours."""
+    with KernelRoutes() as routes:
+        for one, backend in zip(found, tried, strict=True):
+            told = one
+            if one.answer is ProbeResult.SILENT:
+                with suppress(OSError):
+                    told = _neighbour(routes, one, backend)
+            yield told
+
+
+def _neighbour(routes: KernelRoutes, one: Probe, backend: Backend) -> Probe:
+    """Raises OSError."""
+    address = backend.address
+    route = routes.route(Leg(address))
+    if backend.local and route.gateway:
+        detail = f"{address} is on this node, and the route to it leads {route}: its own interface or route is gone"
+        return Probe(one.endpoint, ProbeResult.UNREACHABLE, detail)
+    beyond = routes.beyond(route, address)
+    if beyond.way is not RouteOutcome.OUT and beyond.reason:
+        return Probe(one.endpoint, ProbeResult.UNREACHABLE, beyond.reason)
+    if routes.has_answered(route, address):
+        hop = route.gateway or address
+        return Probe(one.endpoint, one.answer, f"{one.detail}; {hop} is there: what drops it is there or behind")
+    return one
+
+
+async def _probe_all(backends: list[tuple[Backend, Protocol]]) -> tuple[Probe, ...]:
+    return tuple(
+        await asyncio.gather(*(_probe(one) if of is Protocol.TCP else _probe_udp(one) for one, of in backends))
+    )
+
+
+async def _probe_udp(backend: Backend) -> Probe:
+    name = endpoint_text(backend.address, backend.port)
+    with socket.socket(family_of(backend.address).socket_family, socket.SOCK_DGRAM) as asking:
+        asking.setblocking(False)
+        try:
+            asking.connect((backend.address, backend.port))
+            asking.send(b"")
+            async with asyncio.timeout(UDP_SECONDS):
+                await asyncio.get_running_loop().sock_recv(asking, 1)
+        except TimeoutError:
+            return Probe(name, ProbeResult.UNKNOWN)
+        except OSError as error:
+            return _failed(name, error, ProbeResult.UNKNOWN)
+    return Probe(name, ProbeResult.ACCEPTED)
+
+
+def _failed(name: str, error: OSError, otherwise: ProbeResult) -> Probe:
+    words = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno == errno.ECONNREFUSED:
+        return Probe(name, ProbeResult.REFUSED, words)
+    return Probe(name, ProbeResult.UNREACHABLE if error.errno in _UNREACHABLE else otherwise, words)
+
+
+async def _probe(backend: Backend) -> Probe:
+    name = endpoint_text(backend.address, backend.port)
+    try:
+        async with asyncio.timeout(SECONDS):
+            _, writer = await asyncio.open_connection(backend.address, backend.port)
+    except TimeoutError:
+        return Probe(name, ProbeResult.SILENT, f"within {SECONDS:g} s")
+    except OSError as error:
+        return _failed(name, error, ProbeResult.SILENT)
+    writer.close()
+    return Probe(name, ProbeResult.ACCEPTED)

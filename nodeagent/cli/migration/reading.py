@@ -1,0 +1,58 @@
+"""Reads what decides about the next step from the cluster."""
+
+from nodeagent.cli.migration.found import (
+    AGENT,
+    KUBE_PROXY,
+    DaemonSet,
+    Document,
+    Found,
+    daemonset_of,
+    node_of,
+)
+from nodeagent.cli.migration.kubectl import Kubectl
+
+AGENT_IMAGE = "nodeagent.io/agent-image"
+"""Annotation of kube-proxy's DaemonSet, as long as something of ours may be on a node."""
+_REVISION = "controller-revision-hash"
+
+
+def read_cluster(kubectl: Kubectl) -> Found:
+    """Raises KubectlFailed."""
+    pods = kubectl.items("pods")
+    revisions = kubectl.items("controllerrevisions.apps")
+    service = kubectl.get("service", "kubernetes", namespace="default")
+    addresses = (service or {}).get("spec", {}).get("clusterIPs") or ()
+    configuration = kubectl.get("configmap", KUBE_PROXY)
+    return Found(
+        tuple(node_of(node) for node in kubectl.items("nodes")),
+        _daemonset(kubectl, KUBE_PROXY, pods, revisions),
+        _daemonset(kubectl, AGENT, pods, revisions),
+        None if configuration is None else configuration.get("data") or {},
+        tuple(addresses),
+    )
+
+
+def read_image(kubectl: Kubectl) -> str | None:
+    """Of our agents, as it was noted when they came; None when nothing of ours is left."""
+    daemonset = kubectl.get("daemonset", KUBE_PROXY)
+    noted: str | None = (daemonset or {"metadata": {}})["metadata"].get("annotations", {}).get(AGENT_IMAGE)
+    return noted
+
+
+def _daemonset(kubectl: Kubectl, name: str, pods: list[Document], revisions: list[Document]) -> DaemonSet | None:
+    return daemonset_of(kubectl.get("daemonset", name), pods, _present_revision(name, revisions))
+
+
+def _present_revision(daemonset: str, revisions: list[Document]) -> str | None:
+    """The hash of the newest revision of a DaemonSet's template."""
+    own = [
+        one
+        for one in revisions
+        if any(
+            owner.get("kind") == "DaemonSet" and owner["name"] == daemonset
+            for owner in one["metadata"].get("ownerReferences", ())
+        )
+    ]
+    newest = max(own, key=lambda one: one["revision"], default=None)
+    label: str | None = None if newest is None else newest["metadata"]["labels"].get(_REVISION)
+    return label

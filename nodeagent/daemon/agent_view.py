@@ -1,0 +1,199 @@
+"""What the agent tells of itself at the admin socket."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from nodeagent import __version__
+from nodeagent.config import AgentConfig
+from nodeagent.daemon.part_options import describe_source, program_options, wanted_interface
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice
+from nodeagent.model.snapshot import Snapshot
+from nodeagent.model.taken import AddressesInUse, addresses_in_use
+from nodeagent.names.feed.feed_messages import Settings
+from nodeagent.names.feed.feeder import RunningPods
+from nodeagent.proxy.dataplane.driver.driver import TableDriver
+from nodeagent.proxy.dataplane.program.chain import ProgramOptions
+from nodeagent.proxy.engine.sync import Engine
+from nodeagent.proxy.observe.admin.admin_documents import (
+    ClusterDns,
+    KnownProblem,
+    Status,
+    TableBelief,
+    Transaction,
+    WorldHead,
+    WorldService,
+)
+from nodeagent.proxy.observe.admin.journal import Journal
+from nodeagent.proxy.observe.admin.place import network_namespace
+
+_AT_ONCE_BYTES = 65536
+"""So much is encoded before others have their turn."""
+_MOST_STRAYS = 1000
+
+
+class AgentView:
+    """`server.View` of one agent. `working` completes it when there is something to program with.
+
+    awaited: what the agent waits for, in one line; empty when for nothing. names: how names are answered; None when they
+    are not. namespaces, pods: what is known of them. strays: the names of Services that only slices carry.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        families: tuple[Family, ...],
+        snapshot: Snapshot,
+        journal: Journal,
+        *,
+        awaited: Callable[[], str],
+        names: Settings | None,
+        namespaces: Callable[[], Collection[str]],
+        pods: RunningPods | None,
+        strays: Callable[[], Sequence[ObjectKey]],
+    ) -> None:
+        self._config = config
+        self._families = families
+        self._snapshot = snapshot
+        self._journal = journal
+        self._awaited = awaited
+        self._names = names
+        self._namespaces = namespaces
+        self._pods = pods
+        self._strays = strays
+        self._started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._engine: Engine | None = None
+        self._tables: tuple[TableDriver, ...] = ()
+        self._ownership = ""
+        self._program: Mapping[Family, ProgramOptions] = {
+            family: program_options(config, family) for family in families
+        }
+
+    def working(
+        self,
+        engine: Engine,
+        tables: tuple[TableDriver, ...],
+        ownership: str,
+        program: Mapping[Family, ProgramOptions],
+    ) -> None:
+        """The engine and the tables that there are from now on, and how their rules are made."""
+        self._engine, self._tables, self._ownership = engine, tables, ownership
+        self._program = program
+
+    def status(self) -> Status:
+        journal = self._journal
+        return Status(
+            node=self._config.node.name,
+            version=__version__,
+            pid=os.getpid(),
+            network_namespace=network_namespace(),
+            source=describe_source(self._config),
+            families=tuple(family.value for family in self._families),
+            ownership=self._ownership,
+            ready=journal.programmed,
+            awaited="" if journal.programmed else self._awaited(),
+            services=journal.services,
+            problems=len(journal.problems),
+            started=self._started,
+            passes=journal.passes,
+            last_pass=journal.last_pass,
+        )
+
+    def problems(self) -> tuple[KnownProblem, ...]:
+        return self._journal.problems
+
+    def transactions(self) -> tuple[Transaction, ...]:
+        return self._journal.transactions
+
+    def belief(self) -> tuple[TableBelief, ...]:
+        return tuple(_belief(table) for table in self._tables)
+
+    def names(self) -> list[str]:
+        return sorted(map(str, self._snapshot.services))
+
+    def nodes(self) -> list[str]:
+        """Nodes that have endpoints, and this one."""
+        snapshot = self._snapshot
+        slices = (one for key in snapshot.services for one in snapshot.slices_of(key))
+        found = {endpoint.node_name for one in slices for endpoint in one.endpoints or () if endpoint.node_name}
+        return sorted(found | {self._config.node.name})
+
+    def cluster_dns(self, pod: str | None) -> ClusterDns:
+        """pod: an address of which the namespaces of pods are wanted, too."""
+        names = self._names
+        if names is None:
+            return ClusterDns(enabled=False)
+        running = () if pod is None or self._pods is None else ((pod, self._pods.namespaces_at(pod)),)
+        return ClusterDns(
+            enabled=True,
+            zones=names.zones,
+            ttl=names.ttl,
+            pods=names.pods,
+            server=names.server,
+            addresses=tuple(address for address, _ in names.listening),
+            namespaces=tuple(sorted(self._namespaces())),
+            running=running,
+        )
+
+    async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
+        """In pieces of bounded size; what changes meanwhile may be in it or not, but each Service is of one moment."""
+        encode = msgspec.json.Encoder().encode
+        yield encode(self._head(only)) + b"\n"
+        states = {} if self._engine is None else self._engine.states
+        keys = [only] if only is not None else list({**dict.fromkeys(self._snapshot.services), **dict.fromkeys(states)})
+        pending = bytearray()
+        for key in keys:
+            service = self._snapshot.services.get(key)
+            state = states.get(key)
+            if service is None and state is None:
+                continue
+            slices = tuple(self._snapshot.slices_of(key))
+            pending += encode(WorldService(key=key, service=service, slices=slices, state=state)) + b"\n"
+            if len(pending) > _AT_ONCE_BYTES:
+                yield bytes(pending)
+                pending.clear()
+                await asyncio.sleep(0)
+        if pending:
+            yield bytes(pending)
+
+    def _head(self, only: ObjectKey | None) -> WorldHead:
+        engine = self._engine
+        slices = () if only is None else self._snapshot.slices_of(only)
+        program: Mapping[str, object] = {family.value: options for family, options in self._program.items()}
+        return WorldHead(
+            status=self.status(),
+            context=msgspec.Raw(msgspec.json.encode(None if engine is None else engine.context)),
+            node=engine.node if engine is not None else NodeState(),
+            program=msgspec.Raw(msgspec.json.encode(program)),
+            interface=wanted_interface(self._config),
+            own_addresses=tuple(sorted(engine.own_addresses)) if engine is not None else (),
+            strays=() if slices else tuple(self._strays()[:_MOST_STRAYS]),
+            taken=None if only is None or engine is None else _taken(engine, slices),
+        )
+
+
+def _taken(engine: Engine, slices: Collection[EndpointSlice]) -> AddressesInUse:
+    """Which addresses of endpoints lead to Services."""
+    ends = {address for one in slices for endpoint in one.endpoints or () for address in endpoint.addresses or ()}
+    context = engine.context
+    return addresses_in_use(engine.states.values(), () if context is None else context.node_addresses, among=ends)
+
+
+def _belief(table: TableDriver) -> TableBelief:
+    belief = table.belief
+    if belief is None:
+        return TableBelief(table.family.value, known=False)
+    return TableBelief(
+        table.family.value,
+        known=True,
+        usable=belief.usable,
+        claimed=belief.claimed,
+        program_right=belief.program_right,
+        elements={name: len(elements) for name, elements in belief.image.items()},
+    )

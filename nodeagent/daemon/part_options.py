@@ -1,0 +1,278 @@
+"""The configuration as each part that is built from it takes it (pure, but for reading the kubeconfig and resolv.conf)."""
+
+import grp
+import json
+import socket
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Literal
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from nodeagent.config import AgentConfig, DetectLocalMode, PodNames, TableOwnership
+from nodeagent.config.keys import KEYS, plain_option
+from nodeagent.config.options import API_VERSION
+from nodeagent.model.addresses import Family, family_of, parse_network
+from nodeagent.model.in_use import InUse, Network, why_not
+from nodeagent.model.objects import Node
+from nodeagent.model.protected import SocketAddress
+from nodeagent.names.feed.feed_messages import Settings
+from nodeagent.names.feed.spawn import PROGRAM
+from nodeagent.names.upstream.node_resolvers import RESOLV_CONF
+from nodeagent.names.upstream.resolv_conf import parse_resolv_conf
+from nodeagent.proxy.dataplane.driver.belief import Ownership
+from nodeagent.proxy.dataplane.nearby_addresses import OutboundEndpoint
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from nodeagent.proxy.dataplane.sysctl import ConntrackOptions
+from nodeagent.proxy.source.client.api_errors import KubeconfigError
+from nodeagent.proxy.source.client.credentials import FixedCredential
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess, in_cluster, load_kubeconfig
+from nodeagent.proxy.source.client.proxy import DEFAULT_PORTS, environment_proxy, without_password
+from nodeagent.proxy.source.client.server_choice import Server
+from nodeagent.proxy.source.client.tls import TlsTrust
+from nodeagent.proxy.translate.node_state import DetectLocal, TranslationOptions
+
+_UNIQUE_LOCAL = ip_network("fd00::/8")
+"""RFC 4193."""
+
+
+def program_options(config: AgentConfig, family: Family) -> ProgramOptions:
+    """How the constant rules of a family depend on the configuration.
+
+    A family without a cluster CIDR cannot tell pods from others, which is not the same as having none
+    (docs/semantics.md 46, 50).
+    """
+    traffic = config.traffic
+    interface = pod_range = ""
+    match traffic.detect_local_mode:
+        case DetectLocalMode.CLUSTER_CIDR:
+            pods = next((cidr for cidr in traffic.cluster_cidrs if family_of(cidr) is family), None)
+            detection = PodDetection.NONE if pods is None else PodDetection.CIDR
+            network = None if pods is None else parse_network(pods)
+            pod_range = str(network) if network is not None and network.prefixlen else ""
+        case DetectLocalMode.NODE_CIDR:
+            detection = PodDetection.CIDR
+        case DetectLocalMode.BRIDGE_INTERFACE:
+            detection, interface = PodDetection.INTERFACE, str(traffic.bridge_interface)
+        case DetectLocalMode.INTERFACE_NAME_PREFIX:
+            detection, interface = PodDetection.INTERFACE_PREFIX, str(traffic.interface_name_prefix)
+    counters = config.dataplane.counters
+    return ProgramOptions(
+        detection,
+        interface,
+        traffic.masquerade_all,
+        counters,
+        names=config.dns.enabled,
+        endpoint_counters=config.dataplane.endpoint_counters,
+        pod_range=pod_range,
+    )
+
+
+def wanted_families(config: AgentConfig) -> tuple[Family, ...] | None:
+    """The families to program; None: all that the machine has."""
+    families = config.node.families
+    return None if families == "auto" else families
+
+
+def wanted_ownership(config: AgentConfig) -> Ownership | None:
+    """How the tables shall be owned; None: as well as the kernel can."""
+    wanted = config.dataplane.table_ownership
+    return None if wanted is TableOwnership.AUTO else Ownership(wanted.value)
+
+
+def translation_options(config: AgentConfig, families: tuple[Family, ...]) -> TranslationOptions:
+    """The configuration as the translation takes it."""
+    traffic = config.traffic
+    return TranslationOptions(
+        node_name=config.node.name,
+        families=families,
+        bind_address=str(config.node.address or ""),
+        detect_local=DetectLocal(traffic.detect_local_mode.value),
+        cluster_cidrs=tuple(str(cidr) for cidr in traffic.cluster_cidrs),
+        external_ips_enabled=traffic.external_ips,
+        node_port_addresses=tuple(str(address) for address in traffic.node_port_addresses),
+        protected_ports=traffic.protected_ports,
+    )
+
+
+def dns_settings(config: AgentConfig, families: tuple[Family, ...]) -> Settings | None:
+    """The part of the configuration that a DNS process receives; None when names are not answered. Addresses of a family that
+    this machine has not got are left out."""
+    dns = config.dns
+    if not dns.enabled:
+        return None
+    return Settings(
+        version=PROGRAM,
+        zones=dns.zones,
+        pods=dns.pods.value,
+        autopath=dns.autopath,
+        log_every=dns.query_log,
+        upstreams=tuple(str(upstream) for upstream in dns.upstreams),
+        stub_zones=tuple((stub.zone, str(stub.server)) for stub in dns.stub_zones),
+        listening=tuple((place.host, place.port) for place in dns.listen if family_of(place.host) in families),
+    )
+
+
+def followed_pods(config: AgentConfig) -> Literal["all", "node's", "none"]:
+    """Which pods cluster DNS needs to know."""
+    dns = config.dns
+    if dns.enabled and dns.pods is PodNames.VERIFIED:
+        return "all"
+    return "node's" if dns.enabled and dns.autopath else "none"
+
+
+def pod_ranges(config: AgentConfig, node: Node | None) -> tuple[str, ...]:
+    """Where the configuration says that pods are; none when it does not say."""
+    traffic = config.traffic
+    if traffic.detect_local_mode is DetectLocalMode.CLUSTER_CIDR:
+        return tuple(str(cidr) for cidr in traffic.cluster_cidrs)
+    if traffic.detect_local_mode is not DetectLocalMode.NODE_CIDR or node is None:
+        return ()
+    cidrs = node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
+    return tuple(str(network) for cidr in cidrs if (network := parse_network(cidr)) is not None)
+
+
+def wanted_interface(config: AgentConfig) -> str | None:
+    """The name of the service interface; None: there shall be none."""
+    return config.dataplane.interface_name if config.dataplane.service_interface else None
+
+
+def dns_places(config: AgentConfig) -> frozenset[SocketAddress]:
+    """Where names are answered."""
+    return frozenset((place.host, place.port) for place in config.dns.listen if config.dns.enabled)
+
+
+def dns_addresses(config: AgentConfig, service_cidrs: Iterable[str], in_use: frozenset[InUse]) -> frozenset[str]:
+    """Addresses for names that the service interface carries: those of a service range, link-local IPv4 ones
+    (169.254.20.10), and unique local IPv6 ones that are not in use around here. Every other one must be the node's."""
+    listening = config.dns.listen if config.dns.enabled else ()
+    ranges = [ip_network(cidr) for cidr in service_cidrs if parse_network(cidr)]
+    return frozenset(place.host for place in listening if _is_for_names(ip_address(place.host), ranges, in_use))
+
+
+def _is_for_names(address: IPv4Address | IPv6Address, ranges: Iterable[Network], in_use: frozenset[InUse]) -> bool:
+    if any(address in service_range for service_range in ranges):
+        return True
+    if isinstance(address, IPv4Address):
+        return address.is_link_local
+    return address in _UNIQUE_LOCAL and not why_not(ip_network(address), in_use)
+
+
+def group_number(name: str | None) -> int | None:
+    """The number of a group, by its name or as it is; None for None, and for a name that this machine has not."""
+    if name is None or (name.isascii() and name.isdigit()):
+        return None if name is None else int(name)
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        return None
+
+
+def conntrack_options(config: AgentConfig) -> ConntrackOptions:
+    """The sizes and times of connection tracking."""
+    conntrack = config.conntrack
+    return ConntrackOptions(
+        max_per_core=conntrack.max_per_core,
+        min=conntrack.min,
+        tcp_established_seconds=int(conntrack.tcp_established_timeout.seconds),
+        tcp_close_wait_seconds=int(conntrack.tcp_close_wait_timeout.seconds),
+        tcp_be_liberal=conntrack.tcp_be_liberal,
+        udp_seconds=int(conntrack.udp_timeout.seconds),
+        udp_stream_seconds=int(conntrack.udp_stream_timeout.seconds),
+    )
+
+
+def cluster_access(config: AgentConfig, environment: Mapping[str, str]) -> ClusterAccess:
+    """How to reach the API server. A proxy in the kubeconfig goes before those of the environment. Raises
+    KubeconfigError."""
+    source = config.source
+    if source.kubeconfig is not None:
+        access = load_kubeconfig(source.kubeconfig, source.context)
+        if source.master:
+            access = replace(access, server=source.master[0])
+    elif source.master:
+        access = ClusterAccess(source.master[0], TlsTrust(), FixedCredential())
+    elif environment.get("KUBERNETES_SERVICE_HOST"):
+        access = in_cluster(environment)
+    else:
+        raise KubeconfigError(
+            "no source: give --kubeconfig FILE or --manifests DIRECTORY (this is not a pod, whose own is used)"
+        )
+    servers = [
+        Server(url, access.proxy or environment_proxy(url, environment)) for url in (access.server, *source.master[1:])
+    ]
+    return replace(access, proxy=servers[0].proxy, others=tuple(servers[1:]))
+
+
+def named_hosts(config: AgentConfig, access: ClusterAccess | None) -> tuple[str, ...]:
+    """The hosts that the configuration names as API servers; none for a pod's own way to it, a ClusterIP."""
+    named = access is not None and (config.source.kubeconfig or config.source.master)
+    hosts = [urlsplit(server.url).hostname for server in access.servers] if access is not None and named else []
+    return tuple(dict.fromkeys(filter(None, hosts)))
+
+
+def reached_by_own_service(access: ClusterAccess | None, environment: Mapping[str, str]) -> str:
+    """What is wrong with waiting for an API server at the ClusterIP of its own Service; empty for any other address."""
+    own = environment.get("KUBERNETES_SERVICE_HOST")
+    if access is None or not own or own not in (urlsplit(server.url).hostname for server in access.servers):
+        return ""
+    return (
+        f"{own} is the ClusterIP of the Service kubernetes and leads nowhere before an agent has programmed this node: "
+        "name the address of the API server itself in the kubeconfig"
+    )
+
+
+def ways(access: ClusterAccess | None) -> tuple[OutboundEndpoint, ...]:
+    """Whom the agent connects to: each API server, and a proxy before it."""
+    found = []
+    for server in access.servers if access is not None else ():
+        for url, is_server in ((server.url, True), (server.proxy, False)):
+            parts = urlsplit(url or "")
+            if parts.hostname:
+                found.append(
+                    OutboundEndpoint(parts.hostname, parts.port or DEFAULT_PORTS.get(parts.scheme, 443), is_server)
+                )
+    return tuple(dict.fromkeys(found))
+
+
+def describe_way(config: AgentConfig, environment: Mapping[str, str]) -> str | None:
+    """How the API server is reached, when a proxy is in between; None for directly, and when nobody knows yet."""
+    if config.source.manifests is not None:
+        return None
+    try:
+        access = cluster_access(config, environment)
+    except KubeconfigError:
+        return None
+    through = [
+        f"the API server {server.url} is reached through the proxy {without_password(server.proxy)}"
+        for server in access.servers
+        if server.proxy is not None
+    ]
+    return ", ".join(through) or None
+
+
+def describe_source(config: AgentConfig) -> str:
+    """Where the objects come from, for the log."""
+    source = config.source
+    if source.manifests is not None:
+        return f"manifests {source.manifests}"
+    return f"kubeconfig {source.kubeconfig}" if source.kubeconfig else ",".join(source.master) or "in-cluster"
+
+
+def metrics_host_names(config: AgentConfig) -> tuple[str, ...]:
+    """By which names the metrics server may be called, beside addresses and localhost."""
+    own = (config.node.name, socket.gethostname())
+    try:
+        domains = parse_resolv_conf(RESOLV_CONF.read_text(errors="replace")).search
+    except OSError:
+        domains = ()
+    return (*own, *(f"{name}.{domain}" for name in own for domain in domains), *config.reporting.metrics_host_names)
+
+
+def configz(config: AgentConfig) -> bytes:
+    """The configuration as one JSON object under the name of its API, as a configuration file has it."""
+    groups: dict[str, dict[str, object]] = {}
+    for key in KEYS.values():
+        groups.setdefault(key.group, {})[key.name] = plain_option(key, key.value_in(config))
+    return json.dumps({API_VERSION: groups}).encode()

@@ -1,0 +1,140 @@
+"""Reads the facts of this network namespace; what cannot be read is left out."""
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from nodeagent.diagnosis.checks.node_facts import ChainFact, Facts, LinkFact
+from nodeagent.diagnosis.checks.settings import (
+    CONNTRACK_CLASHES,
+    CONNTRACK_DROPS,
+    NEIGHBOURS,
+    NEIGHBOURS_FULL,
+    RP_FILTER_DROPS,
+)
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
+from nodeagent.proxy.dataplane.kube_proxy.iptables_legacy import InstalledTools, legacy_tables
+from nodeagent.proxy.dataplane.kube_proxy.leftovers import LeftoverError
+from nodeagent.proxy.dataplane.kube_proxy.running_kube_proxy import running_kube_proxy
+from nodeagent.proxy.dataplane.program.chain import HookNumber
+from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink.bridges import families_filtered
+from nodeagent.wire.netlink.nf_tables.expressions import Code
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHeader, ChainHook, read_chain
+from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
+from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETCHAIN
+from nodeagent.wire.netlink.uapi.nfnetlink import NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6
+
+SETTINGS = Path("/proc/sys/net")
+STATISTICS = Path("/proc/thread-self/net")
+TOOLS = tuple(map(Path, ("/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin")))
+_FAMILIES = {"ip": NFPROTO_IPV4, "ip6": NFPROTO_IPV6, "inet": NFPROTO_INET}
+_NAMED = (
+    "ipv4/ip_forward",
+    "ipv6/conf/all/forwarding",
+    "ipv4/conf/all/rp_filter",
+    "ipv4/conf/all/route_localnet",
+    "netfilter/nf_conntrack_max",
+    "netfilter/nf_conntrack_count",
+    "bridge/bridge-nf-call-iptables",
+    "bridge/bridge-nf-call-ip6tables",
+    "ipv4/conf/all/arp_ignore",
+    "ipv4/neigh/default/gc_thresh3",
+    "ipv6/neigh/default/gc_thresh3",
+)
+_NEIGHBOUR_TABLES = (("ipv4", "arp_cache"), ("ipv6", "ndisc_cache"))
+_BUILT_IN = {
+    ("filter", "FORWARD"): ChainHook(HookNumber.FORWARD, 0, "filter"),
+    ("nat", "PREROUTING"): ChainHook(HookNumber.PREROUTING, -100, "nat"),
+    ("nat", "OUTPUT"): ChainHook(HookNumber.OUTPUT, -100, "nat"),
+    ("nat", "POSTROUTING"): ChainHook(HookNumber.POSTROUTING, 100, "nat"),
+}
+"""Where the chains of iptables-legacy stand that findings are about (enum nf_ip_hook_priorities)."""
+_OF_A_LINK = ("rp_filter", "route_localnet", "arp_ignore", "forwarding")
+_ENTRIES = "entries"
+_COUNTED = (
+    (CONNTRACK_DROPS, "nf_conntrack", "drop"),
+    (CONNTRACK_CLASHES, "nf_conntrack", "insert_failed"),
+    *((NEIGHBOURS.format(family), table, _ENTRIES) for family, table in _NEIGHBOUR_TABLES),
+    *((NEIGHBOURS_FULL.format(family), table, "table_fulls") for family, table in _NEIGHBOUR_TABLES),
+)
+"""Counters below net/stat: a line for each processor; of entries each says the same."""
+
+
+def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: frozenset[Family]) -> Facts:
+    """Everything that judgements are made of. Raises DataplaneError, OSError where the kernel cannot be asked at all."""
+    links = tuple(_links())
+    return Facts(
+        (*_chains(ruleset), *_legacy_chains()),
+        links,
+        dict(_settings(links)),
+        dict(_counters()),
+        pod_cidrs,
+        programmed,
+        running_kube_proxy(),
+    )
+
+
+def _chains(ruleset: Ruleset) -> Iterator[ChainFact]:
+    for family, number in _FAMILIES.items():
+        with typed():
+            found: list[ChainHeader] = [read_chain(data) for data in ruleset.dump(NFT_MSG_GETCHAIN, number)]
+        for chain in found:
+            yield ChainFact(f"{family} {chain.table}", chain.name, chain.hook, chain.policy == Code.ACCEPT)
+
+
+def _legacy_chains() -> Iterator[ChainFact]:
+    """Chains of iptables-legacy. Its programs run only where such tables are: asking makes them."""
+    tools = InstalledTools(TOOLS)
+    for family, command in ((Family.IPV4, "iptables-legacy"), (Family.IPV6, "ip6tables-legacy")):
+        try:
+            saved = tools.run([f"{command}-save"]) if legacy_tables(family) else ""
+        except (LeftoverError, OSError):
+            continue
+        table = ""
+        for line in saved.splitlines():
+            if line.startswith("*"):
+                table = line[1:].strip()
+            elif line.startswith(":"):
+                name, policy, *_ = line[1:].split()
+                hook = None if policy == "-" else _BUILT_IN.get((table, name))
+                yield ChainFact(f"{command} {table}", name, hook, policy != "DROP")
+
+
+def _links() -> Iterator[LinkFact]:
+    with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+        found = read_consistently(
+            lambda: [
+                (rtnetlink.read_link(body), families_filtered(body)) for body in netlink.dump(rtnetlink.get_links())
+            ]
+        )
+    masters = {link.master for link, _ in found}
+    return (LinkFact(link.name, link.kind, link.ifindex in masters, filtered) for link, filtered in found)
+
+
+def _settings(links: tuple[LinkFact, ...]) -> Iterator[tuple[str, int]]:
+    of_links = (f"ipv4/conf/{link.name}/{key}" for link in links for key in _OF_A_LINK)
+    for path in (*_NAMED, *of_links):
+        try:
+            yield path, int((SETTINGS / path).read_text())
+        except (OSError, ValueError):
+            continue
+
+
+def _counters() -> Iterator[tuple[str, int]]:
+    """Of the whole namespace since it was made."""
+    try:
+        lines = (STATISTICS / "netstat").read_text().splitlines()
+        heads, values = (line.split() for line in lines if line.startswith("TcpExt:"))
+        yield RP_FILTER_DROPS, int(dict(zip(heads, values, strict=False)).get(RP_FILTER_DROPS, 0))
+    except (OSError, ValueError):
+        pass
+    for name, table, column in _COUNTED:
+        try:
+            heads, *rows = (line.split() for line in (STATISTICS / "stat" / table).read_text().splitlines())
+            at = heads.index(column)
+            found = [int(row[at], 16) for row in rows]
+            yield name, (found or [0])[0] if column == _ENTRIES else sum(found)
+        except (OSError, ValueError):
+            continue

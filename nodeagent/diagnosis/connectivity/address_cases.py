@@ -1,0 +1,106 @@
+"""Cases by address: ClusterIPs, node ports, load-balancer addresses and external IPs (pure)."""
+
+from collections.abc import Iterator
+
+from nodeagent.diagnosis.connectivity.cases import (
+    CONVERSATIONS,
+    Caller,
+    Cases,
+    Column,
+    Skipped,
+    clients,
+    pod_source,
+    titled,
+    to_cluster_ip,
+    to_service,
+)
+from nodeagent.diagnosis.connectivity.judgement import Expected
+from nodeagent.diagnosis.connectivity.objects import BALANCER, EXTERNAL_IP, PORT, service_of_node
+from nodeagent.diagnosis.connectivity.stage import NodePlace, Stage
+from nodeagent.model.addresses import Family, Protocol
+
+BOTH = (Protocol.TCP, Protocol.UDP)
+MEBIBYTE = 1 << 20
+FRAGMENTED = 8192
+"""Bytes in a datagram of several packets."""
+OUTER = {BALANCER: "load-balancer address", EXTERNAL_IP: "external IP"}
+
+
+def address_cases(stage: Stage) -> Cases:
+    for family in stage.families:
+        for protocol in BOTH:
+            yield from _cluster_ips(stage, family, protocol, f"ClusterIP, {protocol.name}")
+        yield from _cluster_ips(stage, family, Protocol.TCP, "ClusterIP, TCP, 1 MiB", size=MEBIBYTE)
+        yield from _cluster_ips(stage, family, Protocol.UDP, "ClusterIP, UDP, 8 KiB", size=FRAGMENTED)
+        yield from _hairpin(stage, family)
+        for number, node in enumerate(stage.nodes):
+            for protocol in BOTH:
+                yield from _node_port(stage, family, protocol, node, number)
+        for service in OUTER:
+            yield from _outer(stage, family, service)
+
+
+def _cluster_ips(stage: Stage, family: Family, protocol: Protocol, text: str, *, size: int = 16) -> Cases:
+    """From everywhere to the Service of each node's server."""
+    row = titled(stage, family, text)
+    for number, target in enumerate(stage.nodes):
+        if (place := to_cluster_ip(stage, service_of_node(number), protocol, family)) is None:
+            continue
+        expected = Expected((target.server.name,))
+        for column, _, source in clients(stage, target):
+            count = 1 if size == MEBIBYTE else CONVERSATIONS
+            yield to_service(row, column, source, place, expected, count=count, size=size)
+
+
+def _hairpin(stage: Stage, family: Family) -> Cases:
+    """A pod to itself, by its Service."""
+    row = titled(stage, family, "ClusterIP, a pod to itself")
+    for number, node in enumerate(stage.nodes):
+        for protocol in BOTH:
+            if place := to_cluster_ip(stage, service_of_node(number), protocol, family):
+                source = pod_source(node, node.server)
+                yield to_service(row, Column.SAME_NODE, source, place, Expected((node.server.name,)))
+
+
+def outside(stage: Stage, family: Family, row: str) -> Iterator[Caller | Skipped]:
+    """This machine, if it reaches the nodes."""
+    reason = stage.unreachable.get(family, "")
+    yield Skipped(row, Column.OUTSIDE, reason) if reason else Caller()
+
+
+def _node_port(stage: Stage, family: Family, protocol: Protocol, node: NodePlace, number: int) -> Cases:
+    """The port of one node, to the server of the next one: a connection that goes on to another node."""
+    row = titled(stage, family, f"node port of {node.name}, {protocol.name}")
+    number = (number + 1) % len(stage.nodes)
+    port = stage.services[service_of_node(number)].node_ports.get(protocol)
+    address = node.addresses.get(family)
+    if port is None or address is None:
+        return
+    expected, place = Expected((stage.nodes[number].server.name,)), (protocol, family, address, port)
+    for column, _, source in clients(stage, node):
+        yield to_service(row, column, source, place, expected, on=node.name)
+    for one in outside(stage, family, row):
+        if isinstance(one, Skipped):
+            yield one
+        else:
+            yield to_service(row, Column.OUTSIDE, one, place, expected, on=node.name)
+
+
+def _outer(stage: Stage, family: Family, service: str) -> Cases:
+    """An address that leads to the nodes from elsewhere; pods and nodes are served where they are."""
+    row = titled(stage, family, OUTER[service])
+    if reason := stage.refused.get(service):
+        yield from (Skipped(row, column, reason) for column in Column)
+        return
+    address = stage.outer_addresses[service].get(family)
+    if address is None:
+        return
+    expected = Expected((stage.nodes[0].server.name,))
+    for protocol in BOTH:
+        place = (protocol, family, address, PORT)
+        for column, _, source in clients(stage, stage.nodes[0]):
+            yield to_service(row, column, source, place, expected)
+        if stage.outer_is_routed and service == BALANCER:
+            yield to_service(row, Column.OUTSIDE, Caller(), place, expected, on=stage.nodes[0].name)
+    if not (stage.outer_is_routed and service == BALANCER):
+        yield Skipped(row, Column.OUTSIDE, f"nothing leads {address} to the nodes")

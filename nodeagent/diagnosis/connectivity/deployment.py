@@ -1,0 +1,190 @@
+"""The namespace with everything in it: made, waited for, deleted."""
+
+import asyncio
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from nodeagent.diagnosis.connectivity import objects, pod_program
+from nodeagent.diagnosis.connectivity.cluster import NAMESPACES, ClusterClient
+from nodeagent.diagnosis.connectivity.pod_states import hopeless, lacking
+from nodeagent.diagnosis.connectivity.stage import (
+    NodePlace,
+    ServicePlace,
+    Stage,
+    by_family,
+    families_of,
+    node_place,
+    pods_by_node,
+    resolver_of,
+    service_place,
+)
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.source.client.api_errors import (
+    ForbiddenError,
+    NotServedError,
+    RejectedError,
+    ServerUnreachableError,
+    StatusError,
+)
+
+Document = dict[str, Any]
+POLL_SECONDS = 0.5
+DELETE_ATTEMPTS = 5
+
+
+class ConnectivityError(Exception):
+    """The cluster cannot be tried; `str` is one line."""
+
+
+class StagePlan(Struct, frozen=True):
+    """nodes: their objects. seconds: until all pods run."""
+
+    namespace: str
+    image: str
+    nodes: tuple[Mapping[str, Any], ...]
+    seconds: float
+    balancer_addresses: tuple[str, ...]
+    external_ips: tuple[str, ...]
+
+    @property
+    def node_names(self) -> list[str]:
+        return [node["metadata"]["name"] for node in self.nodes]
+
+
+class Deployment:
+    """What a plan makes of a cluster. `remove` it, however far `create` came."""
+
+    def __init__(self, cluster: ClusterClient, plan: StagePlan) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._path = f"{NAMESPACES}/{plan.namespace}"
+        self._creating: asyncio.Task[Document] | None = None
+        self._services: dict[str, ServicePlace] = {}
+        self._refused: dict[str, str] = {}
+
+    async def create(self) -> Stage:
+        """Everything, the pods ready. Raises ConnectivityError or KubeError."""
+        document = objects.namespace(self._plan.namespace)
+        # A caller that is interrupted here must still learn whether there is a namespace to delete.
+        self._creating = asyncio.create_task(self._cluster.create(NAMESPACES, document), name="create the namespace")
+        await asyncio.shield(self._creating)
+        await self._create_pods()
+        families = await self._create_services()
+        pods = await self._ready_pods()
+        places = pods_by_node(pods)
+        nodes = tuple(node_place(node, places) for node in self._plan.nodes)
+        for number, node in enumerate(nodes):
+            await self._cluster.patch(f"{self._path}/pods/{node.server.name}", objects.node_number(number))
+        return Stage(
+            namespace=self._plan.namespace,
+            nodes=nodes,
+            services=self._services,
+            families=families,
+            outer_addresses={
+                objects.BALANCER: by_family(self._plan.balancer_addresses),
+                objects.EXTERNAL_IP: by_family(self._plan.external_ips),
+            },
+            resolver=resolver_of(await self._resolv_conf(nodes[0]), self._plan.namespace),
+            refused=self._refused,
+        )
+
+    async def remove(self, seconds: float) -> bool:
+        """Delete the namespace; whether it is gone within so many seconds. Raises KubeError when it cannot be deleted."""
+        if self._creating is None:
+            return True
+        await asyncio.wait([self._creating])
+        if isinstance(self._creating.exception(), StatusError):
+            return True  # the server said no
+        return await removed(self._cluster, self._plan.namespace, seconds)
+
+    async def _create_pods(self) -> None:
+        await self._cluster.create(f"{self._path}/configmaps", objects.program(inspect.getsource(pod_program)))
+        path = f"/apis/apps/v1/namespaces/{self._plan.namespace}/daemonsets"
+        for role in objects.ROLES:
+            try:
+                await self._cluster.create(path, objects.daemon_set(role, self._plan.image, self._plan.node_names))
+            except NotServedError as error:
+                raise ConnectivityError(
+                    f"{self._cluster.server} has no DaemonSets: no pods can run in this cluster"
+                ) from error
+
+    async def _create_services(self) -> tuple[Family, ...]:
+        """The families of the cluster's Services."""
+        families: tuple[Family, ...] = ()
+        for document in objects.services(len(self._plan.nodes)):
+            made = await self._create_service(document)
+            families = families or families_of(made)
+        addresses = [address for family, address in by_family(self._plan.external_ips).items() if family in families]
+        for document in objects.outer_services(addresses):
+            try:
+                await self._create_service(document)
+            except (ForbiddenError, RejectedError) as error:
+                self._refused[document["metadata"]["name"]] = str(error)
+        await self._tell_of_balancer(families)
+        return families
+
+    async def _create_service(self, document: Document) -> Document:
+        made = await self._cluster.create(f"{self._path}/services", document)
+        place = service_place(made)
+        self._services[place.name] = place
+        return made
+
+    async def _tell_of_balancer(self, families: tuple[Family, ...]) -> None:
+        if objects.BALANCER in self._refused:
+            return
+        addresses = [
+            address for family, address in by_family(self._plan.balancer_addresses).items() if family in families
+        ]
+        try:
+            path = f"{self._path}/services/{objects.BALANCER}/status"
+            await self._cluster.patch(path, objects.balancer_status(addresses))
+        except (ForbiddenError, RejectedError) as error:
+            self._refused[objects.BALANCER] = str(error)
+
+    async def _ready_pods(self) -> list[Document]:
+        missing = ["no pods"]
+        try:
+            async with asyncio.timeout(self._plan.seconds):
+                while True:
+                    pods = await self._cluster.items(f"{self._path}/pods", [("labelSelector", objects.SELECTOR)])
+                    if reason := hopeless(pods):
+                        raise ConnectivityError(reason)
+                    if not (missing := lacking(pods, self._plan.node_names)):
+                        return pods
+                    await asyncio.sleep(POLL_SECONDS)
+        except TimeoutError as error:
+            more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+            line = f"the test pods do not run after {self._plan.seconds:g} s: {missing[0]}{more}"
+            raise ConnectivityError(line) from error
+
+    async def _resolv_conf(self, node: NodePlace) -> str:
+        program = "import sys; sys.stdout.write(open('/etc/resolv.conf').read())"
+        ran = await self._cluster.run(
+            self._plan.namespace, node.client.name, objects.CONTAINER, ["python3", "-IS", "-c", program], seconds=30.0
+        )
+        if ran.code:
+            raise ConnectivityError(f"pod {node.client.name} on {node.name}: python3 failed: {ran.errors.strip()}")
+        return ran.output
+
+
+async def removed(cluster: ClusterClient, namespace: str, seconds: float) -> bool:
+    """Delete a namespace; whether it is gone within so many seconds. Raises KubeError when it cannot be deleted."""
+    for attempt in range(1, DELETE_ATTEMPTS + 1):
+        try:
+            await cluster.delete_namespace(namespace)
+            break
+        except ServerUnreachableError:
+            if attempt == DELETE_ATTEMPTS:
+                raise
+            await asyncio.sleep(attempt)
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if not await cluster.has_namespace(namespace):
+                    return True
+                await asyncio.sleep(POLL_SECONDS)
+    except TimeoutError:
+        return False

@@ -1,0 +1,118 @@
+"""Cases by policy: which endpoint is chosen, and whose address it sees (pure)."""
+
+from nodeagent.diagnosis.connectivity.address_cases import BOTH, outside
+from nodeagent.diagnosis.connectivity.cases import Cases, Column, Skipped, clients, titled, to_cluster_ip, to_service
+from nodeagent.diagnosis.connectivity.judgement import Expected
+from nodeagent.diagnosis.connectivity.objects import (
+    ELSEWHERE,
+    EMPTY,
+    EVERY,
+    EXTERNAL,
+    INTERNAL,
+    STICKY,
+    service_of_node,
+)
+from nodeagent.diagnosis.connectivity.stage import NodePlace, Stage
+from nodeagent.model.addresses import Family, Protocol
+
+FOR_EACH_ENDPOINT = 12
+"""Connections: by chance all of them miss one endpoint of three once in 700,000 runs."""
+
+
+def policy_cases(stage: Stage) -> Cases:
+    for family in stage.families:
+        yield from _source_kept(stage, family)
+        yield from _every_endpoint(stage, family)
+        yield from _affinity(stage, family)
+        yield from _internal_policy(stage, family)
+        yield from _no_endpoints(stage, family)
+        for node in stage.nodes:
+            yield from _external_policy(stage, family, node)
+        for node in stage.nodes[1:]:
+            yield from _no_endpoint_there(stage, family, node)
+
+
+def _all_servers(stage: Stage) -> tuple[str, ...]:
+    return tuple(node.server.name for node in stage.nodes)
+
+
+def _source_kept(stage: Stage, family: Family) -> Cases:
+    row = titled(stage, family, "ClusterIP, client's address kept")
+    for number, target in enumerate(stage.nodes):
+        if place := to_cluster_ip(stage, service_of_node(number), Protocol.TCP, family):
+            for column, _, source in clients(stage, target):
+                if column is not Column.NODE:
+                    expected = Expected((target.server.name,), own_address=True)
+                    yield to_service(row, column, source, place, expected)
+
+
+def _every_endpoint(stage: Stage, family: Family) -> Cases:
+    row = titled(stage, family, "ClusterIP, every endpoint")
+    expected = Expected(_all_servers(stage), every=True)
+    count = FOR_EACH_ENDPOINT * len(stage.nodes)
+    if place := to_cluster_ip(stage, EVERY, Protocol.TCP, family):
+        for column, _, source in clients(stage):
+            yield to_service(row, column, source, place, expected, count=count)
+
+
+def _affinity(stage: Stage, family: Family) -> Cases:
+    row = titled(stage, family, "ClusterIP, session affinity")
+    place = to_cluster_ip(stage, STICKY, Protocol.TCP, family)
+    if place is None:
+        return
+    if len(stage.nodes) == 1:
+        yield from (Skipped(row, column, "one node has one endpoint") for column in (Column.SAME_NODE, Column.NODE))
+        return
+    for column, _, source in clients(stage):
+        yield to_service(row, column, source, place, Expected(_all_servers(stage), one=True), count=FOR_EACH_ENDPOINT)
+
+
+def _internal_policy(stage: Stage, family: Family) -> Cases:
+    row = titled(stage, family, "ClusterIP, internal policy Local")
+    if place := to_cluster_ip(stage, INTERNAL, Protocol.TCP, family):
+        for column, node, source in clients(stage):
+            yield to_service(row, column, source, place, Expected((node.server.name,)))
+
+
+def _no_endpoints(stage: Stage, family: Family) -> Cases:
+    row = titled(stage, family, "ClusterIP, no endpoints: refused")
+    for protocol in BOTH:
+        if place := to_cluster_ip(stage, EMPTY, protocol, family):
+            for column, _, source in clients(stage):
+                yield to_service(row, column, source, place, Expected(refused=True), count=1)
+
+
+def _external_policy(stage: Stage, family: Family, node: NodePlace) -> Cases:
+    """From outside: the endpoint of that node, which sees the client. From inside any endpoint may answer.
+
+    Not from pods of other nodes: that node may pick an endpoint on the pod's own, whose answer then does not come back through
+    it. kube-proxy is the same there: half of such connections fail.
+    """
+    row = titled(stage, family, f"node port of {node.name}, policy Local")
+    port, address = stage.services[EXTERNAL].node_ports.get(Protocol.TCP), node.addresses.get(family)
+    if port is None or address is None:
+        return
+    place = (Protocol.TCP, family, address, port)
+    for column, _, source in clients(stage, node):
+        if column is not Column.OTHER_NODE:
+            yield to_service(row, column, source, place, Expected(_all_servers(stage)), on=node.name)
+    for one in outside(stage, family, row):
+        if isinstance(one, Skipped):
+            yield one
+        else:
+            expected = Expected((node.server.name,), own_address=True)
+            yield to_service(row, Column.OUTSIDE, one, place, expected, on=node.name)
+
+
+def _no_endpoint_there(stage: Stage, family: Family, node: NodePlace) -> Cases:
+    row = titled(stage, family, f"node port of {node.name}, policy Local, no endpoint there")
+    port, address = stage.services[ELSEWHERE].node_ports.get(Protocol.TCP), node.addresses.get(family)
+    if port is None or address is None:
+        return
+    for one in outside(stage, family, row):
+        if isinstance(one, Skipped):
+            yield one
+        else:
+            place = (Protocol.TCP, family, address, port)
+            expected = Expected(silent=True)
+            yield to_service(row, Column.OUTSIDE, one, place, expected, on=node.name, count=1, late=True)

@@ -1,0 +1,128 @@
+"""What the cases are made of: nodes, the pods on them, Services, as the cluster has them (pure)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from nodeagent.diagnosis.connectivity.objects import CLIENT, HOST, ROLE, SERVER
+from nodeagent.model.addresses import Family, Protocol, family_of, parse_address
+
+Document = Mapping[str, Any]
+Addresses = Mapping[Family, str]
+
+
+class PodPlace(Struct, frozen=True):
+    """One of the pods. addresses: of its network, so those of the node where it has the node's."""
+
+    name: str
+    addresses: Addresses
+
+
+class NodePlace(Struct, frozen=True):
+    """A node with its three pods. addresses: its internal ones."""
+
+    name: str
+    addresses: Addresses
+    server: PodPlace
+    client: PodPlace
+    host: PodPlace
+
+
+class ServicePlace(Struct, frozen=True):
+    """cluster_ips: empty for a headless one. node_ports: empty without."""
+
+    name: str
+    cluster_ips: Addresses
+    node_ports: Mapping[Protocol, int]
+
+
+class ClusterResolver(Struct, frozen=True):
+    """Where pods ask for names. domain: of the cluster, empty when their search list does not say."""
+
+    address: str = ""
+    domain: str = ""
+
+
+class Stage(Struct, frozen=True):
+    """All there is. families: of the cluster's Services, the first one first. outer_addresses: Service → its addresses from outside. refused:
+    Service that the cluster does not take → why. unreachable: family in which this machine does not reach the nodes → why.
+    outer_is_routed: whether the load balancer's address leads from this machine to a node."""
+
+    namespace: str
+    nodes: tuple[NodePlace, ...]
+    services: Mapping[str, ServicePlace]
+    families: tuple[Family, ...]
+    outer_addresses: Mapping[str, Addresses]
+    resolver: ClusterResolver
+    refused: Mapping[str, str] = {}
+    unreachable: Mapping[Family, str] = {}
+    outer_is_routed: bool = False
+
+
+def chosen_nodes(nodes: Iterable[Document], count: int) -> list[Document]:
+    """The first ones by name that are ready and run Linux, at most so many."""
+    return sorted((node for node in nodes if _takes_pods(node)), key=_name)[:count]
+
+
+def _takes_pods(node: Document) -> bool:
+    conditions = node.get("status", {}).get("conditions") or ()
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    system = node["metadata"].get("labels", {}).get("kubernetes.io/os", "linux")
+    return ready and system == "linux"
+
+
+def pods_by_node(pods: Iterable[Document]) -> dict[tuple[str, str], PodPlace]:
+    """Role and node → the pod."""
+    return {
+        (pod["metadata"]["labels"][ROLE], pod["spec"]["nodeName"]): PodPlace(
+            pod["metadata"]["name"], by_family(one["ip"] for one in pod["status"].get("podIPs") or ())
+        )
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def node_place(node: Document, pods: Mapping[tuple[str, str], PodPlace]) -> NodePlace:
+    """A node with its pods. Raises KeyError when one is missing."""
+    name = _name(node)
+    internal = (one["address"] for one in node["status"].get("addresses", ()) if one["type"] == "InternalIP")
+    server, client, host = (pods[role, name] for role in (SERVER, CLIENT, HOST))
+    return NodePlace(name, by_family(internal), server, client, host)
+
+
+def service_place(service: Document) -> ServicePlace:
+    spec = service["spec"]
+    ips = (address for address in spec.get("clusterIPs", ()) if address != "None")
+    ports = {Protocol[port["protocol"]]: port["nodePort"] for port in spec["ports"] if port.get("nodePort")}
+    return ServicePlace(_name(service), by_family(ips), ports)
+
+
+def families_of(service: Document) -> tuple[Family, ...]:
+    return tuple(map(Family, service["spec"]["ipFamilies"]))
+
+
+def by_family(addresses: Iterable[str]) -> dict[Family, str]:
+    """The first address of each family."""
+    found: dict[Family, str] = {}
+    for address in addresses:
+        if (canonical := parse_address(address)) is not None:
+            found.setdefault(family_of(canonical), canonical)
+    return found
+
+
+def resolver_of(resolv_conf: str, namespace: str) -> ClusterResolver:
+    """What a pod's resolv.conf says."""
+    lines = [line.split() for line in resolv_conf.splitlines()]
+    servers = [words[1] for words in lines if words[:1] == ["nameserver"] and words[1:]]
+    search = [word for words in lines if words[:1] == ["search"] for word in words[1:]]
+    return ClusterResolver(servers[0] if servers else "", _domain(search, f"{namespace}.svc."))
+
+
+def _domain(search: Sequence[str], prefix: str) -> str:
+    return next((word.removeprefix(prefix).rstrip(".") for word in search if word.startswith(prefix)), "")
+
+
+def _name(document: Document) -> str:
+    name: str = document["metadata"]["name"]
+    return name

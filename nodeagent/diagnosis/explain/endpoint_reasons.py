@@ -1,0 +1,248 @@
+"""Every endpoint in the slices of a Service, and why it is used or not.
+
+Which endpoints are used is asked of `translate`; here is said which of its rules an endpoint met.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum
+
+from msgspec import Struct
+
+from nodeagent.diagnosis.explain.slice_ports import PortMatch, slice_ports
+from nodeagent.model.addresses import Family, family_of, parse_address
+from nodeagent.model.frontend import Backend, Scope
+from nodeagent.model.objects import LABEL_HEADLESS, Endpoint, EndpointSlice, Service, is_headless_slice, key_of
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.exposed_addresses import Exposure, exposures, is_proxied, special_use
+from nodeagent.proxy.translate.select import Policies, choose_routes, policies_of
+from nodeagent.proxy.translate.service_endpoints import Candidate, PortKey, collect_endpoints
+from nodeagent.proxy.translate.service_ports import service_ports
+
+
+class Reason(Enum):
+    """Why an endpoint is used or not."""
+
+    READY = "ready"
+    DRAINING = "terminating, still serving, and none is ready"
+    NOT_READY = "not ready"
+    OTHERS_READY = "serving while terminating, and others are ready"
+    GONE = "terminating and no longer serving"
+    OTHER_ZONE = "its hints are for another zone"
+    OTHER_NODE = "its hints are for another node"
+    NOT_LOCAL = "traffic policy Local, and it is not on this node"
+    DUPLICATE = "the same address and port is in another entry, which counts"
+    UNMATCHED_PORT = "its slice has no port of that name and protocol"
+    WRONG_FAMILY = "the Service has no address of that family on this node"
+    NO_ADDRESS = "it has no usable address"
+    HEADLESS_SLICE = f"its slice has the label {LABEL_HEADLESS}: it is for names only"
+
+
+USED = frozenset({Reason.READY, Reason.DRAINING})
+
+
+class Lists(Struct, frozen=True):
+    """Which lists of endpoints the addresses of a service port need: that for everyone, that of traffic policy Local."""
+
+    cluster: bool
+    local: bool
+
+
+class Account(Struct, frozen=True):
+    """One endpoint for one service port.
+
+    address: canonical where it is one. port: None where the slice has none for the service port. service_port: its name.
+    cluster, local: why it is in the list for everyone, or in that of traffic policy Local; None: there is no such list.
+    detail: what else a person wants to know.
+    """
+
+    address: str
+    port: int | None
+    family: str
+    service_port: str
+    protocol: str
+    slice: str
+    node: str
+    zone: str
+    conditions: str
+    cluster: Reason | None
+    local: Reason | None
+    detail: str = ""
+
+    @property
+    def used(self) -> bool:
+        """Whether any list has it."""
+        return self.cluster in USED or self.local in USED
+
+    @property
+    def partly(self) -> bool:
+        """Whether one list has it and another has not."""
+        return self.used and not {self.cluster, self.local} <= USED | {None}
+
+    @property
+    def reason(self) -> Reason:
+        """The one to tell: of the list that has it, else of the widest there is."""
+        if self.cluster is None or (self.local in USED and self.cluster not in USED):
+            assert self.local is not None, "there is at least one list"
+            return self.local
+        return self.cluster
+
+
+def lists_of(policies: Policies, exposure: Exposure | None, node_port: int) -> Lists:
+    """The lists of one service port in one family. exposure: None for a family that the Service has no address of."""
+    external = exposure is not None and bool(exposure.external_ips or exposure.load_balancer_ips or node_port)
+    return Lists(
+        cluster=not policies.internal_local or external,
+        local=policies.internal_local or (policies.external_local and external),
+    )
+
+
+def account_endpoints(service: Service, slices: Collection[EndpointSlice], context: Context) -> tuple[Account, ...]:
+    """All endpoints in the order of slices; one that no service port can use is reported once."""
+    key = key_of(service)
+    if not is_proxied(service):
+        return ()
+    exposed = exposures(service, key, context, [])
+    policies = policies_of(service.spec)
+    chosen = _Chosen(collect_endpoints(slices, context, []), policies, context)
+    ports = service_ports(service, key, [])
+    found: list[Account] = []
+    for one in slices:
+        family = next((each for each in exposed if each.value == one.address_type), None)
+        exposure = None if family is None else exposed[family]
+        lists = [lists_of(policies, exposure, port.node_port) for port in ports] or [lists_of(policies, None, 0)]
+        matches = slice_ports(one, [port.name for port in ports]) or [PortMatch("", "", (), ())]
+        for endpoint in one.endpoints or ():
+            found.extend(_accounts(one, endpoint, family, tuple(zip(matches, lists, strict=True)), chosen))
+    return tuple(found)
+
+
+def _accounts(
+    one: EndpointSlice,
+    endpoint: Endpoint,
+    family: Family | None,
+    matches: Sequence[tuple[PortMatch, Lists]],
+    chosen: "_Chosen",
+) -> Iterator[Account]:
+    text = endpoint.addresses[0] if endpoint.addresses else ""
+    address = parse_address(text)
+    for match, lists in matches:
+        told = {
+            "address": address or text or "none",
+            "family": one.address_type,
+            "service_port": match.name,
+            "protocol": match.protocol,
+            "slice": str(key_of(one)),
+            "node": endpoint.node_name or "",
+            "zone": endpoint.zone or "",
+            "conditions": conditions_of(endpoint),
+        }
+        if is_headless_slice(one):
+            yield _unused(told, Reason.HEADLESS_SLICE, lists)
+            return
+        if family is None:
+            yield _unused(told, Reason.WRONG_FAMILY, lists)
+            return
+        if address is None or family_of(address) is not family or special_use(address):
+            yield _unused(told, Reason.NO_ADDRESS, lists, (address and special_use(address)) or "")
+            return
+        if not match.numbers:
+            has = ", ".join(match.others) or "none at all"
+            yield _unused(told, Reason.UNMATCHED_PORT, lists, f"it has {has}")
+        for number in match.numbers:
+            cluster, local = chosen.reasons(family, match, address, number, endpoint)
+            yield Account(
+                port=number, cluster=cluster if lists.cluster else None, local=local if lists.local else None, **told
+            )
+
+
+def _unused(told: Mapping[str, str], reason: Reason, lists: Lists, detail: str = "") -> Account:
+    return Account(
+        port=None,
+        cluster=reason if lists.cluster else None,
+        local=reason if lists.local else None,
+        detail=detail,
+        **told,
+    )
+
+
+def conditions_of(endpoint: Endpoint) -> str:
+    """The three conditions in words, as the translation reads them (docs/semantics.md 25)."""
+    conditions = endpoint.conditions
+    if conditions is None:
+        return "ready"
+    words = ["ready" if conditions.ready is not False else "not ready"]
+    if conditions.terminating:
+        words.append("terminating")
+        words.append("serving" if conditions.serving is not False else "not serving")
+    return ", ".join(words)
+
+
+class _Chosen:
+    """The lists that the translation chose for each service port, and which entries have been reported already."""
+
+    def __init__(self, candidates: Mapping[PortKey, list[Candidate]], policies: Policies, context: Context) -> None:
+        self._candidates = candidates
+        self._policies = policies
+        self._context = context
+        self._told: set[tuple[PortKey, str, int]] = set()
+        self._ports: dict[PortKey, _Port] = {}
+
+    def reasons(
+        self, family: Family, match: PortMatch, address: str, number: int, endpoint: Endpoint
+    ) -> tuple[Reason, Reason]:
+        """Why an entry is, or would be, in the list for all and in the local one."""
+        key = match.key(family)
+        port = self._ports.get(key)
+        if port is None:
+            port = self._ports[key] = _Port(self._candidates[key], self._policies, self._context)
+        winner = port.by_place[address, number]
+        told = (key, address, number)
+        if told in self._told or not _is(winner, endpoint, self._context):
+            return Reason.DUPLICATE, Reason.DUPLICATE
+        self._told.add(told)
+        return port.why(winner, self._context), port.why_local(winner)
+
+
+class _Port:
+    """The endpoints of one service port in one family, and the lists they are in."""
+
+    def __init__(self, candidates: Sequence[Candidate], policies: Policies, context: Context) -> None:
+        self.by_place = {(one.backend.address, one.backend.port): one for one in candidates}
+        routes = choose_routes(candidates, policies, context)
+        self._lists: dict[Scope, frozenset[Backend]] = dict.fromkeys(Scope, frozenset())
+        for route in (routes.internal, routes.external, routes.short_circuit):
+            if route is not None:
+                self._lists[route.scope] = frozenset(route.backends)
+        ready = [one for one in candidates if one.ready]
+        self._by_node = all(one.nodes for one in ready) and any(context.node_name in one.nodes for one in ready)
+
+    def why(self, one: Candidate, context: Context) -> Reason:
+        if one.backend in self._lists[Scope.CLUSTER]:
+            return Reason.READY if one.ready else Reason.DRAINING
+        if not one.ready:
+            return _why_not_ready(one)
+        return Reason.OTHER_NODE if self._by_node and context.node_name not in one.nodes else Reason.OTHER_ZONE
+
+    def why_local(self, one: Candidate) -> Reason:
+        if one.backend in self._lists[Scope.LOCAL]:
+            return Reason.READY if one.ready else Reason.DRAINING
+        return _why_not_ready(one) if one.backend.local else Reason.NOT_LOCAL
+
+
+def _is(winner: Candidate, endpoint: Endpoint, context: Context) -> bool:
+    """Whether the candidate was made from this entry, or from one that is the same in all that counts."""
+    conditions, hints = endpoint.conditions, endpoint.hints
+    return (
+        winner.backend.local == (endpoint.node_name == context.node_name)
+        and winner.ready == (conditions is None or conditions.ready is not False)
+        and winner.serving == (conditions is None or conditions.serving is not False)
+        and winner.terminating == (conditions is not None and conditions.terminating is True)
+        and winner.zones == (tuple(sorted(zone.name for zone in (hints.for_zones or ()))) if hints else ())
+        and winner.nodes == (tuple(sorted(node.name for node in (hints.for_nodes or ()))) if hints else ())
+    )
+
+
+def _why_not_ready(one: Candidate) -> Reason:
+    if not one.terminating:
+        return Reason.NOT_READY
+    return Reason.OTHERS_READY if one.serving else Reason.GONE

@@ -1,0 +1,23 @@
+"""Rules about the node itself: what stops connections to a Service whose objects and elements are right (pure)."""
+
+from collections.abc import Iterator
+
+from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.diagnosis.explain.verdict import Finding, Severity
+
+
+def faults_of_node(facts: Facts) -> Iterator[Finding]:
+    """What is wrong with the node and stops connections of every Service."""
+    families = {one.family.value for one in facts.frontends}
+    for one in facts.node_faults:
+        if one.family and one.family not in families:
+            continue
+        yield Finding(Severity.BROKEN if one.broken else Severity.IMPAIRED, one.what, one.because, one.do)
+
+
+def stopped_on_the_way(facts: Facts) -> Iterator[Finding]:
+    """Connections that a rule or a route of the node stops; what a rule may be meant to stop is a note."""
+    for one in facts.stopped:
+        share = f" in {one.share} of all cases" if one.share else ""
+        severity = Severity.NOTE if one.meant else Severity.IMPAIRED if one.share else Severity.BROKEN
+        yield Finding(severity, f"connections of {one.client} to {one.place} fail{share}", one.because, one.do)

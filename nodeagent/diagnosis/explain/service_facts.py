@@ -1,0 +1,85 @@
+"""Everything that is known of one Service on this node, before it is judged."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from nodeagent.diagnosis.explain.endpoint_reasons import Account, account_endpoints
+from nodeagent.diagnosis.explain.kernel import InKernel, NodeFault, Probe, StoppedWay
+from nodeagent.model.frontend import Frontend, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice, Service, ServicePort, key_of
+from nodeagent.model.problem import Problem
+from nodeagent.model.taken import AddressesInUse
+from nodeagent.proxy.translate.context import Context
+
+DNS_PORT = 53
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """The input of `explain_service`. state: the translation's result for the Service, None where it has none.
+
+    problems: all of the agent's, of whatever object. kernel: what each family's table has; None where it was not read.
+    probes: connections that were made to its endpoints. port: a name or number, to look at that one only; empty: all.
+    client: an address that wants to connect; empty: none. astray: names of slices' Services that do not exist.
+    agent_runs: whether an agent on this node repairs the kernel's tables. service_ranges: where ClusterIPs are, as
+    far as that is known. pod_ranges: where pods are, likewise. taken: addresses of Services. node_port_ranges: where node ports are answered; None: not known.
+    stopped: connections to its addresses that do not get through this node. node_faults: what is wrong with the node.
+    names_at: addresses at which this node answers DNS itself.
+    """
+
+    service: Service
+    slices: Sequence[EndpointSlice]
+    context: Context
+    state: ServiceState | None
+    problems: Sequence[Problem] = ()
+    kernel: Sequence[InKernel] | None = None
+    probes: Sequence[Probe] = ()
+    port: str = ""
+    client: str = ""
+    astray: Sequence[ObjectKey] = ()
+    agent_runs: bool = True
+    service_ranges: Sequence[str] = ()
+    taken: AddressesInUse = AddressesInUse()
+    pod_ranges: Sequence[str] = ()
+    node_port_ranges: Sequence[str] | None = None
+    stopped: Sequence[StoppedWay] = ()
+    node_faults: Sequence[NodeFault] = ()
+    names_at: Sequence[str] = ()
+
+    @property
+    def key(self) -> ObjectKey:
+        """The Service's namespace and name."""
+        return key_of(self.service)
+
+    @property
+    def ports(self) -> list[ServicePort]:
+        """The Service's ports, or the one that `port` names."""
+        ports = self.service.spec.ports or ()
+        return [one for one in ports if not self.port or self.port in (one.name or "", str(one.port))]
+
+    def is_answered_here(self, port: ServicePort) -> bool:
+        """Whether this node answers queries to that port itself, at every address of the Service."""
+        spec = self.service.spec
+        addresses = spec.cluster_ips or (spec.cluster_ip,)
+        asked = port.port == DNS_PORT and (port.protocol or "TCP") in ("UDP", "TCP")
+        return asked and all(address in self.names_at for address in addresses)
+
+    def accounts(self) -> tuple[Account, ...]:
+        """Every endpoint of the slices for those ports, with why it is used or not."""
+        names = {(one.name or "", one.protocol or "TCP") for one in self.ports}
+        found = account_endpoints(self.service, self.slices, self.context)
+        return tuple(one for one in found if not self.port or (one.service_port, one.protocol) in names)
+
+    @property
+    def frontends(self) -> list[Frontend]:
+        """The addresses and node ports at which those ports are served on this node."""
+        names = {one.name or "" for one in self.ports}
+        state = self.state
+        return [] if state is None else [one for one in state.frontends if one.service_port.port in names]
+
+    @property
+    def own_problems(self) -> list[Problem]:
+        """The problems of the Service itself and of its slices."""
+        slices = {f"EndpointSlice {key_of(one)}" for one in self.slices}
+        return [one for one in self.problems if one.subject == f"Service {self.key}" or one.subject in slices]

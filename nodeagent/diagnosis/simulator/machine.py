@@ -1,0 +1,349 @@
+"""One packet's registers and metadata, and what each expression does to them (pure).
+
+It knows the expressions and nothing of our chains or sets. Sources: net/netfilter/nft_*.c, one file an expression.
+"""
+
+import sys
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from nodeagent.diagnosis.simulator.packet import Packet, network_header, transport_header
+from nodeagent.diagnosis.simulator.spelling import UNKNOWN, Field, Form, loaded_field, spell, spell_fields
+from nodeagent.model.addresses import pack_address, unpack_address
+from nodeagent.proxy.dataplane.image.image import TableImage
+from nodeagent.proxy.dataplane.program.schema import SetSpec
+from nodeagent.wire.netlink.nf_tables.expressions import (
+    Cmp,
+    Code,
+    Ct,
+    CtKey,
+    Dnat,
+    Expression,
+    FibType,
+    Immediate,
+    Lookup,
+    LookupVerdict,
+    Mask,
+    Masquerade,
+    Meta,
+    MetaKey,
+    MetaSet,
+    OneOf,
+    Payload,
+    PayloadBase,
+    Random,
+    Reject,
+    SocketWildcard,
+    Unreadable,
+    Untracked,
+    UpdateMap,
+    Verdict,
+    native_u32,
+)
+from nodeagent.wire.netlink.uapi.nfnetlink_conntrack import IPS_DST_NAT
+from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL, RTN_UNICAST
+
+_REGISTER_BYTES = 16 * 4
+_SOME_INTERFACE = 2
+_IFNAMSIZ = 16
+
+
+class RuleEnds(Exception):
+    """NFT_BREAK: an expression did not match or had nothing to load. The chain goes on with its next rule."""
+
+
+class RuleUnclear(RuleEnds):
+    """An expression that nothing here understands decides whether the rule applies."""
+
+
+class ChoiceNeeded(Exception):
+    """A random number below `among` is needed that nobody has chosen yet."""
+
+    def __init__(self, among: int) -> None:
+        super().__init__(among)
+        self.among = among
+
+
+@dataclass(frozen=True, slots=True)
+class Sets:
+    """What lookups look in. verdicts: verdict map → key → chain. local: the node's addresses, packed. sockets: bound to
+    an address (packed), with protocol and port."""
+
+    specs: Mapping[str, SetSpec]
+    image: TableImage
+    verdicts: Mapping[str, Mapping[bytes, str]]
+    local: Container[bytes]
+    sockets: frozenset[tuple[bytes, int, int]] = frozenset()
+
+
+@dataclass(slots=True)
+class Machine:
+    """The state of a packet between two expressions.
+
+    choices: the random numbers it gets, in order. probability: of these choices. iif, oif: its interfaces as rules of the
+    present hook see them; empty for none, or where it is not known.
+    words: what the expressions of the current rule did, for people. lookups: in sets and maps, so far.
+    """
+
+    sets: Sets
+    packet: Packet
+    choices: tuple[int, ...]
+    destination: str
+    port: int
+    priority: int
+    status: int = 0
+    iif: str = ""
+    oif: str = ""
+    translated: bool = False
+    masqueraded: bool = False
+    untracked: bool = False
+    rejected: Reject | None = None
+    probability: Fraction = Fraction(1)
+    learned: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
+    lookups: int = 0
+    _chosen: int = 0
+    _registers: bytearray = field(default_factory=lambda: bytearray(_REGISTER_BYTES))
+    _fields: dict[int, Field] = field(default_factory=dict)
+
+    def execute(self, expression: Expression) -> Verdict | None:
+        """The verdict an expression ends the rule with; None to go on. Raises RuleEnds, RuleUnclear, ChoiceNeeded."""
+        match expression:
+            case Payload() | Meta() | Ct() | FibType() | SocketWildcard() | Immediate() | Random():
+                self._load(expression)
+            case Cmp() | Lookup() | OneOf():
+                if not self._matches(expression):
+                    raise RuleEnds
+            case Untracked():
+                self.untracked = True
+                self.words.append("notrack")
+            case MetaSet() | Mask() | UpdateMap():
+                self._write(expression)
+            case Verdict() | LookupVerdict() | Dnat() | Masquerade() | Reject():
+                return self._end(expression)
+            case Unreadable(name):
+                self.words.append(name if expression.harmless else f"cannot be evaluated: {name}")
+                if not expression.harmless:
+                    raise RuleUnclear
+        return None
+
+    def is_local(self, address: str) -> bool:
+        """Whether the node has the address."""
+        return pack_address(address) in self.sets.local
+
+    def _load(self, expression: Payload | Meta | Ct | FibType | SocketWildcard | Immediate | Random) -> None:
+        match expression:
+            case Payload():
+                data = self._header_bytes(expression)
+            case Meta(_, key):
+                data = self._metadata(key)
+            case Ct(_, key):
+                data = self._connection(key)
+            case FibType(_, source):
+                address = self.packet.source if source else self.destination
+                data = native_u32(RTN_LOCAL if self.is_local(address) else RTN_UNICAST)
+            case SocketWildcard():
+                data = self._socket()
+            case Immediate(_, data):
+                pass
+            case Random(_, modulus, offset):
+                data = native_u32(self._choose(modulus) + offset)
+                self.words.append(f"one of {modulus} at random: {spell(Form.SLOT, data)}")
+        self._store(expression.reg, data)
+        if not isinstance(expression, Immediate | Random):
+            self._fields[expression.reg] = loaded_field(expression)
+
+    def _header_bytes(self, expression: Payload) -> bytes:
+        if expression.base is PayloadBase.NETWORK:
+            header = network_header(self.packet, self.destination)
+        else:
+            header = transport_header(self.packet, self.port)
+        data = header[expression.offset : expression.offset + expression.length]
+        if len(data) < expression.length:
+            self.words.append(f"has no {loaded_field(expression).name}")
+            raise RuleEnds
+        return data
+
+    def _socket(self) -> bytes:
+        """Only sockets bound to an address are known; a sender of this node has one that is not."""
+        if self.packet.iif is None:
+            return b"\1"
+        if (pack_address(self.destination), self.packet.protocol, self.port) not in self.sets.sockets:
+            self.words.append("no socket")
+            raise RuleEnds
+        return b"\0"
+
+    def _metadata(self, key: MetaKey) -> bytes:
+        match key:
+            case MetaKey.PRIORITY:
+                return native_u32(self.priority)
+            case MetaKey.L4PROTO:
+                return bytes((self.packet.protocol,))
+            case MetaKey.IIF:
+                return native_u32(_SOME_INTERFACE if self.iif else 0)
+            case MetaKey.NFTRACE:
+                return b"\0"
+            case MetaKey.IIFNAME:
+                return self.iif.encode().ljust(_IFNAMSIZ, b"\0")
+            case MetaKey.OIFNAME:
+                return self.oif.encode().ljust(_IFNAMSIZ, b"\0")
+
+    def _connection(self, key: CtKey) -> bytes:
+        """Of the original direction: the packet as it arrived."""
+        match key:
+            case CtKey.STATUS:
+                return native_u32(self.status)
+            case CtKey.PROTOCOL:
+                return bytes((self.packet.protocol,))
+            case CtKey.PROTO_DST:
+                return self.packet.destination_port.to_bytes(2, "big")
+            case CtKey.SRC_IP | CtKey.SRC_IP6:
+                return pack_address(self.packet.source)
+            case CtKey.DST_IP | CtKey.DST_IP6:
+                return pack_address(self.packet.destination)
+
+    def _choose(self, modulus: int) -> int:
+        if self._chosen == len(self.choices):
+            raise ChoiceNeeded(modulus)
+        number = self.choices[self._chosen]
+        self._chosen += 1
+        self.probability /= modulus
+        return number
+
+    def _matches(self, expression: Cmp | Lookup | OneOf) -> bool:
+        match expression:
+            case Cmp(reg, data, invert):
+                held = self._read(reg, len(data))
+                label = self._fields.get(reg, UNKNOWN)
+                matched = (held == data) is not invert
+                instead = "" if matched else f" (is {label.spell(held)})"
+                self.words.append(f"{label.name} {'!=' if invert else '=='} {label.spell(data)}{instead}")
+            case OneOf(reg, values, _):
+                self.lookups += 1
+                held = self._read(reg, len(values[0]))
+                label = self._fields.get(reg, UNKNOWN)
+                matched = held in values
+                among = ", ".join(map(label.spell, values))
+                self.words.append(f"{label.name} {label.spell(held)} {'is' if matched else 'is not'} in {{ {among} }}")
+            case Lookup():
+                matched = self._look_up(expression)
+        return matched
+
+    def _look_up(self, expression: Lookup) -> bool:
+        self.lookups += 1
+        spec = self.sets.specs[expression.set]
+        family = self.packet.family
+        key = self._read(expression.reg, spec.key_length(family))
+        value = self._element(spec, key)
+        spelled = spell_fields(spec.key, family, key)
+        if value is None or expression.dreg is None:
+            self.words.append(f"{spelled} {'not in' if value is None else 'in'} @{spec.name}")
+            return (value is None) is expression.invert
+        data, comment = value[: spec.data_length(family)], value[spec.data_length(family) :].decode(errors="replace")
+        named = f" ({comment})" if comment else ""
+        self.words.append(f"{spelled} in @{spec.name}: {spell_fields(spec.data, family, data)}{named}")
+        self._store(expression.dreg, data)
+        return True
+
+    def _element(self, spec: SetSpec, key: bytes) -> bytes | None:
+        """What the image has for the element that holds the key (for a set's nothing: empty), or None."""
+        elements = self.sets.image[spec.name]
+        if not spec.interval:
+            return self.learned.get(spec.name, {}).get(key, elements.get(key))
+        lengths = spec.field_lengths(self.packet.family)
+        for element, value in elements.items():
+            half = len(element) // 2
+            if _within(key, element[:half], element[half:], lengths):
+                return value
+        return None
+
+    def _write(self, expression: MetaSet | Mask | UpdateMap) -> None:
+        match expression:
+            case MetaSet(_, MetaKey.NFTRACE):
+                self.words.append("meta nftrace set")
+            case MetaSet(reg, _):
+                data = self._read(reg, 4)
+                self.priority = int.from_bytes(data, sys.byteorder)
+                self.words.append(f"meta priority set {spell(Form.CLASS, data)}")
+            case Mask(reg, mask):
+                label = self._fields.get(reg, UNKNOWN)
+                held = self._read(reg, len(mask))
+                self._store(reg, bytes(have & keep for have, keep in zip(held, mask, strict=True)))
+                form = Form.ADDRESS if label.form is Form.ADDRESS else Form.NUMBER
+                self._fields[reg] = Field(f"{label.name} & {spell(form, mask)}", form)
+            case UpdateMap():
+                self._learn(expression)
+
+    def _learn(self, expression: UpdateMap) -> None:
+        """An element that is there keeps its value; only its timer starts again."""
+        spec, family = self.sets.specs[expression.set], self.packet.family
+        key = self._read(expression.key_reg, spec.key_length(family))
+        value = self._element(spec, key)
+        if value is None:
+            value = self._read(expression.data_reg, spec.data_length(family))
+        self.learned.setdefault(spec.name, {})[key] = value
+        spelled = f"{spell_fields(spec.key, family, key)} : {spell_fields(spec.data, family, value)}"
+        self.words.append(f"update @{spec.name} {{ {spelled} timeout {expression.timeout_seconds}s }}")
+
+    def _end(self, expression: Verdict | LookupVerdict | Dnat | Masquerade | Reject) -> Verdict:
+        match expression:
+            case Verdict(code, chain):
+                self.words.append(" ".join(filter(None, (code.name.lower(), chain))))
+                return expression
+            case LookupVerdict():
+                return self._look_up_verdict(expression)
+            case Dnat(_, address_reg, port_reg):
+                self._translate(address_reg, port_reg)
+                return Verdict(Code.ACCEPT)
+            case Masquerade():
+                self.masqueraded = True
+                self.words.append("masquerade")
+                return Verdict(Code.ACCEPT)
+            case Reject(tcp_reset):
+                self.rejected = expression
+                self.words.append(f"reject with {'tcp reset' if tcp_reset else 'icmp port-unreachable'}")
+                return Verdict(Code.DROP)
+
+    def _look_up_verdict(self, expression: LookupVerdict) -> Verdict:
+        self.lookups += 1
+        spec, family = self.sets.specs[expression.set], self.packet.family
+        key = self._read(expression.reg, spec.key_length(family))
+        spelled = spell_fields(spec.key, family, key)
+        target = self.sets.verdicts[spec.name].get(key)
+        if target is None:
+            self.words.append(f"{spelled} not in @{spec.name}")
+            raise RuleEnds
+        self.words.append(f"{spelled} in @{spec.name}: goto {target}")
+        return Verdict(Code.GOTO, target)
+
+    def _translate(self, address_reg: int, port_reg: int | None) -> None:
+        """The connection counts as translated (IPS_DST_NAT) only if its destination changes (nf_nat_setup_info)."""
+        address = unpack_address(self._read(address_reg, self.packet.family.address_length))
+        port = self.port if port_reg is None else int.from_bytes(self._read(port_reg, 2), "big")
+        if (address, port) != (self.destination, self.port):
+            self.status |= IPS_DST_NAT
+        self.destination, self.port, self.translated = address, port, True
+        self.words.append(f"dnat to {address} . {port}")
+
+    def _read(self, reg: int, length: int) -> bytes:
+        return bytes(self._registers[4 * reg : 4 * reg + length])
+
+    def _store(self, reg: int, data: bytes) -> None:
+        """Data shorter than its registers is followed by zeros, as in every load of the kernel."""
+        padded = data + b"\0" * (-len(data) % 4)
+        self._registers[4 * reg : 4 * reg + len(padded)] = padded
+        self._fields.pop(reg, None)
+
+
+def _within(key: bytes, first: bytes, last: bytes, lengths: tuple[int, ...]) -> bool:
+    """Whether every field of a key is between those of the ends, both included."""
+    if len(lengths) == 1:
+        return first <= key <= last
+    offset = 0
+    for length in lengths:
+        stop = offset + length
+        if not first[offset:stop] <= key[offset:stop] <= last[offset:stop]:
+            return False
+        offset = stop + 3 & ~3
+    return True

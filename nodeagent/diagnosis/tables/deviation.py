@@ -1,0 +1,128 @@
+"""Where the elements in the kernel differ from those that are wanted, in words (pure)."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from nodeagent.diagnosis.simulator.spelling import spell_fields
+from nodeagent.model.addresses import Family, unpack_address
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.text import printable
+from nodeagent.proxy.dataplane.image.delta import diff_images, diff_keys
+from nodeagent.proxy.dataplane.image.desired import DesiredImage
+from nodeagent.proxy.dataplane.image.image import TableImage
+from nodeagent.proxy.dataplane.program import schema
+
+_SPECS = {spec.name: spec for spec in schema.set_specs(counters=False)}
+
+
+class Deviation(Struct, frozen=True, order=True):
+    """One element. wanted, found: its values; None where it is not wanted, or not there. service: whose it is, or was;
+    empty for the node's own, and where nobody knows."""
+
+    family: str
+    set: str
+    key: str
+    wanted: str | None
+    found: str | None
+    service: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.set} {{ {self.key} }}"
+        if self.found is None:
+            return f"{what} is missing{_leads(self.wanted)}"
+        if self.wanted is None:
+            return f"{what} is too much{_leads(self.found)}"
+        return f"{what} leads to {self.found} instead of {self.wanted}"
+
+
+def _leads(value: str | None) -> str:
+    return f" (to {value})" if value else ""
+
+
+def wanted_image(
+    states: Mapping[ObjectKey, ServiceState | None], node: NodeState, family: Family, found: TableImage
+) -> tuple[TableImage, DesiredImage]:
+    """All elements of these services and of the node. A list keeps the slots that it has in the kernel, as it would at a
+    restart of the agent."""
+    desired = DesiredImage(family)
+    desired.update(states, found)
+    desired.set_node(node)
+    return desired.image, desired
+
+
+def deviations(
+    states: Mapping[ObjectKey, ServiceState | None], node: NodeState, family: Family, found: TableImage
+) -> list[Deviation]:
+    """Every element that differs, sorted. found: what the kernel has."""
+    wanted, desired = wanted_image(states, node, family, found)
+    delta = diff_images(wanted, found)
+    told = []
+    for name, keys in _touched(delta.puts, delta.deletes):
+        for key in keys:
+            owner = desired.owner_of(name, key) if len(states) == 1 or len(keys) < _OWNERS_SOUGHT else None
+            told.append(_deviation(family, name, key, wanted, found, "" if owner is None else str(owner)))
+    return sorted(told)
+
+
+_OWNERS_SOUGHT = 200
+"""Each is looked for among all services; of more elements in a set than this, the owner is recognised by its comment alone."""
+
+
+def deviations_of_service(key: ObjectKey, state: ServiceState, family: Family, found: TableImage) -> list[Deviation]:
+    """Of the elements that this service alone wants: those that are missing or different."""
+    desired = DesiredImage(family)
+    desired.update({key: state}, found)
+    wanted = desired.image
+    delta = diff_keys({name: sorted(elements) for name, elements in wanted.items()}, wanted, found)
+    return [
+        _deviation(family, name, each, wanted, found, str(key))
+        for name, keys in _touched(delta.puts, delta.deletes)
+        for each in keys
+    ]
+
+
+def _touched(
+    puts: Mapping[str, Mapping[bytes, bytes]], deletes: Mapping[str, list[bytes]]
+) -> Iterator[tuple[str, list[bytes]]]:
+    for name in _SPECS:
+        keys = {*puts.get(name, {}), *deletes.get(name, ())}
+        if keys:
+            yield name, sorted(keys)
+
+
+def _deviation(family: Family, name: str, key: bytes, wanted: TableImage, found: TableImage, service: str) -> Deviation:
+    spec = _SPECS[name]
+    want, have = wanted[name].get(key), found.get(name, {}).get(key)
+    return Deviation(
+        family.value,
+        name,
+        _key_text(name, family, key),
+        _value_text(name, family, want),
+        _value_text(name, family, have),
+        service or (_comment(name, family, have if want is None else want) if spec.commented else ""),
+    )
+
+
+def _key_text(name: str, family: Family, key: bytes) -> str:
+    spec = _SPECS[name]
+    if not spec.interval:
+        return spell_fields(spec.key, family, key)
+    first, last = key[: len(key) // 2], key[len(key) // 2 :]
+    if len(spec.key) == 1:
+        return f"{unpack_address(first)}-{unpack_address(last)}"
+    address = family.address_length
+    return f"{spell_fields(spec.key[:-1], family, first)} . {unpack_address(first[-address:])}-{unpack_address(last[-address:])}"
+
+
+def _value_text(name: str, family: Family, value: bytes | None) -> str | None:
+    """In nft's words; nothing for an element of a set."""
+    if value is None:
+        return None
+    spec = _SPECS[name]
+    return spell_fields(spec.data, family, value[: spec.data_length(family)]) if spec.is_map else ""
+
+
+def _comment(name: str, family: Family, value: bytes | None) -> str:
+    return printable((value or b"")[_SPECS[name].data_length(family) :].decode(errors="replace"))

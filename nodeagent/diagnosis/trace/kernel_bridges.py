@@ -1,0 +1,48 @@
+"""Bridges of this network namespace, asked of the kernel: whether bridged packets meet the rules, and ports."""
+
+import socket
+from pathlib import Path
+
+from nodeagent.model.addresses import Family
+from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink.bridges import FOR_ALL_BRIDGES, families_filtered, look_up_port, read_port, sends_back
+from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_hardware_address
+from nodeagent.wire.netlink.socket import NetlinkSocket
+
+SETTINGS = Path("/proc/sys/net/bridge")
+
+
+class Bridges:
+    """Asks over a socket of somebody else's. What the kernel does not tell is taken to be in nobody's way."""
+
+    def __init__(self, netlink: NetlinkSocket) -> None:
+        self._netlink = netlink
+
+    def are_filtered(self, bridge: rtnetlink.Link, family: Family) -> bool:
+        """Whether packets that a bridge carries meet the rules of IP: by the setting for all bridges, or by its own
+        (br_nf_pre_routing). Both are without effect where br_netfilter is missing."""
+        try:
+            if int((SETTINGS / FOR_ALL_BRIDGES[family]).read_text()):
+                return True
+        except (OSError, ValueError):
+            return False
+        try:
+            return family in families_filtered(self._netlink.ask(rtnetlink.get_link(bridge.name)))
+        except TimeoutError:
+            raise
+        except OSError:
+            return False
+
+    def one_way_port(self, bridge: rtnetlink.Link, address: str) -> str:
+        """The port of a bridge that leads to a host and gives nothing back that came in by it; empty where it does, or
+        where the bridge has not learned which port that is."""
+        try:
+            neighbour = self._netlink.ask(look_up_neighbour(address, bridge.ifindex))
+            hardware_address = read_hardware_address(neighbour)
+            port = read_port(self._netlink.ask(look_up_port(hardware_address, bridge.ifindex)))
+            name = socket.if_indextoname(port)
+            return "" if sends_back(self._netlink.ask(rtnetlink.get_link(name))) else name
+        except TimeoutError:
+            raise
+        except OSError:
+            return ""

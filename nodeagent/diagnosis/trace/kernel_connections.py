@@ -1,0 +1,100 @@
+"""The connection table of this network namespace, as far as a question is about it."""
+
+from collections import Counter
+from pathlib import Path
+
+from nodeagent.diagnosis.trace.connections import Attempt, Connections, TrackedFlow, silences
+from nodeagent.diagnosis.trace.question import Question
+from nodeagent.diagnosis.trace.source_ports import Crowd, is_crowded
+from nodeagent.model.addresses import Family, Protocol, pack_address, unpack_address
+from nodeagent.wire.netlink.conntrack import Life, client_of, dump_udp, hidden_behind, life_of, read_flows
+from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, read_consistently
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
+
+_SETTINGS = Path("/proc/sys/net/netfilter")
+_STATES = {
+    1: "syn_sent",
+    2: "syn_recv",
+    3: "established",
+    4: "fin_wait",
+    5: "close_wait",
+    6: "last_ack",
+    7: "time_wait",
+    8: "close",
+}
+"""TCP_CONNTRACK_… → the setting that says how long such a connection is kept after its last packet."""
+
+
+def read_connections(question: Question) -> Connections:
+    """How full it is, the tracked UDP flows from the source to the destination, and those of TCP that nobody answered.
+
+    Raises OSError.
+    """
+    try:
+        found = read_consistently(lambda: tuple(_flows(question)))
+    except DumpInterruptedError:
+        found = ()
+    count, most = _number("nf_conntrack_count"), _number("nf_conntrack_max")
+    crowds = read_crowds(question.family, question.protocol)
+    if question.protocol is Protocol.UDP:
+        return Connections(count, most, tuple(flow for flow, _ in found), crowds=crowds)
+    return Connections(count, most, (), silences([(flow.endpoint, _attempt(life)) for flow, life in found]), crowds)
+
+
+def read_crowds(family: Family, protocol: Protocol) -> tuple[Crowd, ...]:
+    """Where source ports run out, the worst first. The table is looked through only where it has so many entries. Raises OSError."""
+    if protocol not in (Protocol.TCP, Protocol.UDP) or not is_crowded(_number("nf_conntrack_count")):
+        return ()
+    counted: Counter[tuple[bytes, bytes, int]] = Counter()
+    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+        try:
+            for datagram in netlink.dump_datagrams(dump_udp(family, of=protocol)):
+                for flow in read_flows(family, datagram, wanted=protocol):
+                    if (source := hidden_behind(family, flow)) is not None:
+                        counted[source, flow.reply_source, flow.reply_port] += 1
+        except DumpInterruptedError:
+            pass
+    return tuple(
+        Crowd(protocol, unpack_address(source), (unpack_address(address), port), count)
+        for (source, address, port), count in counted.most_common()
+        if is_crowded(count)
+    )
+
+
+def _flows(question: Question) -> list[tuple[TrackedFlow, Life]]:
+    if question.protocol not in (Protocol.TCP, Protocol.UDP):
+        return []
+    source, destination = pack_address(question.source), pack_address(question.destination)
+    wanted = int(question.protocol)
+    found = []
+    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+        for datagram in netlink.dump_datagrams(dump_udp(question.family, destination, question.port, of=wanted)):
+            for flow in read_flows(question.family, datagram, wanted=wanted):
+                client = client_of(question.family, flow)
+                if client is not None and (client[0], flow.destination, flow.port) == (
+                    source,
+                    destination,
+                    question.port,
+                ):
+                    end = unpack_address(flow.reply_source), flow.reply_port
+                    found.append((TrackedFlow(question.source, client[1], end), life_of(flow)))
+    return found
+
+
+def _attempt(life: Life) -> Attempt:
+    """A connection of TCP: when its last packet came follows from how long it is still kept.
+
+    One that is established and waits for an acknowledgement is kept much shorter (nf_conntrack_tcp_packet).
+    """
+    state = _STATES.get(life.state, "")
+    waiting = _number("nf_conntrack_tcp_timeout_unacknowledged")
+    if state == "established" and life.left <= waiting:
+        return Attempt(answered=False, ago=waiting - life.left)
+    return Attempt(life.answered, max(0, _number(f"nf_conntrack_tcp_timeout_{state}") - life.left))
+
+
+def _number(name: str) -> int:
+    try:
+        return int((_SETTINGS / name).read_text())
+    except (OSError, ValueError):
+        return 0

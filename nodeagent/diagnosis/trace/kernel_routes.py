@@ -1,0 +1,341 @@
+"""Routes and sockets of this network namespace, asked of the kernel one at a time."""
+
+import errno
+import socket
+import time
+from ipaddress import ip_address
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from nodeagent.diagnosis.trace.kernel_bridges import Bridges
+from nodeagent.diagnosis.trace.routes import Between, Leg, Route, RouteOutcome
+from nodeagent.model.addresses import Family, Protocol, family_of, pack_address, unpack_address
+from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_state, use_neighbour
+from nodeagent.wire.netlink.route_lookup import FoundRoute, look_up_route, read_found_route
+from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
+from nodeagent.wire.netlink.uapi import rtnetlink as uapi
+
+NET = Path("/proc/thread-self/net")
+SETTINGS = Path("/proc/sys/net")
+_WAYS = {
+    uapi.RTN_LOCAL: RouteOutcome.HERE,
+    uapi.RTN_BLACKHOLE: RouteOutcome.BLACKHOLE,
+    uapi.RTN_UNREACHABLE: RouteOutcome.NOWHERE,
+    uapi.RTN_PROHIBIT: RouteOutcome.PROHIBITED,
+}
+_NOT_BELIEVED = {errno.EXDEV, errno.EINVAL}
+"""What ip_route_input says of a source it does not believe; EINVAL from Linux 6.13 on."""
+_OF_TYPE = "a route or rule of type {} is for it"
+_FIND_IT = "find it: ip rule; ip route show table all"
+_TCP_LISTEN, _UDP_UNCONNECTED = "0A", "07"
+_SOCKET_TABLES = {
+    Protocol.TCP: ("tcp", "tcp6", _TCP_LISTEN),
+    Protocol.UDP: ("udp", "udp6", _UDP_UNCONNECTED),
+}
+
+
+_NO_ANSWER = uapi.NUD_INCOMPLETE | uapi.NUD_FAILED
+NEIGHBOUR_SECONDS = 1.5
+"""How long a neighbour is waited for that the kernel has given up: it asks once a second (neigh/*/retrans_time_ms)."""
+MOST_WAITED_FOR = 3
+_LOOK_SECONDS = 0.02
+
+
+class KernelRoutes:
+    """A Router for the network namespace of the thread that makes it. Needs no privilege."""
+
+    def __init__(self) -> None:
+        self._socket = NetlinkSocket(socket.NETLINK_ROUTE)
+        self._links: dict[str, rtnetlink.Link] | None = None
+        self._silent: dict[tuple[str, str], bool] = {}
+        self._bridges = Bridges(self._socket)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def route(self, leg: Leg) -> Route:
+        """Where a packet goes. Raises OSError for an interface that is not there, and where the kernel cannot be asked."""
+        index = _index(leg.interface) if leg.interface else 0
+        # Of others than these the kernel takes no question (rtm_getroute_parse_ip_proto).
+        protocol = int(leg.protocol) if leg.protocol in _SOCKET_TABLES else 0
+        request = look_up_route(
+            leg.destination, leg.source, index, protocol, leg.port, leg.mark, source_port=leg.source_port
+        )
+        try:
+            found = read_found_route(self._socket.ask(request))
+        except TimeoutError:
+            raise
+        except OSError as error:
+            return self._refused(leg, error)
+        name = socket.if_indextoname(found.interface) if found.interface else ""
+        if leg.interface and found.kind == uapi.RTN_UNICAST and not self._lets_on(leg, name):
+            return _no_forwarding(leg)
+        return Route(_way(found), name, found.gateway, found.source)
+
+    def _lets_on(self, leg: Leg, interface: str) -> bool:
+        """Whether a packet that came in may go out by an interface. Of IPv6 what stays within a bridge is not forwarded
+        (br_nf_pre_routing_finish_ipv6); of IPv4 the look at the route alone needs that (ip_route_input_slow)."""
+        family = family_of(leg.source)
+        within = interface == leg.interface and self.between(interface, family) is Between.FILTERED
+        return (within and family is Family.IPV6) or _forwards(leg.interface, family)
+
+    def listens(self, address: str, port: int, protocol: Protocol, *, exactly: bool = False) -> bool:
+        """Whether a socket of this namespace waits there; of protocols whose sockets are not listed: yes."""
+        if protocol not in _SOCKET_TABLES:
+            return not exactly
+        v4, v6, state = _SOCKET_TABLES[protocol]
+        names = (v6,) if family_of(address) is Family.IPV6 else (v4, v6)
+        return any(_waits(NET / name, address, port, state, exactly=exactly) for name in names)
+
+    def between(self, interface: str, family: Family) -> Between:
+        """How packets go between two hosts that are both behind an interface.
+
+        Those behind a bridge are taken to send to each other's link addresses. Without a bridge everything goes by this node.
+        """
+        link = self._link(interface)
+        if link is None or not link.resolves:
+            return Between.HERE
+        if link.kind != "bridge":
+            return Between.PAST
+        return Between.FILTERED if self._bridges.are_filtered(link, family) else Between.BRIDGED
+
+    def bridge_of(self, address: str) -> str:
+        """The bridge behind which a host is, as far as the kernel knows it there."""
+        for link in self._all_links().values():
+            known = self._neighbour(address, link.ifindex) if link.kind == "bridge" else uapi.NUD_NONE
+            if known and not known & _NO_ANSWER:
+                return link.name
+        return ""
+
+    def back_by_port(self, route: Route, destination: str) -> Route:
+        """The same, or that the bridge does not give the packet back to the port that it came by.
+
+        A packet that the rules have translated to a host behind its own bridge is not routed, it stays within the bridge
+        (br_nf_pre_routing_finish); and that sends nothing back by a port that is not in hairpin mode.
+        """
+        link = self._link(route.interface)
+        if link is None or self.between(link.name, family_of(destination)) is not Between.FILTERED:
+            return route
+        port = self._bridges.one_way_port(link, destination)
+        if not port:
+            return route
+        reason = (
+            f"{port}, a port of the bridge {link.name}, gives nothing back that came in by it (hairpin mode is off)"
+        )
+        return Route(RouteOutcome.REJECTED, link.name, reason=reason, cure=f"bridge link set dev {port} hairpin on")
+
+    def width(self, interface: str) -> int:
+        """The interface's MTU; 0 where that is not known."""
+        link = self._link(interface)
+        return 0 if link is None else link.mtu
+
+    def beyond(self, route: Route, destination: str) -> Route:
+        """The same, or that the interface has no carrier, or that nobody answers for the next hop there.
+
+        Of neighbours only those are asked for that the kernel has given up, once more, and not many of them.
+        """
+        link = self._link(route.interface)
+        if link is None or route.way is not RouteOutcome.OUT:
+            return route
+        if link.up and not link.carrier:
+            reason = f"{link.name} has no carrier: what it leads to is gone or down"
+            return Route(
+                RouteOutcome.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip link show {link.name}"
+            )
+        hop = route.gateway or destination
+        if not link.resolves or not self._is_silent(hop, link):
+            return route
+        reason = f"nobody answers for {hop} on {link.name}: the host is gone or down, or its address is another"
+        return Route(RouteOutcome.NOWHERE, link.name, route.gateway, reason=reason, cure=f"see ip neigh show {hop}")
+
+    def has_answered(self, route: Route, destination: str) -> bool:
+        """Whether the next hop of a route is known to be there now: it has answered a moment ago."""
+        link = self._link(route.interface)
+        if link is None or not link.resolves:
+            return False
+        return bool(self._neighbour(route.gateway or destination, link.ifindex) & uapi.NUD_REACHABLE)
+
+    def _is_silent(self, hop: str, link: rtnetlink.Link) -> bool:
+        known = self._silent.get((hop, link.name))
+        if known is None:
+            given_up = bool(self._neighbour(hop, link.ifindex) & _NO_ANSWER)
+            known = given_up and sum(self._silent.values()) < MOST_WAITED_FOR and self._stays_silent(hop, link.ifindex)
+            self._silent[hop, link.name] = known
+        return known
+
+    def _stays_silent(self, hop: str, index: int) -> bool:
+        """Whether it does not answer now either; what has failed is asked again, what is being asked is waited for."""
+        end = time.monotonic() + NEIGHBOUR_SECONDS
+        while (state := self._neighbour(hop, index)) & _NO_ANSWER:
+            if time.monotonic() > end:
+                return True
+            if state & uapi.NUD_FAILED and self._socket.perform([use_neighbour(hop, index)]):
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return False
+
+    def _neighbour(self, hop: str, index: int) -> int:
+        """Its state; none of a kernel that does not tell."""
+        try:
+            return read_state(self._socket.ask(look_up_neighbour(hop, index)))
+        except TimeoutError:
+            raise
+        except OSError:
+            return uapi.NUD_NONE
+
+    def _link(self, name: str) -> rtnetlink.Link | None:
+        return self._all_links().get(name)
+
+    def _all_links(self) -> dict[str, rtnetlink.Link]:
+        if self._links is None:
+            dump = read_consistently(lambda: [*map(rtnetlink.read_link, self._socket.dump(rtnetlink.get_links()))])
+            self._links = {link.name: link for link in dump}
+        return self._links
+
+    def local_addresses(self) -> frozenset[str]:
+        """The addresses that packets are delivered here for, those of routes included. Raises OSError."""
+        return read_consistently(self._local_once)
+
+    def _local_once(self) -> frozenset[str]:
+        found = set()
+        for family in Family:
+            try:
+                for body in self._socket.dump(rtnetlink.get_routes(family)):
+                    address = rtnetlink.read_host_route(body)
+                    if address is not None:
+                        found.add(address)
+            except OSError as error:
+                if error.errno not in {errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.ENOENT}:
+                    raise
+        return frozenset(found)
+
+    def _refused(self, leg: Leg, error: OSError) -> Route:
+        if error.errno == errno.EINVAL and self._swallowed(leg):
+            way = RouteOutcome.BLACKHOLE if leg.interface else RouteOutcome.NOWHERE
+            return Route(way, reason=_OF_TYPE.format("blackhole"), cure=_FIND_IT)
+        if leg.interface and error.errno in _NOT_BELIEVED:
+            return self._not_believed(leg)
+        if error.errno == errno.EACCES:
+            return Route(RouteOutcome.PROHIBITED, reason=_OF_TYPE.format("prohibit"), cure=_FIND_IT)
+        if leg.interface and not _forwards(leg.interface, family_of(leg.destination)):
+            return _no_forwarding(leg)
+        if error.errno not in {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL}:
+            raise error
+        if error.errno == errno.EHOSTUNREACH:
+            return Route(RouteOutcome.NOWHERE, reason=_OF_TYPE.format("unreachable"), cure=_FIND_IT)
+        reason = f"no route to {leg.destination}"
+        return Route(
+            RouteOutcome.NOWHERE, reason=reason, cure=f"see ip rule, or add one: ip route add {leg.destination} …"
+        )
+
+    def _swallowed(self, leg: Leg) -> bool:
+        """Whether a blackhole takes it: of packets of its own the kernel says EINVAL for that alone."""
+        try:
+            self._socket.ask(look_up_route(leg.destination, "", 0, 0, 0, leg.mark))
+        except OSError as error:
+            return error.errno == errno.EINVAL
+        return False
+
+    def _not_believed(self, leg: Leg) -> Route:
+        back = self.route(Leg(leg.source))
+        strict = _rp_filter(leg.interface)
+        if strict and back.interface != leg.interface:
+            mode = "strict" if strict == 1 else "loose"
+            way = f"leads {back}" if back.way is RouteOutcome.OUT else "does not exist"
+            return Route(
+                RouteOutcome.REJECTED,
+                reason=f"rp_filter ({mode}) of {leg.interface} does not believe {leg.source}, the route back {way}",
+                cure=f"sysctl -w net.ipv4.conf.{leg.interface}.rp_filter=2, or correct the route back",
+            )
+        if leg.destination.startswith("127."):
+            return Route(
+                RouteOutcome.REJECTED,
+                reason=f"{leg.destination} is not for packets from outside (route_localnet is 0)",
+                cure="let the server listen on an address of the node",
+            )
+        if back.way is RouteOutcome.HERE:
+            return Route(
+                RouteOutcome.REJECTED,
+                reason=f"{leg.source} is an address of this node, and {leg.interface} takes nothing from it "
+                "(accept_local is 0)",
+                cure=f"give the client another address, or: sysctl -w net.ipv4.conf.{leg.interface}.accept_local=1",
+            )
+        if back.way is RouteOutcome.OUT and not _is_martian(leg.source):
+            return Route(RouteOutcome.BLACKHOLE, reason=_OF_TYPE.format("blackhole"), cure=_FIND_IT)
+        reason = f"{leg.source} cannot come in by {leg.interface} (a martian source)"
+        return Route(RouteOutcome.REJECTED, reason=reason, cure="look at ip -s route, log_martians")
+
+
+def _is_martian(address: str) -> bool:
+    """Whether no host may have it (ip_route_input_slow)."""
+    held = ip_address(address)
+    return held.is_loopback or held.is_multicast or held.is_reserved or held.is_unspecified
+
+
+def _index(interface: str) -> int:
+    """Raises OSError, which names the interface."""
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError as error:
+        raise OSError(f"there is no interface {interface} here: see ip link") from error
+
+
+def _way(found: FoundRoute) -> RouteOutcome:
+    return _WAYS.get(found.kind, RouteOutcome.OUT)
+
+
+def _forwards(interface: str, family: Family) -> bool:
+    kind = "ipv4" if family is Family.IPV4 else "ipv6"
+    names = (interface,) if family is Family.IPV4 else ("all", interface)
+    return any(_setting(f"{kind}/conf/{name}/forwarding") != 0 for name in names)
+
+
+def _no_forwarding(leg: Leg) -> Route:
+    """Without a word to the sender (ip_error, ip6_forward)."""
+    name = "net.ipv6.conf.all.forwarding"
+    if family_of(leg.destination) is Family.IPV4:
+        alone = _setting("ipv4/ip_forward") == 1
+        name = f"net.ipv4.conf.{leg.interface}.forwarding" if alone else "net.ipv4.ip_forward"
+    return Route(RouteOutcome.REJECTED, reason=f"forwarding is off on {leg.interface}", cure=f"sysctl -w {name}=1")
+
+
+def _rp_filter(interface: str) -> int:
+    """The greater of the interface's value and that of all counts (ip-sysctl)."""
+    return max(_setting(f"ipv4/conf/{name}/rp_filter") or 0 for name in ("all", interface))
+
+
+def _setting(path: str) -> int | None:
+    try:
+        return int((SETTINGS / path).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _waits(table: Path, address: str, port: int, state: str, *, exactly: bool) -> bool:
+    try:
+        lines = table.read_text().splitlines()[1:]
+    except OSError:
+        return False
+    for line in lines:
+        _, local, _, found, *_ = line.split()
+        place, _, number = local.partition(":")
+        if int(number, 16) == port and found == state and _covers(place, address, exactly=exactly):
+            return True
+    return False
+
+
+def _covers(place: str, address: str, *, exactly: bool) -> bool:
+    """Whether a socket's address, in the hexadecimal words of /proc/net, takes packets to `address`."""
+    words = [bytes.fromhex(place[at : at + 8])[::-1] for at in range(0, len(place), 8)]
+    packed = b"".join(words)
+    if not any(packed):
+        return not exactly
+    mapped = packed[-4:] if len(packed) > len(pack_address(address)) else packed
+    return unpack_address(mapped) == address

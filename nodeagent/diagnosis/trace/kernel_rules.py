@@ -1,0 +1,59 @@
+"""Reads other tables and IPsec, and what libnftables cannot say of their rules, straight from the kernel."""
+
+from collections.abc import Iterator
+
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
+from nodeagent.wire.netlink.ipsec import Policy, get_policies, read_policy
+from nodeagent.wire.netlink.nf_tables.rule_reading import Extension, read_extensions
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import pack_rules, read_rule, table_of
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_XFRM
+from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETRULE, NFT_MSG_GETTABLE
+from nodeagent.wire.netlink.uapi.nfnetlink import (
+    NFPROTO_BRIDGE,
+    NFPROTO_INET,
+    NFPROTO_IPV4,
+    NFPROTO_IPV6,
+    NFPROTO_NETDEV,
+)
+
+RulePosition = tuple[str, int]
+"""A rule's chain and handle."""
+_NFPROTOS = {
+    "ip": NFPROTO_IPV4,
+    "ip6": NFPROTO_IPV6,
+    "inet": NFPROTO_INET,
+    "netdev": NFPROTO_NETDEV,
+    "bridge": NFPROTO_BRIDGE,
+}
+
+
+OUTSIDE = ("netdev", "bridge")
+"""Families whose rules packets meet outside of IP."""
+
+
+def table_names(ruleset: Ruleset) -> Iterator[tuple[str, str]]:
+    """Every table, its family first. Not through libnftables: 1.0.6 prints what is no JSON of a table that an owner left."""
+    for family, number in _NFPROTOS.items():
+        with typed():
+            names = [table_of(data) for data in ruleset.dump(NFT_MSG_GETTABLE, number)]
+        yield from ((family, name) for name in names)
+
+
+def ipsec_policies() -> Iterator[Policy]:
+    """Those of this network namespace; none where the kernel has no IPsec, or does not tell."""
+    try:
+        with NetlinkSocket(NETLINK_XFRM) as netlink:
+            yield from [read_policy(body) for body in netlink.dump(get_policies())]
+    except OSError:
+        return
+
+
+def extensions_in(ruleset: Ruleset, family: str, table: str) -> dict[RulePosition, tuple[Extension, ...]]:
+    """The extensions of iptables in the rules of a table."""
+    found = {}
+    with typed():
+        for data in ruleset.dump(NFT_MSG_GETRULE, _NFPROTOS[family], pack_rules(table)):
+            rule = read_rule(data)
+            found[rule.chain, rule.handle] = read_extensions(rule)
+    return found

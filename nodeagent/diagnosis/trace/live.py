@@ -1,0 +1,122 @@
+"""Follows real packets with the kernel's nftrace.
+
+A table of our own turns tracing on for packets of one connection. It belongs to this process's socket (NFT_TABLE_F_OWNER
+without PERSIST), so the kernel removes it when the process ends, in whatever way.
+"""
+
+import errno
+import os
+import select
+import time
+from collections.abc import Callable
+
+from nodeagent.diagnosis.simulator.packet import SYN
+from nodeagent.diagnosis.trace.followed import OWN_HELPER, packets_of
+from nodeagent.diagnosis.trace.question import Question
+from nodeagent.model.addresses import Protocol, pack_address
+from nodeagent.proxy.dataplane.errors import DataplaneError, Unsupported
+from nodeagent.proxy.dataplane.program.chain import HookNumber
+from nodeagent.proxy.dataplane.program.loads import Loader
+from nodeagent.wire.netlink.framing import messages
+from nodeagent.wire.netlink.netfilter import GENMSG_LENGTH, message_type, nfproto
+from nodeagent.wire.netlink.nf_tables.batch import pack_batch
+from nodeagent.wire.netlink.nf_tables.expressions import (
+    Cmp,
+    Immediate,
+    Mask,
+    Meta,
+    MetaKey,
+    MetaSet,
+    OneOf,
+    Payload,
+    PayloadBase,
+    Rule,
+)
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook, pack_chain, pack_rule, pack_table
+from nodeagent.wire.netlink.nf_tables.tracing import TraceEvent, read_trace
+from nodeagent.wire.netlink.socket import NetlinkSocket, errno_of
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL
+from nodeagent.wire.netlink.uapi.nf_tables import (
+    NFT_MSG_NEWCHAIN,
+    NFT_MSG_NEWRULE,
+    NFT_MSG_NEWTABLE,
+    NFT_MSG_TRACE,
+    NFT_TABLE_F_OWNER,
+)
+from nodeagent.wire.netlink.uapi.nfnetlink import NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTRACE
+
+BEFORE_ALL = -450
+"""Before defragmentation (-400), so before every chain that decides."""
+IDLE_SECONDS = 0.3
+"""Without a message for so long, the packets seen are through."""
+_BUFFER_BYTES = 8 << 20
+_ACK = 0x10
+_TRACE = message_type(NFNL_SUBSYS_NFTABLES, NFT_MSG_TRACE)
+
+
+def follow(question: Question, count: int, seconds: float, ready: Callable[[], None]) -> list[TraceEvent]:
+    """Everything the kernel tells of the first `count` packets that begin such connections (of UDP: of any such).
+
+    ready: called when packets are followed. Ends after `seconds` with what was seen. Raises DataplaneError, OSError.
+    """
+    events: list[TraceEvent] = []
+    with (
+        NetlinkSocket(NETLINK_NETFILTER, 1 << (NFNLGRP_NFTRACE - 1)) as heard,
+        NetlinkSocket(NETLINK_NETFILTER) as owner,
+    ):
+        heard.enlarge_receive_buffer(_BUFFER_BYTES)
+        _turn_on(owner, question)
+        ready()
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            enough = len(packets_of(events)) >= count
+            if not select.select([heard], [], [], min(left, IDLE_SECONDS) if enough else left)[0]:
+                break
+            events += _read(heard)
+    return events
+
+
+def _read(heard: NetlinkSocket) -> list[TraceEvent]:
+    found = []
+    while (datagram := heard.receive_now()) is not None:
+        found += [read_trace(one.body[GENMSG_LENGTH:]) for one in messages(datagram) if one.type == _TRACE]
+    return found
+
+
+def _turn_on(owner: NetlinkSocket, question: Question) -> None:
+    """Raises Unsupported where the kernel has no tables that go with their owner (before Linux 5.12)."""
+    table = f"{OWN_HELPER}-{os.getpid()}"
+    rule = [(part.name, part.encode()) for part in _chosen(question) if not isinstance(part, OneOf)]
+    operations = [(NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, pack_table(table, NFT_TABLE_F_OWNER))]
+    for hook in (HookNumber.PREROUTING, HookNumber.OUTPUT):
+        name = hook.name.lower()
+        operations += [
+            (NFT_MSG_NEWCHAIN, NLM_F_CREATE, pack_chain(table, name, ChainHook(hook, BEFORE_ALL, "filter"))),
+            (NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, pack_rule(table, name, rule)),
+        ]
+    first = owner.reserve(len(operations) + 2)
+    owner.send(pack_batch(nfproto(question.family), operations, first))
+    for answer in owner.acknowledgements(first, first + len(operations)):
+        code = errno_of(answer)
+        if code in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise Unsupported("this kernel has no tables that go with their owner (Linux 5.12): --live needs them")
+        if code:
+            raise DataplaneError(f"tracing cannot be turned on: {os.strerror(code)}")
+
+
+def _chosen(question: Question) -> Rule:
+    """The packets to follow, and that they are."""
+    regs = Loader(question.family)
+    rule: Rule = (
+        regs.source(0),
+        Cmp(0, pack_address(question.source)),
+        regs.destination(0),
+        Cmp(0, pack_address(question.destination)),
+        Meta(0, MetaKey.L4PROTO),
+        Cmp(0, bytes((question.protocol,))),
+        Payload(0, PayloadBase.TRANSPORT, 2, 2),
+        Cmp(0, question.port.to_bytes(2, "big")),
+    )
+    if question.protocol is Protocol.TCP:
+        rule = (*rule, Payload(0, PayloadBase.TRANSPORT, 13, 1), Mask(0, bytes((SYN | _ACK,))), Cmp(0, bytes((SYN,))))
+    return (*rule, Immediate(0, b"\1"), MetaSet(0, MetaKey.NFTRACE))

@@ -1,0 +1,132 @@
+"""Our table of one family as it was read from the kernel: its rules, not those it should have. Pure."""
+
+from collections.abc import Collection, Mapping
+
+from msgspec import Struct
+
+from nodeagent.diagnosis.simulator.interpreter import Interpreter
+from nodeagent.diagnosis.trace.question import Question
+from nodeagent.model.addresses import Family, Protocol, pack_address, unpack_address
+from nodeagent.model.text import printable
+from nodeagent.proxy.dataplane.driver.belief import Contents
+from nodeagent.proxy.dataplane.image.image import Elements, TableImage, class_of, frontend_key, node_port_key
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import Chain, Program
+from nodeagent.proxy.dataplane.program.classes import pick_class
+from nodeagent.proxy.dataplane.program.schema import SetSpec
+from nodeagent.wire.netlink.nf_tables.expressions import Rule
+from nodeagent.wire.netlink.nf_tables.rule_reading import read_rule_expressions
+
+_CLASS_BYTES = 4
+
+
+class OwnTable(Struct, frozen=True):
+    """handles: of a chain's rules, in order. image: elements by set, learned affinity among them."""
+
+    family: Family
+    program: Program
+    specs: Mapping[str, SetSpec]
+    image: TableImage
+    handles: Mapping[str, tuple[int, ...]]
+
+    @property
+    def name(self) -> str:
+        """With its family, as `nft list table` takes it."""
+        return f"{'ip' if self.family is Family.IPV4 else 'ip6'} {schema.TABLE}"
+
+    @property
+    def emptied(self) -> bool:
+        """Whether a chain that the kernel calls has no rule: somebody flushed it (the agent makes none like that)."""
+        return any(chain.hook is not None and not chain.rules for chain in self.program.chains)
+
+    def interpreter(
+        self, local_addresses: Collection[str], sockets: Collection[tuple[str, int, int]] = ()
+    ) -> Interpreter:
+        """What runs its rules. sockets: bound to an address, with protocol and port."""
+        return Interpreter(self.program, self.specs, self.image, local_addresses, sockets)
+
+    def rule(self, chain: str, number: int) -> Rule:
+        """A rule by its chain and number, from 1; empty when no rule has that handle."""
+        try:
+            return self.program.chain(chain).rules[number - 1] if number else ()
+        except (KeyError, IndexError):
+            return ()
+
+    def is_foreign(self, chain: str, number: int) -> bool:
+        """Whether a rule that ends a packet's way is none of the agent's: those stand last in chains that are led to."""
+        found = next((one for one in self.program.chains if one.name == chain), None)
+        return found is not None and number > 0 and (found.hook is not None or number < len(found.rules))
+
+    def picks(self, question: Question) -> bool:
+        """Whether connections to that very address and port, or node port, are to be led to endpoints."""
+        for name, key in (
+            (schema.FRONTENDS, frontend_key(question.destination, question.protocol, question.port)),
+            (schema.NODEPORTS, node_port_key(question.protocol, question.port)),
+        ):
+            value = self.image[name].get(key)
+            if value is not None:
+                return pick_class(class_of(value)) is not None
+        return False
+
+    def serves(self, question: Question) -> bool:
+        """Whether a Service has that very address and port; not: whether a node port has that number."""
+        return frontend_key(question.destination, question.protocol, question.port) in self.image[schema.FRONTENDS]
+
+    def answers_names(self, question: Question) -> bool:
+        """Whether names are answered at that very address and port, unless the process that does is gone."""
+        key = frontend_key(question.destination, question.protocol, question.port)
+        return any(key in self.image.get(name, {}) for name in (schema.DNS_UNTRACKED, schema.DNS_TRACKED))
+
+    def ports_of(self, address: str) -> tuple[str, ...]:
+        """What Services have at an address, as `53/UDP`."""
+        packed = pack_address(address)
+        keys = sorted(key[len(packed) :] for key in self.image[schema.FRONTENDS] if key.startswith(packed))
+        places = ((Protocol(key[0]).name, int.from_bytes(key[4:6], "big")) for key in keys)
+        return tuple(f"{port}/{protocol}" for protocol, port in places)
+
+    def is_pod(self, address: str) -> bool:
+        """Whether an address is in the ranges of pods, where the table has them."""
+        packed, half = pack_address(address), self.family.address_length
+        return any(key[:half] <= packed <= key[half:] for key in self.image.get(schema.POD_CIDRS, {}))
+
+    def endpoints_here(self) -> tuple[str, ...]:
+        """Endpoints of Services on this node, by address."""
+        half = self.family.address_length
+        return tuple(sorted({unpack_address(key[:half]) for key in self.image.get(schema.HAIRPIN, {})}))
+
+    def node_port_of(self, question: Question) -> str:
+        """The service port that has that node port, wherever it is answered; empty for none."""
+        return self._comment(schema.NODEPORTS, node_port_key(question.protocol, question.port))
+
+    @property
+    def node_port_addresses(self) -> tuple[str, ...]:
+        """Where node ports are answered, as ranges or single addresses."""
+        half = self.family.address_length
+        ranges = sorted(self.image[schema.NODEPORT_ADDRESSES])
+        places = ((unpack_address(key[:half]), unpack_address(key[half:])) for key in ranges)
+        return tuple(first if first == last else f"{first}-{last}" for first, last in places)
+
+    def service_of(self, question: Question) -> str:
+        """The service port that a destination belongs to, by the element's comment; empty for none."""
+        key = frontend_key(question.destination, question.protocol, question.port)
+        return self._comment(schema.FRONTENDS, key) or self.node_port_of(question)
+
+    def _comment(self, name: str, key: bytes) -> str:
+        return printable(self.image[name].get(key, b"")[_CLASS_BYTES:].decode(errors="replace"))
+
+
+def own_table(
+    family: Family,
+    contents: Contents,
+    specs: Mapping[str, SetSpec],
+    affinity: Elements,
+    anonymous: Mapping[str, tuple[bytes, ...]],
+) -> OwnTable:
+    """A table out of what was read. anonymous: the keys of the sets that rules brought along."""
+    chains = tuple(
+        Chain(name, tuple(read_rule_expressions(rule, anonymous) for rule in contents.rules.get(name, ())), hook)
+        for name, hook in contents.hooks.items()
+    )
+    handles = {name: tuple(rule.handle for rule in rules) for name, rules in contents.rules.items()}
+    image = {**contents.image, schema.AFFINITY: affinity}
+    return OwnTable(family, Program(family, chains, contents.verdicts), specs, image, handles)

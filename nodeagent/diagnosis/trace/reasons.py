@@ -1,0 +1,292 @@
+"""Why a journey ended as it did, and what to do: one line each, out of the rule that decided (pure)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from nodeagent.diagnosis.trace.journey import End, Journey
+from nodeagent.diagnosis.trace.legacy_rules import TOOLS
+from nodeagent.diagnosis.trace.others_walk import REWRITTEN, UNTRACKED
+from nodeagent.diagnosis.trace.own_table import OwnTable
+from nodeagent.diagnosis.trace.question import Question
+from nodeagent.diagnosis.trace.return_path import Answer, Back
+from nodeagent.diagnosis.trace.traveller import Decision
+from nodeagent.model.addresses import Family, endpoint_text
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.classes import (
+    DISCARD_CHAIN,
+    GUARDED_CHAIN,
+    REFUSE_CHAIN,
+)
+from nodeagent.proxy.dataplane.program.source_rewriting import NOT_FROM_PODS
+from nodeagent.wire.netlink.nf_tables.expressions import FibType, Lookup, Masquerade, Payload, Rule
+
+_SHOWN = 5
+_UNCLAIMED = "-unclaimed"
+_REPAIR = "nodeagent check, restart the agent, and see who writes into its table"
+_SOURCE_SETS = {
+    schema.HAIRPIN: "client and endpoint are the same",
+    schema.MASQUERADE_FRONTENDS: "an external address with policy Cluster",
+    schema.MASQUERADE_NODEPORTS: "a node port with policy Cluster",
+}
+
+
+class Reason(NamedTuple):
+    """Why, and what to do about it; both one clause without a full stop."""
+
+    why: str
+    cure: str = ""
+
+
+def reason_of(question: Question, journey: Journey, own: OwnTable | None) -> Reason:
+    """Why a journey did not arrive, or not at the Service."""
+    if journey.unheard:
+        return _of_unheard(question, journey, own)
+    if journey.routing:
+        return _of_routing(question, journey)
+    if journey.end in (End.UNTRANSLATED, End.ONE_WAY) or (journey.here and passes_service(journey)):
+        return _of_what_left(question, journey, own)
+    decisive = next((one for one in reversed(journey.decisions) if one.applied), None)
+    if decisive is None or own is None or decisive.table != own.name:
+        return _of_others(decisive)
+    return _of_ours(question, journey, own, decisive)
+
+
+def passes_service(journey: Journey) -> bool:
+    """Whether a connection to a Service that is delivered to this node was never translated: a daemon answers, or nobody.
+
+    What our own table does not let be tracked is a query for a name, which is answered here.
+    """
+    return not journey.translated and (journey.tracked or _not_tracked_by_others(journey) is not None)
+
+
+def _not_tracked_by_others(journey: Journey) -> Decision | None:
+    return next((one for one in journey.decisions if one.applied and one.effect == UNTRACKED), None)
+
+
+def _of_unheard(question: Question, journey: Journey, own: OwnTable | None) -> Reason:
+    place = f"{endpoint_text(journey.destination, journey.port)}/{question.protocol.name}"
+    if journey.translated:
+        return _of_no_server(question, journey, own, place)
+    if own is not None and (service := own.node_port_of(question)):
+        return _of_node_port(place, service, own.node_port_addresses)
+    if own is not None and own.serves(question):
+        return _of_what_left(question, journey, own)
+    return Reason(f"no Service has {place}, and no program of this node listens there", "check the port")
+
+
+def _of_no_server(question: Question, journey: Journey, own: OwnTable | None, place: str) -> Reason:
+    """An endpoint on this node's own network that nobody serves."""
+    why = f"no program of this node listens on {place}"
+    if journey.heard_at:
+        return Reason(
+            f"{why}, one does on {journey.heard_at} alone",
+            f"let it listen on {journey.destination}, or on all addresses",
+        )
+    again = Question(question.source, journey.destination, journey.port, question.protocol)
+    if own is not None and (service := own.service_of(again)):
+        return Reason(
+            f"{why}: that is {service} itself, and what was translated once is not translated again",
+            "write the addresses of pods into the EndpointSlice",
+        )
+    if own is not None and own.is_pod(journey.destination):
+        return Reason(
+            f"{why}: {journey.destination} is an address of this node, and in the ranges of pods",
+            f"see who gave it that address (ip address show to {journey.destination}; ip route show table local), or start it",
+        )
+    return Reason(why, "start it, or correct the Service's targetPort")
+
+
+def _of_node_port(place: str, service: str, addresses: Sequence[str]) -> Reason:
+    """A node port at an address that has none."""
+    shown = ", ".join(addresses[:_SHOWN]) + (", …" if len(addresses) > _SHOWN else "")
+    return Reason(
+        f"{place} is a node port of {service}, and node ports are answered at {shown or 'no address of this node'} only",
+        "connect to one of those, or change traffic.nodePortAddresses",
+    )
+
+
+def _of_routing(question: Question, journey: Journey) -> Reason:
+    route = journey.route
+    if not journey.came_by and route is not None and not journey.decisions and journey.destination != question.source:
+        return Reason(
+            f"the node has no route back to {question.source}" if route.interface == "" else str(route),
+            route.cure or f"ip route add {question.source} …, or name the interface it comes in by with --from",
+        )
+    place = journey.destination
+    why = f"no route to {place}" if route is None or not route.reason else f"to {place}: {route.reason}"
+    return Reason(why, "" if route is None else route.cure)
+
+
+def _of_what_left(question: Question, journey: Journey, own: OwnTable | None) -> Reason:
+    if journey.end is End.ONE_WAY:
+        return _of_one_way(question, journey)
+    service = "" if own is None else own.service_of(question)
+    rule = _not_tracked_by_others(journey)
+    if rule is None:
+        what = "it stays here" if journey.here or journey.unheard else "it leaves the node"
+        told = f"{what} as it was sent, and {service} is not asked"
+        last = next((one for one in reversed(journey.decisions) if own and one.applied and one.table == own.name), None)
+        if own is not None and last is not None and own.is_foreign(last.chain, last.rule):
+            return Reason(f"{told}: {last.hook}: {_foreign(own, last)}", _REPAIR)
+        return Reason(told, "nodeagent check")
+    why = _of_others(rule)
+    return Reason(f"{service} is not asked, the packet is not tracked: {why.why}", why.cure)
+
+
+def _of_one_way(question: Question, journey: Journey) -> Reason:
+    end = endpoint_text(journey.destination, journey.port)
+    if journey.answer is not None and journey.answer.lost:
+        return _of_answer(question, end, journey.answer, translated=journey.translated)
+    cure = "rewrite its source: see that the ranges of pods (--cluster-cidr) are right, or masquerade there"
+    if journey.destination == question.source:
+        return Reason(f"{end} is the client itself, which takes no packet from its own address", cure)
+    if journey.bridged:
+        setting = f"bridge-nf-call-{'iptables' if question.family is Family.IPV4 else 'ip6tables'}"
+        return Reason(
+            f"{end} and the client are both behind the bridge {journey.came_by}, which carries the answer past the rules that "
+            f"would translate it back ({setting} is 0, or br_netfilter not loaded)",
+            f"modprobe br_netfilter; sysctl -w net.bridge.{setting}=1",
+        )
+    return Reason(
+        f"{end} and the client are both behind {journey.came_by}: the answer does not come by this node, which would "
+        "have to translate it back",
+        cure,
+    )
+
+
+def _of_answer(question: Question, end: str, answer: Answer, *, translated: bool) -> Reason:
+    """What keeps an answer from the client."""
+    if answer.end is Back.NO_WAY and answer.route is not None:
+        told = answer.route.reason or f"no route to {question.source}"
+        return Reason(f"the answer of {end} does not come back: to {question.source}: {told}", answer.route.cure)
+    if answer.end is Back.OTHER_ZONE:
+        made, met = answer.zones
+        becomes = "is not translated back" if translated else "gets another source port"
+        return Reason(
+            f"the answer of {end} {becomes}: it is in zone {met} of connection tracking, and the connection in zone {made}",
+            "set the same zone both ways: nft list ruleset | grep zone; iptables-save -t raw",
+        )
+    why = _of_others(next((one for one in reversed(answer.decisions) if one.applied), None))
+    what = "is not translated back, as it is not tracked" if answer.end is Back.UNTRACKED else "is stopped"
+    return Reason(f"the answer of {end} {what}: {why.why}", why.cure)
+
+
+def _of_others(decisive: Decision | None) -> Reason:
+    if decisive is None:
+        return Reason("a chain of others ended it")
+    tool, _, table = decisive.table.partition(" ")
+    shown = f"nft -a list chain {decisive.table} {decisive.chain}"
+    if tool in TOOLS.values():
+        shown = f"{tool} -t {table} -S {decisive.chain}"
+    return Reason(
+        f"{decisive.hook}: {decisive.table}, chain {decisive.chain}: {decisive.text}", f"change that rule: {shown}"
+    )
+
+
+def _of_ours(question: Question, journey: Journey, own: OwnTable, decisive: Decision) -> Reason:
+    service = own.service_of(question)
+    place = f"{endpoint_text(question.destination, question.port)}/{question.protocol.name}"
+    local_list = _used(journey, own, schema.FRONTENDS_LOCAL_SCOPE, schema.NODEPORTS_LOCAL_SCOPE)
+    policy = "externalTrafficPolicy" if local_list else "internalTrafficPolicy"
+    if decisive.chain == REFUSE_CHAIN:
+        return _of_refusal(question, service, place, own)
+    if decisive.chain == DISCARD_CHAIN:
+        return Reason(
+            f"{service} has no endpoint on this node, and its {policy} is Local",
+            f"connect to a node that has one, or set {policy} to Cluster",
+        )
+    if decisive.chain == GUARDED_CHAIN and decisive.rule == 1:
+        return Reason(
+            f"{question.source} is in none of the source ranges of {service}",
+            "add it to loadBalancerSourceRanges",
+        )
+    if decisive.chain.endswith(_UNCLAIMED):
+        return Reason(f"{question.destination} is in the service range and belongs to no Service", "check the address")
+    if own.is_foreign(decisive.chain, decisive.rule):
+        return Reason(f"{decisive.hook}: {_foreign(own, decisive)}", _REPAIR)
+    return Reason(
+        f"elements of {service or place} are missing: chain {decisive.chain}", "nodeagent check, then restart it"
+    )
+
+
+def _foreign(own: OwnTable, rule: Decision) -> str:
+    """A rule that somebody wrote into our table."""
+    return f"{own.name}, chain {rule.chain}: {rule.text} (the agent has no such rule: somebody changed its table)"
+
+
+def _of_refusal(question: Question, service: str, place: str, own: OwnTable) -> Reason:
+    """What is refused: a port that the Service has not, or has no endpoints for, or that has lost its way to them."""
+    if not service:
+        return _of_no_such_port(question, place, own)
+    if own.picks(question):
+        lost = f"{own.name} has lost what leads to its endpoints (map {schema.DISPATCH})"
+        return Reason(f"{service} is not asked: {lost}", _REPAIR)
+    return Reason(
+        f"{service} has no endpoints", f"see whether its pods are ready: kubectl get endpointslices ({service})"
+    )
+
+
+def _of_no_such_port(question: Question, place: str, own: OwnTable) -> Reason:
+    ports = ", ".join(own.ports_of(question.destination)[:_SHOWN])
+    if ports:
+        return Reason(
+            f"{question.destination} is a ClusterIP that serves nothing at {place}", f"use a port it has: {ports}"
+        )
+    return Reason(
+        f"{question.destination} is a ClusterIP, and no port of it is programmed: elements of table {own.name} are gone, "
+        "or its Service has no port that is one",
+        "nodeagent explain says which; nodeagent diff, then nodeagent run --once, or restart the agent",
+    )
+
+
+def _used(journey: Journey, own: OwnTable, *sets: str) -> bool:
+    """Whether a rule that decides about the destination found something in one of these sets."""
+    rules = (
+        own.rule(one.chain, one.rule)
+        for one in journey.decisions
+        if one.applied and one.table == own.name and one.hook in ("prerouting", "output")
+    )
+    return any(isinstance(part, Lookup) and part.set in sets for rule in rules for part in rule)
+
+
+def scope_of(journey: Journey, own: OwnTable | None) -> str:
+    """Which of a frontend's lists was used: `pods and node`, `everyone else`, or empty where it has one for all."""
+    if own is None:
+        return ""
+    if _used(journey, own, schema.FRONTENDS_CLUSTER_SCOPE, schema.NODEPORTS_CLUSTER_SCOPE):
+        return "pods and node"
+    local = _used(journey, own, schema.FRONTENDS_LOCAL_SCOPE, schema.NODEPORTS_LOCAL_SCOPE)
+    return "everyone else (policy Local)" if local else ""
+
+
+def why_rewritten(journey: Journey, own: OwnTable | None) -> str:
+    """Why the source is rewritten, or that it is not."""
+    if not journey.rewritten:
+        return "no: the endpoint sees the client's own address" if journey.translated else "no"
+    for one in reversed(journey.decisions):
+        if own is not None and one.applied and one.table == own.name:
+            rule = own.rule(one.chain, one.rule)
+            if any(isinstance(part, Masquerade) for part in rule):
+                return f"yes: {_source_rule(one.chain, rule)}"
+        elif one.applied and one.effect == REWRITTEN:
+            return f"yes: by others, {one.table} chain {one.chain}: {one.text}"
+    return "yes"
+
+
+def _source_rule(chain: str, rule: Rule) -> str:
+    """What a rule that rewrites the source asks for."""
+    sets = {part.set for part in rule if isinstance(part, Lookup)}
+    named = next((name for name in _SOURCE_SETS if name in sets), None)
+    if named is not None:
+        return f"{_SOURCE_SETS[named]} (@{named})"
+    if any(isinstance(part, FibType) for part in rule):
+        return "an address with policy Local, and the source is an address of this node"
+    if chain == NOT_FROM_PODS:
+        return "to a ClusterIP, and the client is no pod"
+    from_cluster_ip = any(isinstance(part, Payload) for part in rule)
+    return "a ClusterIP is the source, as the node has no address to prefer" if from_cluster_ip else "masqueradeAll"
+
+
+def arrives(found: tuple[Journey, ...]) -> bool:
+    """Whether every journey does."""
+    return all(journey.end is End.ARRIVED for journey in found)

@@ -1,0 +1,314 @@
+"""What a trace says: the verdict first, then how it came about (pure)."""
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from msgspec import Struct
+
+from nodeagent.diagnosis.trace.connections import Connections, Silence, TrackedFlow
+from nodeagent.diagnosis.trace.journey import End, Journey, Node
+from nodeagent.diagnosis.trace.narrow_ways import cure
+from nodeagent.diagnosis.trace.others_walk import REWRITTEN
+from nodeagent.diagnosis.trace.question import Question
+from nodeagent.diagnosis.trace.reasons import Reason, arrives, reason_of, scope_of, why_rewritten
+from nodeagent.diagnosis.trace.source_ports import CURE, Crowd
+from nodeagent.diagnosis.trace.traveller import Decision
+from nodeagent.model.addresses import endpoint_text
+
+
+class Report(Struct, frozen=True):
+    """Everything there is to say. notes: what was not looked at, and why."""
+
+    question: Question
+    node: Node
+    found: tuple[Journey, ...]
+    connections: Connections = Connections()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def arrives(self) -> bool:
+        """Whether every such connection does."""
+        return arrives(self.found) and not (self.connections.full or self.stale or self._crowded_out)
+
+    @property
+    def _crowded_out(self) -> tuple[Journey, ...]:
+        """Those that find no source port."""
+        return tuple(one for one in self.found if any(crowd.full for crowd in self._crowds(one)))
+
+    def _crowds(self, one: Journey) -> tuple[Crowd, ...]:
+        """The crowds that a connection would have to join."""
+        if not one.rewritten or one.end is not End.ARRIVED:
+            return ()
+        end = one.destination, one.port
+        return tuple(crowd for crowd in self.connections.crowds if crowd.endpoint == end)
+
+    @property
+    def stale(self) -> tuple[TrackedFlow, ...]:
+        """Tracked flows that go where no new one would, unless packets are not tracked and so belong to none."""
+        if not any(journey.tracked for journey in self.found):
+            return ()
+        ends = {(journey.destination, journey.port) for journey in self.found}
+        return tuple(flow for flow in self.connections.flows if flow.endpoint not in ends)
+
+    @property
+    def verdict(self) -> str:
+        """One line: what becomes of the connection, why, and what to do."""
+        lost = [journey for journey in self.found if journey.end is not End.ARRIVED]
+        table = self.connections
+        if table.full:
+            fill = f"{table.count} of {table.most} entries"
+            why = Reason(f"the connection table is full ({fill})", "raise net.netfilter.nf_conntrack_max")
+            return self._line("dropped", why)
+        if lost:
+            chance = sum((journey.probability for journey in lost), Fraction(0))
+            why = reason_of(self.question, lost[0], self.node.own)
+            if chance == 1:
+                return self._line(lost[0].end.value, why)
+            return self._line(f"fails in {_percent(chance)}, {lost[0].end.value} then", why)
+        if self._crowded_out:
+            chance = sum((journey.probability for journey in self._crowded_out), Fraction(0))
+            crowd = self._crowds(self._crowded_out[0])[0]
+            what = "dropped" if chance == 1 else f"fails in {_percent(chance)}, dropped then"
+            return self._line(what, Reason(str(crowd), CURE.format(crowd.endpoint[0])))
+        if self.stale:
+            flow = self.stale[0]
+            client, old = endpoint_text(flow.source, flow.port), endpoint_text(*flow.endpoint)
+            why = Reason(
+                f"the tracked flow of {client} still goes to {old}, where no new one would",
+                f"conntrack -D -p udp -s {flow.source} --sport {flow.port}",
+            )
+            return self._line("stale", why)
+        unseen = self._doubt()
+        return f"arrives: {self.question}, {self._target()}" + (f"; as far as is known: {unseen}" if unseen else "")
+
+    def _doubt(self) -> str:
+        """What may stop it after all: a rule that cannot be evaluated, or what was not looked at; and that it did not get
+        through before. Empty for nothing."""
+        return "; ".join(
+            filter(None, (self._unseen(), self._silence(), self._left_behind(), self._crowd(), self._hole()))
+        )
+
+    def _unseen(self) -> str:
+        for one in self.found:
+            for step in (*one.decisions, *(() if one.answer is None else one.answer.decisions)):
+                if step.unclear and step.may_stop:
+                    return f"{step.hook}: {step.table}, chain {step.chain}: {step.text}"
+            if one.new_source and (strange := self._strange_source(one)):
+                return strange
+            if one.end is End.ARRIVED and one.translated and not one.here and (again := self._service_at(one)):
+                end = endpoint_text(one.destination, one.port)
+                return (
+                    f"{end} is an address of {again} itself, and what was translated once is not translated again here"
+                )
+        return self.notes[0] if self.notes else ""
+
+    def _service_at(self, one: Journey) -> str:
+        """The service port that has the very address that a connection was translated to; empty for none."""
+        own, asked = self.node.own, self.question
+        at = Question(asked.source, one.destination, one.port, asked.protocol)
+        return own.service_of(at) if own is not None and own.serves(at) else ""
+
+    def _strange_source(self, one: Journey) -> str:
+        """That answers are sent to an address that is none of this node, by others' leave; empty where they come by it."""
+        if one.route is None or not one.route.gateway or one.new_source in self.node.local:
+            return ""
+        rule = next((step for step in one.decisions if step.applied and step.effect == REWRITTEN), None)
+        place = "" if rule is None else f" ({rule.hook}: {rule.table}, chain {rule.chain}: {rule.text})"
+        return f"answers are sent to {one.new_source}, which is no address of this node{place}"
+
+    def _silence(self) -> str:
+        """That the client's last connection to one of these endpoints was not answered."""
+        ends = {one.endpoint for one in self.found}
+        silent: Silence | None = next((one for one in self.connections.silent if one.endpoint in ends), None)
+        if silent is None:
+            return ""
+        return (
+            f"the last connection of {self.question.source}, {silent.ago} s ago, got no answer from "
+            f"{endpoint_text(*silent.endpoint)}: see the firewall and the routes there"
+        )
+
+    def _left_behind(self) -> str:
+        """That a connection of the client hangs at an endpoint that is no longer one."""
+        asked = self.question
+        ends = {(one.destination, one.port) for one in self.found if one.translated}
+        left: Silence | None = next((one for one in self.connections.silent if one.endpoint not in ends), None)
+        if left is None or not ends:
+            return ""
+        return (
+            f"a connection of {asked.source} still goes to {endpoint_text(*left.endpoint)}, where no new one would, and got no "
+            f"answer for {left.ago} s: conntrack -D -p tcp -s {asked.source} -d {asked.destination} --dport {asked.port} "
+            f"-r {left.endpoint[0]}"
+        )
+
+    def _crowd(self) -> str:
+        """That few source ports are left towards an endpoint."""
+        crowd = next((crowd for one in self.found for crowd in self._crowds(one)), None)
+        return "" if crowd is None else f"{crowd}, and a connection that finds none is dropped"
+
+    def _hole(self) -> str:
+        """That long packets vanish, though short ones pass."""
+        hole = next((one.hole for one in self.found if one.hole is not None), None)
+        return "" if hole is None else f"{hole}: {cure(self.question.family)}"
+
+    def _line(self, what: str, reason: Reason) -> str:
+        cure = f"; {reason.cure}" if reason.cure else ""
+        return f"{what}: {self.question}: {reason.why}{self._missing()}{cure}"
+
+    def _missing(self) -> str:
+        """That there is no table of ours, or one without rules, where that explains why nothing was translated."""
+        if any(one.translated for one in self.found):
+            return ""
+        own = self.node.own
+        if own is None:
+            return _NO_TABLE
+        return _NO_RULES.format(own.name) if own.emptied else ""
+
+    def _target(self) -> str:
+        service, own, asked = self.service, self.node.own, self.question
+        stays = all(one.here and (one.destination, one.port) == (asked.destination, asked.port) for one in self.found)
+        if stays and own is not None and own.answers_names(asked):
+            return "names, answered by this node"
+        ends = sorted({endpoint_text(*one.endpoint) for one in self.found if one.endpoint is not None})
+        if not ends:
+            return f"as it was sent, to no Service{self._missing()}{self._beside_node_port()}"
+        name = service or "translated by others"
+        rule = self._translated_by_others() if service else None
+        if rule is not None:
+            place = f"{rule.hook}: {rule.table}, chain {rule.chain}: {rule.text}"
+            name = f"translated by others before {service} is asked ({place})"
+        return f"{name}: {ends[0]}" if len(ends) == 1 else f"{name}: one of {len(ends)} endpoints"
+
+    def _beside_node_port(self) -> str:
+        """That a program of this node answers on a node port, at an address at which the Service does not."""
+        own = self.node.own
+        service = "" if own is None else own.node_port_of(self.question)
+        if own is None or not service or not all(one.here for one in self.found):
+            return ""
+        return (
+            f": a program of this node listens there; {self.question.port} is a node port of {service}, answered at "
+            f"{', '.join(own.node_port_addresses) or 'no address of this node'} only"
+        )
+
+    def _translated_by_others(self) -> Decision | None:
+        own = "" if self.node.own is None else self.node.own.name
+        rules = (step for one in self.found for step in one.decisions if step.applied and step.table != own)
+        return next((step for step in rules if step.translates), None)
+
+    @property
+    def service(self) -> str:
+        """The service port it is for; empty for none."""
+        return "" if self.node.own is None else self.node.own.service_of(self.question)
+
+    def document(self) -> dict[str, Any]:
+        """The same as values, the verdict first."""
+        own = self.node.own
+        return {
+            "verdict": self.verdict,
+            "arrives": self.arrives,
+            "connection": str(self.question),
+            "service": self.service,
+            "outcomes": [
+                {
+                    "end": one.end.value,
+                    "probability": str(one.probability),
+                    "destination": endpoint_text(one.destination, one.port),
+                    "translated": one.translated,
+                    "scope": scope_of(one, own),
+                    "sourceRewritten": one.rewritten,
+                    "why": why_rewritten(one, own)
+                    if one.end is End.ARRIVED
+                    else reason_of(self.question, one, own).why,
+                    "from": one.came_by,
+                    "route": None if one.route is None else str(one.route),
+                    "interface": "" if one.route is None else one.route.interface,
+                    "decisions": _documents(one.decisions),
+                    "answer": None
+                    if one.answer is None
+                    else {"end": one.answer.end.value, "decisions": _documents(one.answer.decisions)},
+                }
+                for one in self.found
+            ],
+            "notes": list(self.notes),
+        }
+
+    def lines(self, *, everything: bool = False) -> list[str]:
+        """Text for people, the verdict first. everything: rules that did not apply too.
+
+        Where one of many is picked, the rules of each are printed once for all that met the same.
+        """
+        first = self.found[0]
+        common = _shared(self.found)
+        came = f"came in by {first.came_by}" if first.came_by else "sent by this node"
+        lines = [self.verdict, f"  {came}"]
+        lines += _told(first.decisions[:common], everything=everything)
+        if len(self.found) > 1:
+            lines.append(f"  then one of {len(self.found)} at random:")
+        shown: set[tuple[tuple[str, int, bool], ...]] = set()
+        for one in self.found:
+            way = tuple((step.chain, step.handle, step.applied) for step in one.decisions)
+            lines += self._end_lines(one, common, everything=everything, new=way not in shown)
+            shown.add(way)
+        lines += (f"  note: {note}" for note in self.notes)
+        return lines
+
+    def _end_lines(self, one: Journey, common: int, *, everything: bool, new: bool) -> list[str]:
+        own = self.node.own
+        where = endpoint_text(one.destination, one.port)
+        chance = "" if one.probability == 1 else f" ({_percent(one.probability)})"
+        lines = _told(one.decisions[common:], everything=everything) if new else []
+        if one.end is End.ARRIVED:
+            scope = scope_of(one, own)
+            lines.append(f"  {one.end.value}{chance}: {where}{f', the list for {scope}' if scope else ''}, {one.route}")
+            lines.append(f"    source rewritten: {why_rewritten(one, own)}")
+        else:
+            lines.append(f"  {one.end.value}{chance}: {where}: {reason_of(self.question, one, own).why}")
+        if one.answer is not None and (told := _told(one.answer.decisions, everything=everything)):
+            lines += [f"    the answer of {where}:", *told]
+        return lines
+
+
+_NO_TABLE = " (there is no table nodeagent: start the agent, or see who flushed it)"
+
+_NO_RULES = " (table {} has lost its rules: restart the agent, and see who flushed them)"
+
+
+def _percent(chance: Fraction) -> str:
+    return f"{float(chance):.3g} of 1" if chance.denominator > 1 << 7 else f"{chance} of all cases"
+
+
+def _documents(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
+    return [
+        {
+            "hook": step.hook,
+            "table": step.table,
+            "chain": step.chain,
+            "rule": step.rule or None,
+            "handle": step.handle or None,
+            "text": step.text,
+            "effect": step.effect,
+            "applied": step.applied,
+            "evaluated": not step.unclear,
+        }
+        for step in decisions
+    ]
+
+
+def _shared(found: Sequence[Journey]) -> int:
+    """How many decisions all journeys begin with."""
+    shortest = min(len(one.decisions) for one in found)
+    for number in range(shortest):
+        if any(one.decisions[number] != found[0].decisions[number] for one in found):
+            return number
+    return shortest
+
+
+def _told(decisions: Iterable[Decision], *, everything: bool) -> list[str]:
+    lines = []
+    for one in decisions:
+        if not (one.applied or one.unclear or everything):
+            continue
+        mark = "?" if one.unclear else " " if one.applied else "✗"
+        effect = f" => {one.effect}" if one.effect else ""
+        lines.append(f" {mark}{one.hook:<12} {one.place}: {one.text}{effect}")
+    return lines

@@ -1,0 +1,160 @@
+"""Whether connections to Services get through this node at all: some from the node itself, some from a pod (pure)."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from ipaddress import ip_address
+
+from msgspec import Struct
+
+from nodeagent.diagnosis.trace.journey import End, Journey, Node, journeys
+from nodeagent.diagnosis.trace.narrow_ways import Hole
+from nodeagent.diagnosis.trace.own_table import OwnTable
+from nodeagent.diagnosis.trace.question import Question
+from nodeagent.diagnosis.trace.reasons import Reason, passes_service, reason_of
+from nodeagent.diagnosis.trace.routes import RouteOutcome, Router
+from nodeagent.model.addresses import Protocol, pack_address, unpack_address
+from nodeagent.proxy.dataplane.image.image import class_of, frontend_key
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.classes import pick_class
+
+MOST_SERVICES = 16
+MOST_ENDPOINTS = 8
+"""Of a Service with more of them so many are followed, evenly spread: each endpoint is a journey of its own."""
+
+
+class Stopped(Struct, frozen=True):
+    """A connection that does not get through, though its Service has an endpoint. service: the service port. by_route:
+    whether the routing stops it, not a rule. share: of all such connections that are stopped, as far as they were followed."""
+
+    question: Question
+    service: str
+    reason: Reason
+    by_route: bool
+    share: Fraction = Fraction(1)
+
+
+class Ways(Struct, frozen=True):
+    """Connections from one client. client: in words. asked: how many were judged. stopped: those that do not get through. hole:
+    where long packets of one that does vanish. left_out: how many endpoints of those Services were not followed."""
+
+    client: str
+    asked: int
+    stopped: tuple[Stopped, ...] = ()
+    hole: Hole | None = None
+    left_out: int = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether there are any and none gets through."""
+        return bool(self.stopped) and len(self.stopped) == self.asked
+
+
+Place = tuple[str, Protocol, int]
+"""The address, protocol and port that a client connects to."""
+
+
+def ways_to_services(node: Node, router: Router) -> tuple[Ways, ...]:
+    """What becomes of connections to Services from this node, and from a pod of it where one is known; empty where there is
+    nothing to judge. Raises OSError where the kernel tells no routes."""
+    places = [] if node.own is None else list(sample_places(node.own))
+    return _ways_of_clients(places, node, router, ())
+
+
+def ways_to_places(places: Sequence[Place], node: Node, router: Router, pods: Sequence[str]) -> tuple[Ways, ...]:
+    """The same for these addresses and ports. pods: addresses of pods of this node. Raises OSError likewise."""
+    return _ways_of_clients(places, node, router, pods)
+
+
+def ways_from(client: str, places: Sequence[Place], node: Node, router: Router) -> Ways:
+    """What becomes of connections of one address to these places. Raises OSError likewise."""
+    return _ways(client, client, places, node, router, [])
+
+
+def _ways_of_clients(places: Sequence[Place], node: Node, router: Router, known: Sequence[str]) -> tuple[Ways, ...]:
+    own = node.own
+    if own is None or not places:
+        return ()
+    source = _own_address(node, own)
+    if not source:
+        return ()
+    met: list[str] = []
+    found = [_ways("this node", source, places, node, router, met)]
+    if pods := [*known, *met]:
+        found.append(_ways(f"pods of this node (asked for {pods[0]})", pods[0], places, node, router, []))
+    return tuple(one for one in found if one.asked)
+
+
+def _ways(client: str, source: str, places: Sequence[Place], node: Node, router: Router, pods: list[str]) -> Ways:
+    """Judge a connection from `source` to each of the places. pods: addresses of this node's pods that it meets are added."""
+    asked, stopped, hole, left_out = 0, [], None, 0
+    for address, protocol, port in places:
+        question = Question(source, address, port, protocol)
+        found = journeys(question, node, router, most=MOST_ENDPOINTS)
+        pods += (one.destination for one in found if _is_pod_here(one, node))
+        hole = hole or next((one.hole for one in found if one.hole is not None), None)
+        lost = [one for one in found if _is_lost(one, node)]
+        if lost or any(one.end is End.ARRIVED for one in found):
+            asked += 1
+            left_out += max(0, _endpoint_count(node.own, question) - MOST_ENDPOINTS)
+        if lost:
+            stopped.append(_stopped(question, lost, found, node))
+    return Ways(client, asked, tuple(stopped), hole, left_out)
+
+
+def _stopped(question: Question, lost: Sequence[Journey], found: Sequence[Journey], node: Node) -> Stopped:
+    first = lost[0]
+    service = "" if node.own is None else node.own.service_of(question)
+    share = sum((one.probability for one in lost), Fraction()) / sum((one.probability for one in found), Fraction())
+    by_route = first.routing or first.end is End.ONE_WAY
+    return Stopped(question, service, reason_of(question, first, node.own), by_route, share)
+
+
+def _endpoint_count(own: OwnTable | None, question: Question) -> int:
+    """How many endpoints one is picked from."""
+    key = frontend_key(question.destination, question.protocol, question.port)
+    value = None if own is None else own.image[schema.FRONTENDS].get(key)
+    pick = None if value is None else pick_class(class_of(value))
+    return 0 if pick is None else pick.count
+
+
+def sample_places(own: OwnTable) -> Iterator[Place]:
+    """(address, protocol, port) of some Services that have endpoints: about MOST_SERVICES, evenly spread over all."""
+    length = own.family.address_length
+    keys = [key for key, value in own.image[schema.FRONTENDS].items() if pick_class(class_of(value)) is not None]
+    step = max(1, -(-len(keys) // MOST_SERVICES))
+    for key in itertools.islice(sorted(keys), 0, None, step):
+        protocol = Protocol(key[length])
+        yield unpack_address(key[:length]), protocol, int.from_bytes(key[length + 4 : length + 6], "big")
+
+
+def _own_address(node: Node, own: OwnTable) -> str:
+    """An address of the node that is no Service's; empty when it has none of the family."""
+    length = own.family.address_length
+    services = {key[:length] for name in (schema.CLUSTER_IPS, schema.FRONTENDS) for key in own.image[name]}
+    packed = sorted(map(pack_address, node.local))
+    mine = (unpack_address(one) for one in packed if len(one) == length and one not in services)
+    return next((one for one in mine if not (ip_address(one).is_loopback or ip_address(one).is_link_local)), "")
+
+
+def _is_pod_here(one: Journey, node: Node) -> bool:
+    """Whether it ends at a pod of this node: an address in the pods' ranges that needs no gateway."""
+    own, route = node.own, one.route
+    if own is None or route is None or route.way is not RouteOutcome.OUT or route.gateway or not one.translated:
+        return False
+    return own.is_pod(one.destination)
+
+
+def _is_lost(one: Journey, node: Node) -> bool:
+    """Whether it does not come to the Service's endpoints, and that is not the Service's own state."""
+    if one.here or one.unheard:
+        return passes_service(one)
+    return one.end is not End.ARRIVED and _is_not_ours(one, node)
+
+
+def _is_not_ours(one: Journey, node: Node) -> bool:
+    """Whether a rule of others or a route ends it, rather than the Service's own state."""
+    if one.routing or one.end in (End.ONE_WAY, End.UNTRANSLATED):
+        return True
+    decisive = next((step for step in reversed(one.decisions) if step.applied), None)
+    return decisive is None or node.own is None or decisive.table != node.own.name

@@ -1,0 +1,20 @@
+"""Finds the kinds: every module beside this one that has `ROWS`."""
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+
+from nodeagent import kinds
+from nodeagent.kinds.description.resources import Catalog, Resource
+
+
+@cache
+def rows() -> tuple[Resource, ...]:
+    """The rows of all kinds, in no particular order."""
+    modules = (import_module(f"{kinds.__name__}.{found.name}") for found in pkgutil.iter_modules(kinds.__path__))
+    return tuple(row for module in modules for row in getattr(module, "ROWS", ()))
+
+
+def all_kinds() -> Catalog:
+    """All kinds."""
+    return Catalog(rows())

@@ -1,0 +1,193 @@
+"""Formats of single values: names, labels, addresses, ports. Each check returns the complaints, none when it is fine."""
+
+import re
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address
+from string import ascii_lowercase
+from typing import TypeAlias
+
+from nodeagent.kinds.description.address_texts import parse_ip
+from nodeagent.kinds.description.documents import Json
+from nodeagent.kinds.description.status import FieldError, invalid
+from nodeagent.model.addresses import LAST_PORT
+
+Check: TypeAlias = Callable[[str], list[str]]
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE = f"({_QUALIFIED})?"
+_ENV_KEY = r"[-._a-zA-Z0-9]+"
+LABEL_LONGEST = 63
+_LONGEST_COMPARED = 1024
+"""Characters; longer values exceed each limit here."""
+_PORT_NAME_LONGEST = 15
+_LINK_LOCAL_SCOPE = 2
+"""Of IPv6 multicast (RFC 4291, 2.7)."""
+PORT_RANGE = "must be between 1 and 65535, inclusive"
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+IP_EXAMPLE = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+
+
+def _longer(limit: int) -> str:
+    return f"must be no more than {limit} bytes"
+
+
+def _explain(text: str, pattern: str, *examples: str) -> str:
+    shown = ""
+    for position, example in enumerate(examples):
+        if position == 0:
+            shown = f"(e.g. '{example}'"
+        else:
+            shown += f",  or '{example}'" if position == len(examples) - 1 else f", '{example}'"
+    return f"{text} {shown}, regex used for validation is '{pattern}')"
+
+
+def dns_label(value: str) -> list[str]:
+    """RFC 1123 label."""
+    return _format(
+        value,
+        LABEL_LONGEST,
+        _LABEL,
+        _explain(
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and"
+            " end with an alphanumeric character",
+            _LABEL,
+            "my-name",
+            "123-abc",
+        ),
+    )
+
+
+def dns_subdomain(value: str) -> list[str]:
+    """RFC 1123 subdomain: labels joined by dots."""
+    return _format(
+        value,
+        253,
+        _SUBDOMAIN,
+        _explain(
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must"
+            " start and end with an alphanumeric character",
+            _SUBDOMAIN,
+            "example.com",
+        ),
+    )
+
+
+def _format(value: str, limit: int, pattern: str, explanation: str) -> list[str]:
+    complaints = [_longer(limit)] if len(value) > limit else []
+    if not _matches(pattern, value):
+        complaints.append(explanation)
+    return complaints
+
+
+def _matches(pattern: str, value: str) -> bool:
+    """The whole value is like the pattern, or so long that it is wrong anyway: to compare megabytes holds all threads."""
+    return len(value) > _LONGEST_COMPARED or re.fullmatch(pattern, value) is not None
+
+
+def qualified_name(value: str) -> list[str]:
+    """`prefix/name`, as keys of labels and annotations."""
+    text = _explain(
+        "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
+        " alphanumeric character",
+        _QUALIFIED,
+        "MyName",
+        "my.name",
+        "123-abc",
+    )
+    complaints: list[str] = []
+    prefix, slash, name = value.rpartition("/")
+    if slash and not prefix:
+        complaints.append("prefix part must be non-empty")
+    elif slash:
+        complaints.extend(f"prefix part {complaint}" for complaint in dns_subdomain(prefix))
+    if not name:
+        complaints.append("name part must be non-empty")
+    elif len(name) > LABEL_LONGEST:
+        complaints.append(f"name part must be no more than {LABEL_LONGEST} bytes")
+    if not _matches(_QUALIFIED, name):
+        complaints.append(text)
+    return complaints
+
+
+def label_value(value: str) -> list[str]:
+    """The value of a label; may be empty."""
+    complaints = [_longer(LABEL_LONGEST)] if len(value) > LABEL_LONGEST else []
+    if not _matches(_LABEL_VALUE, value):
+        complaints.append(
+            _explain(
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must"
+                " start and end with an alphanumeric character",
+                _LABEL_VALUE,
+                "MyValue",
+                "my_value",
+                "12345",
+            )
+        )
+    return complaints
+
+
+def data_key(value: str) -> list[str]:
+    """A key of a ConfigMap's or Secret's data; it may be the name of a file."""
+    explanation = _explain(
+        "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+        _ENV_KEY,
+        "key.name",
+        "KEY_NAME",
+        "key-name",
+    )
+    complaints = _format(value, 253, _ENV_KEY, explanation)
+    if value in (".", ".."):
+        complaints.append(f"must not be '{value}'")
+    elif value.startswith(".."):
+        complaints.append("must not start with '..'")
+    return complaints
+
+
+def port_name(value: str) -> list[str]:
+    """IANA service name: at most 15 characters with a letter."""
+    complaints = [f"must be no more than {_PORT_NAME_LONGEST} characters"] if len(value) > _PORT_NAME_LONGEST else []
+    if not _matches("[-a-z0-9]+", value):
+        complaints.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not any(char in ascii_lowercase for char in value[:_LONGEST_COMPARED]):
+        complaints.append("must contain at least one letter (a-z)")
+    if "--" in value:
+        complaints.append("must not contain consecutive hyphens")
+    if value and "-" in (value[0], value[-1]):
+        complaints.append("must not begin or end with a hyphen")
+    return complaints
+
+
+def port_number(value: int) -> list[str]:
+    """1 to 65535."""
+    return [] if 1 <= value <= LAST_PORT else [PORT_RANGE]
+
+
+def special_address(text: str, field: str) -> list[FieldError]:
+    """Endpoints may not be unspecified, loopback or link-local: they would capture the node's own traffic."""
+    address = parse_ip(text)
+    if address is None:
+        return []
+    found = []
+    if address.is_unspecified:
+        found.append(f"may not be unspecified ({address})")
+    if address.is_loopback:
+        found.append("may not be in the loopback range (127.0.0.0/8, ::1/128)")
+    if address.is_link_local:
+        found.append("may not be in the link-local range (169.254.0.0/16, fe80::/10)")
+    if address.is_multicast and _is_link_local_multicast(address):
+        found.append("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+    return [invalid(field, text, why) for why in found]
+
+
+def _is_link_local_multicast(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return address in IPv4Network("224.0.0.0/24")
+    scope = address.packed[1] & 0x0F
+    return address.is_multicast and scope == _LINK_LOCAL_SCOPE
+
+
+def checked(field: str, value: Json, complaints: Iterable[str]) -> list[FieldError]:
+    """The complaints as errors of a field."""
+    return [invalid(field, value, complaint) for complaint in complaints]

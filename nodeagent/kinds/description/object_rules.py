@@ -1,0 +1,124 @@
+"""Rules several kinds share: metadata, labels, owners, data, what may not change. Pure."""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from nodeagent.kinds.description.documents import Document, Json
+from nodeagent.kinds.description.formats import PROTOCOLS, Check, checked, data_key, label_value, qualified_name
+from nodeagent.kinds.description.status import FieldError, forbidden, invalid, required, too_long, unsupported
+
+_DATA_LIMIT = 1024 * 1024
+
+
+def metadata(document: Document, name_check: Check, *, namespaced: bool) -> Iterator[FieldError]:
+    """The errors of metadata that all kinds share."""
+    meta = document["metadata"]
+    prefix, name = meta.get("generateName", ""), meta.get("name", "")
+    if prefix:
+        # A generated name ends in five random characters, so the prefix is checked without its trailing hyphen.
+        yield from checked("metadata.generateName", prefix, name_check(f"{prefix.rstrip('-')}a" if prefix else ""))
+    if not name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        yield from checked("metadata.name", name, name_check(name))
+    if namespaced and not meta.get("namespace"):
+        yield required("metadata.namespace")
+    yield from labels(meta.get("labels") or {}, "metadata.labels")
+    yield from annotations(meta.get("annotations") or {}, "metadata.annotations")
+    yield from owners(meta.get("ownerReferences") or [])
+    yield from finalizers(meta.get("finalizers") or [], "metadata.finalizers")
+
+
+_STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+
+
+def finalizers(found: list[str], field: str) -> Iterator[FieldError]:
+    """Names that say whose they are, or that Kubernetes knows."""
+    for index, finalizer in enumerate(found):
+        yield from checked(f"{field}[{index}]", finalizer, qualified_name(finalizer))
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"{field}[{index}]", finalizer, why)
+
+
+def new_finalizers(document: Document, old: Document) -> list[FieldError]:
+    """An object that is being deleted gets no further finalizers."""
+    if not old["metadata"].get("deletionTimestamp"):
+        return []
+    before = set(old["metadata"].get("finalizers") or [])
+    added = sorted(set(document["metadata"].get("finalizers") or []) - before)
+    if not added:
+        return []
+    shown = ", ".join(f'"{name}"' for name in added)
+    why = "no new finalizers can be added if the object is being deleted, found new finalizers"
+    return [forbidden("metadata.finalizers", f"{why} []string{{{shown}}}")]
+
+
+def labels(found: dict[str, str], field: str) -> Iterator[FieldError]:
+    """Keys and values of labels or of an equality selector."""
+    for key, value in found.items():
+        yield from checked(field, key, qualified_name(key))
+        yield from checked(field, value, label_value(value))
+
+
+_ANNOTATIONS_LIMIT = 256 * 1024
+
+
+def annotations(found: dict[str, str], field: str) -> Iterator[FieldError]:
+    """Keys, and the size of all of it."""
+    for key in found:
+        yield from checked(field, key, qualified_name(key.lower()))
+    if sum(len(key) + len(value) for key, value in found.items()) > _ANNOTATIONS_LIMIT:
+        yield too_long(field, _ANNOTATIONS_LIMIT)
+
+
+def owners(found: list[Document]) -> Iterator[FieldError]:
+    """Owner references: complete, and one controller at most."""
+    for index, owner in enumerate(found):
+        yield from (
+            invalid(f"metadata.ownerReferences[{index}].{key}", "", "must not be empty")
+            for key in ("apiVersion", "kind", "name", "uid")
+            if not owner.get(key)
+        )
+    controllers = [owner for owner in found if owner.get("controller")]
+    if len(controllers) > 1:
+        why = "Only one reference can have Controller set to true"
+        yield invalid("metadata.ownerReferences", found, why)
+
+
+def unchanged(field: str, old: Json, new: Json) -> list[FieldError]:
+    """The field may not change."""
+    return [] if old == new else [invalid(field, new, "field is immutable")]
+
+
+def transport_protocol(protocol: str, field: str) -> list[FieldError]:
+    """One of TCP, UDP and SCTP must be given."""
+    if not protocol:
+        return [required(field)]
+    return [] if protocol in PROTOCOLS else [unsupported(field, protocol, PROTOCOLS)]
+
+
+def validate_data(document: Document) -> Iterator[FieldError]:
+    """Keys and size of a ConfigMap's or Secret's data."""
+    parts = [document.get("data") or {}, document.get("binaryData") or {}]
+    for key in chain(*parts):
+        yield from checked("data", key, data_key(key))
+    yield from (
+        invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in parts[0] if key in parts[1]
+    )
+    if sum(len(value) for part in parts for value in part.values()) > _DATA_LIMIT:
+        yield too_long("data", _DATA_LIMIT)
+
+
+def validate_data_update(document: Document, old: Document) -> Iterator[FieldError]:
+    """An immutable one stays as it is; a Secret keeps its type."""
+    yield from validate_data(document)
+    yield from unchanged("type", old.get("type"), document.get("type"))
+    if old.get("immutable"):
+        if not document.get("immutable"):
+            yield forbidden("immutable", "field is immutable when `immutable` is set")
+        yield from (
+            forbidden(part, "field is immutable when `immutable` is set")
+            for part in ("data", "binaryData")
+            if old.get(part) != document.get(part)
+        )

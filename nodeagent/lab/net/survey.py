@@ -1,0 +1,75 @@
+"""What came back from a number of questions, and how evenly it was spread. Pure."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from nodeagent.lab.net.actor_messages import Answer, Failure
+
+
+class Survey(tuple[Answer, ...]):
+    """Answers in the order in which the questions were asked."""
+
+    __slots__ = ()
+
+    @property
+    def names(self) -> Counter[str]:
+        """How often each server answered."""
+        return Counter(answer.name for answer in self if not answer.failure)
+
+    @property
+    def failures(self) -> Counter[Failure]:
+        """How often there was no answer, by kind."""
+        return Counter(answer.failure for answer in self if answer.failure)
+
+    @property
+    def peers(self) -> set[str]:
+        """The addresses the servers saw as their client's."""
+        return {answer.peer for answer in self if not answer.failure}
+
+    @property
+    def only(self) -> Answer:
+        """The answer to a single question."""
+        (answer,) = self
+        return answer
+
+    @property
+    def slowest(self) -> float:
+        """Seconds of the slowest one, failed ones included; 0 for none."""
+        return max((answer.seconds for answer in self), default=0.0)
+
+
+def chi_square(counts: Collection[int]) -> float:
+    """Pearson's statistic against an even spread; degrees of freedom are one less than there are counts."""
+    expected = sum(counts) / len(counts)
+    return sum((count - expected) ** 2 for count in counts) / expected
+
+
+def evenness(names: Mapping[str, int], servers: Iterable[str]) -> float:
+    """The probability that a fair choice among `servers` is at least as uneven as `names` (0 to 1).
+
+    A server that never answered counts as 0; a name that is no server makes the result 0. Small values speak against
+    a fair choice: below 0.001 one test in a thousand fails although all is well.
+    """
+    servers = list(servers)
+    if set(names) - set(servers) or not sum(names.values()):
+        return 0.0
+    if len(servers) == 1:
+        return 1.0
+    statistic = chi_square([names.get(server, 0) for server in servers])
+    return upper_gamma((len(servers) - 1) / 2, statistic / 2)
+
+
+def upper_gamma(shape: float, x: float) -> float:
+    """The regularised upper incomplete gamma function Q(shape, x), by its lower series (DLMF 8.7.1)."""
+    if x <= 0:
+        return 1.0
+    if x > shape + 700:
+        return 0.0
+    term = total = 1.0 / shape
+    step = shape
+    while term > total * 1e-15:
+        step += 1
+        term *= x / step
+        total += term
+    return max(0.0, 1.0 - total * math.exp(shape * math.log(x) - x - math.lgamma(shape)))

@@ -1,0 +1,175 @@
+"""Whether the DNS process answers: the agent asks it a query of its own, five times a second.
+
+A process that is late has its queries sent elsewhere, and gets them back with its next answer. One that could have answered for
+so long and has not is killed. A look that comes late itself (a busy machine, a suspended one, an agent that was stopped) counts
+as one interval; the time for which the process waited for a processor makes it late, but does not get it killed.
+"""
+
+import asyncio
+import logging
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from nodeagent.names.feed.feed_messages import Ping, Pong
+from nodeagent.wire.dns.codes import CLASS_IN, QR, RecordType
+from nodeagent.wire.dns.domain_names import from_text
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_SECONDS = 0.2
+PATIENCE_SECONDS = 1.0
+"""Without an answer, until a process is late, and until it is killed. Together with an interval and the start of another process (half a second)
+names are away for less than 2 s."""
+_ENOUGH_SECONDS = PATIENCE_SECONDS - INTERVAL_SECONDS / 2
+"""Sums of intervals are never exact."""
+_NANOSECONDS = 1e9
+
+T = TypeVar("T")
+
+
+class Hung(Exception):
+    """The process lives and answers no query."""
+
+
+class Patience:
+    """How long there has been no answer. Pure: times are given by the caller."""
+
+    def __init__(self) -> None:
+        self._unanswered = 0.0
+        self._could_answer = 0.0
+
+    def looked(self, *, answered: bool, elapsed: float, waited: float) -> None:
+        """One more look. elapsed: seconds since the look before. waited: those of them for which the process waited for a
+        processor."""
+        if answered:
+            self._unanswered = self._could_answer = 0.0
+            return
+        counted = min(elapsed, INTERVAL_SECONDS)
+        self._unanswered += counted
+        self._could_answer += max(0.0, counted - waited)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether clients should ask elsewhere."""
+        return self._unanswered >= _ENOUGH_SECONDS
+
+    @property
+    def has_hung(self) -> bool:
+        """Whether it could have answered all that time."""
+        return self._could_answer >= _ENOUGH_SECONDS
+
+
+class Stopwatch:
+    """Seconds between two looks at a process, and those for which it waited for a processor."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._at = time.monotonic()
+        self._waited = seconds_waited(pid)
+
+    def lap(self) -> tuple[float, float]:
+        """Since the last lap, or the beginning."""
+        at, waited = time.monotonic(), seconds_waited(self._pid)
+        lap = at - self._at, waited - self._waited
+        self._at, self._waited = at, waited
+        return lap
+
+
+class Heartbeat:
+    """say: sends a message to the process. unread: the sockets whose datagrams the process has to read by now. on_late: called
+    when the process becomes late, and when it is not any more."""
+
+    def __init__(
+        self,
+        pid: int,
+        zone: str,
+        *,
+        say: Callable[[Ping], None],
+        unread: Callable[[], Iterable[socket.socket]],
+        on_late: Callable[[bool], None],
+    ) -> None:
+        self._pid = pid
+        name = from_text(f"dns-version.{zone}")
+        self._question = name + RecordType.TXT.to_bytes(2, "big") + CLASS_IN.to_bytes(2, "big")
+        self._say = say
+        self._unread = unread
+        self._on_late = on_late
+        self._number = 0
+        self._answered = 0
+        self._reads = 0
+
+    def answered(self, pong: Pong) -> None:
+        """Records an answer of the process."""
+        ident = (pong.number & 0xFFFF).to_bytes(2, "big")
+        if pong.reply[:2] == ident and pong.reply[2:3] and pong.reply[2] & QR:
+            self._answered = pong.number
+            self._reads = pong.reads
+
+    async def run(self) -> None:
+        """Until cancelled. Raises Hung."""
+        patience = Patience()
+        watch = Stopwatch(self._pid)
+        while True:
+            self._number += 1
+            reads = self._reads
+            head = (self._number & 0xFFFF).to_bytes(2, "big") + b"\0\0\0\1\0\0\0\0\0\0"
+            self._say(Ping(self._number, head + self._question))
+            await asyncio.sleep(INTERVAL_SECONDS)
+            answered = self._answered == self._number and (self._reads != reads or not is_readable(self._unread()))
+            elapsed, waited = watch.lap()
+            before = patience.is_late
+            patience.looked(answered=answered, elapsed=elapsed, waited=waited)
+            if patience.is_late is not before:
+                self._on_late(patience.is_late)
+            if patience.has_hung:
+                raise Hung
+
+
+async def in_time(work: Coroutine[None, None, T], pid: int) -> T:
+    """What the process does for us. Raises Hung when it does not for as long as a heartbeat may fail."""
+    task = asyncio.create_task(work, name="answer of the DNS process")
+    patience = Patience()
+    watch = Stopwatch(pid)
+    try:
+        while not (await asyncio.wait((task,), timeout=INTERVAL_SECONDS))[0]:
+            elapsed, waited = watch.lap()
+            patience.looked(answered=False, elapsed=elapsed, waited=waited)
+            if patience.has_hung:
+                raise Hung
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def kill(pid: int) -> None:
+    """End a process that does not end by itself. pid: 0 when it is not known."""
+    if pid not in (0, os.getpid()):
+        with suppress(ProcessLookupError):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except PermissionError:
+                logger.warning("the DNS process pid=%d hangs and cannot be killed: that takes CAP_KILL", pid)
+
+
+def seconds_waited(pid: int) -> float:
+    """For which a process could run and got no processor since it began; 0 where that cannot be read."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / _NANOSECONDS
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def is_readable(sockets: Iterable[socket.socket]) -> bool:
+    """Whether something waits to be read in one of them."""
+    poll = select.poll()
+    for sock in sockets:
+        poll.register(sock, select.POLLIN)
+    return any(event & select.POLLIN for _, event in poll.poll(0))

@@ -1,0 +1,95 @@
+"""The process's end of the unix socket: one agent at a time, the latest that connected."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+from nodeagent.names.feed.feed_messages import (
+    BadFrame,
+    Decoder,
+    FromProcess,
+    Hello,
+    Replaced,
+    Settings,
+    ToProcess,
+    encode,
+)
+
+PIECE = 1 << 18
+BACKLOG = 4
+
+
+class Control:
+    """Says Hello with all sockets to every agent that connects, and hands its messages to `take`."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        sockets: tuple[socket.socket, ...],
+        *,
+        pid: int,
+        take: Callable[[ToProcess], Awaitable[None]],
+        lost: Callable[[], None],
+    ) -> None:
+        """lost: called when an agent went away."""
+        self._listener = listener
+        self._sockets = sockets
+        self._pid = pid
+        self._take = take
+        self._lost = lost
+        self._serving: asyncio.Task[None] | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self.settings: Settings | None = None
+        self.answering = False
+        self.ending = False
+        self.greeted = asyncio.Event()
+        """Set whenever an agent has connected, and has got the sockets."""
+
+    async def run(self) -> None:
+        """Until cancelled. Who connects learns from the kernel that it is this process that listens."""
+        self._listener.listen(BACKLOG)
+        self._listener.setblocking(False)
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                connection, _ = await loop.sock_accept(self._listener)
+                self.say(Replaced())
+                await self._end_serving()
+                self._serving = asyncio.create_task(self._serve(connection), name="connection of the agent")
+        finally:
+            await self._end_serving()  # without a word: the agent sees that the process is gone, and starts another
+
+    def say(self, message: FromProcess) -> None:
+        """Tell the agent, if there is one."""
+        if self._writer is not None:
+            self._writer.write(encode(message))
+
+    async def _end_serving(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+            self._serving = None
+
+    async def _serve(self, connection: socket.socket) -> None:
+        descriptors = [sock.fileno() for sock in self._sockets]
+        try:
+            hello = Hello(self._pid, self.settings, self.answering, self.ending)
+            socket.send_fds(connection, [encode(hello)], descriptors)
+        except OSError:
+            connection.close()
+            return
+        self.greeted.set()
+        reader, writer = await asyncio.open_unix_connection(sock=connection)
+        self._writer = writer
+        decoder = Decoder(ToProcess)
+        try:
+            while data := await reader.read(PIECE):
+                for message in decoder.feed(data):
+                    await self._take(message)  # type: ignore[arg-type]  # the decoder makes these
+                    await asyncio.sleep(0)  # queries come first
+        except (OSError, BadFrame):
+            pass  # the agent connects again, and says everything from the start
+        finally:
+            self._writer = None
+            writer.close()
+            self._lost()

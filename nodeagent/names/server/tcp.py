@@ -1,0 +1,165 @@
+"""Queries by TCP (RFC 7766): many in one connection, answered as they are ready."""
+
+import asyncio
+import socket
+import time
+from contextlib import suppress
+
+from nodeagent.names.server.datagrams import LARGEST_QUERY
+from nodeagent.names.server.front import Front, Tasks, Waiting
+from nodeagent.names.server.tally import tally_of
+from nodeagent.names.shares import Client, Shares, client_at
+from nodeagent.wire.dns.codes import TCP_LIMIT
+
+IDLE_SECONDS = 10.0
+"""Between two queries of a connection."""
+STALLED_SECONDS = 3.0
+"""Until the first query, and within one."""
+LOOK_AGAIN_SECONDS = 0.05
+MOST_CONNECTIONS = 512
+"""Of all clients at one listening address."""
+MOST_IN_ONE = 32
+"""Queries of one connection that wait for upstream; reading stops until one is answered."""
+MOST_UNREAD = 2 * TCP_LIMIT
+"""Bytes of answers that wait for one client, beside those that the kernel holds."""
+
+
+class TcpListener:
+    """Answers on one listening socket. A connection that finds no place gets that of the client with the most: of its
+    connections the one that has asked nothing for the longest (RFC 7766, 6.2.3)."""
+
+    def __init__(self, sock: socket.socket, front: Front, tasks: Tasks) -> None:
+        self._socket = sock
+        self._front = front
+        self._tasks = tasks
+        self._server: asyncio.Server | None = None
+        self._shares = Shares(MOST_CONNECTIONS)
+        self._open: dict[Client, dict[asyncio.StreamWriter, None]] = {}
+        """Of each client, the one with the latest query last."""
+        self.tally = tally_of(sock, "tcp")
+
+    @property
+    def connections(self) -> int:
+        """Those that are open."""
+        return self._shares.total
+
+    async def start(self) -> None:
+        """Begin to accept; connections that came before wait in the socket."""
+        self._socket.setblocking(False)
+        self._server = await asyncio.start_server(self._serve, sock=self._socket.dup(), limit=LARGEST_QUERY)
+
+    def stop(self) -> None:
+        """Accept no more."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peername")
+        if peer is None:  # it is gone already
+            writer.close()
+            return
+        client = client_at(peer[0])
+        self._enter(client, writer)
+        own = Tasks()
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+                await self._serve_queries(reader, writer, peer[0], own)
+            await own.finish(STALLED_SECONDS if self._is_open(client, writer) else 0)
+        finally:
+            self._leave(client, writer)
+            writer.close()
+
+    def _enter(self, client: Client, writer: asyncio.StreamWriter) -> None:
+        """Gives the connection a place; takes it from another connection when no place is free."""
+        self._open.setdefault(client, {})[writer] = None
+        self._shares.take(client)
+        if self._shares.total > MOST_CONNECTIONS:
+            largest = self._shares.largest()
+            idle = next(iter(self._open[largest]))
+            self._leave(largest, idle)
+            _end(idle)
+
+    def _leave(self, client: Client, writer: asyncio.StreamWriter) -> None:
+        """The connection has no place any more; nothing where it has had none."""
+        if self._is_open(client, writer):
+            self._shares.give_back(client)
+            del self._open[client][writer]
+            if not self._open[client]:
+                del self._open[client]
+
+    def _is_open(self, client: Client, writer: asyncio.StreamWriter) -> bool:
+        return writer in self._open.get(client, ())
+
+    def _has_asked(self, client: Client, writer: asyncio.StreamWriter) -> None:
+        if self._is_open(client, writer):
+            del self._open[client][writer]
+            self._open[client][writer] = None
+
+    async def _serve_queries(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str, own: Tasks
+    ) -> None:
+        """Until the client ends, stalls or is idle for too long."""
+        room = asyncio.Semaphore(MOST_IN_ONE)
+        patience = STALLED_SECONDS
+        served = self._front.clients.are_served(peer)
+        client = client_at(peer)
+        while True:
+            first = await _read(reader, 1, patience)
+            second = await _read(reader, 1, STALLED_SECONDS)
+            size = first[0] << 8 | second[0]
+            if size > LARGEST_QUERY:
+                return
+            packet = await _read(reader, size, STALLED_SECONDS)
+            self._has_asked(client, writer)
+            patience = IDLE_SECONDS
+            begun = time.monotonic()
+            answer = self._front.reply(packet, tcp=True, client=peer) if served else self._front.refuse(packet)
+            if isinstance(answer, Waiting):
+                await room.acquire()
+                own.start(asyncio.create_task(self._wait(answer, writer, peer, room, begun), name="forwarded query"))
+            else:
+                _send(writer, answer)
+                if served:
+                    self._front.count(self.tally.ours, packet, answer, peer, "tcp", time.monotonic() - begun)
+            async with asyncio.timeout(IDLE_SECONDS):
+                await writer.drain()
+
+    async def _wait(
+        self, waiting: Waiting, writer: asyncio.StreamWriter, peer: str, room: asyncio.Semaphore, begun: float
+    ) -> None:
+        try:
+            answer = await self._front.resolve(waiting)
+            _send(writer, answer)
+            seconds = time.monotonic() - begun
+            self._front.count(self.tally.theirs, waiting.query.packet, answer, peer, "tcp", seconds)
+        finally:
+            room.release()
+
+
+async def _read(reader: asyncio.StreamReader, size: int, seconds: float) -> bytes:
+    """So many bytes. Raises TimeoutError when they have not come within the time, and IncompleteReadError.
+
+    A process that was held up for so long finds its time over and the bytes at once: then they count.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await reader.readexactly(size)
+    except TimeoutError:
+        async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+            return await reader.readexactly(size)
+
+
+def _send(writer: asyncio.StreamWriter, answer: bytes | None) -> None:
+    """None: silence. A client that asks and does not read what it gets loses its connection."""
+    if answer is not None:
+        writer.write(len(answer).to_bytes(2, "big") + answer)
+        if writer.transport.get_write_buffer_size() > MOST_UNREAD:
+            writer.transport.abort()
+
+
+def _end(writer: asyncio.StreamWriter) -> None:
+    """At once, also when the client reads nothing."""
+    if writer.transport.get_write_buffer_size():
+        writer.transport.abort()
+    else:
+        writer.close()

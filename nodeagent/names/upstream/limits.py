@@ -1,0 +1,74 @@
+"""Every bound of the upstream side, in seconds, bytes and pieces. Pure."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CacheLimits:
+    """entries, size: answers with data that are kept, and bytes they may take together; denials, denials_size: the same of
+    answers that there is no such name or no such data; failures: failed questions remembered.
+
+    longest, longest_negative: what a TTL is cut to. failure: how long a failed question is not asked again.
+    stale: how long after its end a positive answer may still stand in (RFC 8767). stale_ttl: what clients then get.
+    rest: how long a stale answer is given without asking, after asking failed.
+    """
+
+    entries: int = 10_000
+    size: int = 8 << 20
+    denials: int = 10_000
+    denials_size: int = 4 << 20
+    failures: int = 1_000
+    longest: int = 3600
+    longest_negative: int = 30
+    failure: float = 1.0
+    stale: float = 86400.0
+    stale_ttl: int = 30
+    rest: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class AskLimits:
+    """questions, waiting: different questions under way, of which one client has half at most, and queries that wait for
+    them.
+
+    hedge: until a second server is asked; again: until all are asked once more; stream: until TCP is tried;
+    total: until a question has failed; second_best: how long others may still answer after one refused. servers: how many are asked for one question.
+    stale_patience: how long a client waits before it gets a stale answer.
+    strangers: answers that are not ours, on one socket, until TCP is used instead.
+    payload: the EDNS size we announce.
+    """
+
+    questions: int = 1_000
+    waiting: int = 10_000
+    hedge: float = 0.1
+    again: float = 0.8
+    stream: float = 2.0
+    total: float = 4.0
+    second_best: float = 0.8
+    servers: int = 4
+    stale_patience: float = 1.8
+    strangers: int = 8
+    payload: int = 1232
+
+
+@dataclass(frozen=True, slots=True)
+class HealthLimits:
+    """failures: in a row, until a server is asked last. first, longest: pauses between probes of such a server.
+
+    probe: how long a probe waits for its answer. plain: how long a server that refused EDNS is asked without.
+    """
+
+    failures: int = 3
+    first: float = 0.5
+    longest: float = 30.0
+    probe: float = 2.0
+    plain: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one `Upstream`."""
+
+    cache: CacheLimits = CacheLimits()
+    ask: AskLimits = AskLimits()
+    health: HealthLimits = HealthLimits()

@@ -1,0 +1,125 @@
+"""One question to several servers, the later ones only if the earlier ones are slow or fail."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nodeagent.names.upstream.conversation import NoAnswerError
+from nodeagent.names.upstream.limits import AskLimits
+from nodeagent.names.upstream.reply import Reply
+from nodeagent.names.upstream.schedule import Step, schedule
+from nodeagent.names.upstream.transport import OURS
+from nodeagent.names.upstream.upstream_address import Server
+from nodeagent.names.upstream.upstream_health import Health
+from nodeagent.names.upstream.upstream_question import Asked
+from nodeagent.wire.dns.codes import Rcode
+
+GOOD = frozenset({Rcode.NOERROR, Rcode.NXDOMAIN})
+
+
+class Asks(Protocol):
+    """One server at a time."""
+
+    async def ask(self, server: Server, asked: Asked, *, stream: bool = False) -> Reply: ...
+
+
+@dataclass(slots=True)
+class Race:
+    """The state of one question. second_best: a refusal or failure that some server has sent. ends: loop time."""
+
+    steps: list[Step]
+    ends: float
+    tries: dict[asyncio.Task[Reply | None], tuple[Step, float]] = field(default_factory=dict)
+    tried: set[Server] = field(default_factory=set)
+    failed: set[Server] = field(default_factory=set)
+    second_best: Reply | None = None
+
+
+class Asker:
+    """hedges: how often another server was asked because the one before was slow."""
+
+    def __init__(self, conversation: Asks, health: Health, limits: AskLimits) -> None:
+        self._conversation = conversation
+        self._health = health
+        self._limits = limits
+        self.hedges = 0
+
+    async def ask(self, asked: Asked, servers: Sequence[Server]) -> Reply | None:
+        """The first good answer; else a server's refusal; None when nobody said anything in time."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        race = Race(list(schedule(servers, self._limits)), began + self._limits.total)
+        async with asyncio.TaskGroup() as group:
+            try:
+                while loop.time() < race.ends:
+                    while race.steps and began + race.steps[0].at <= loop.time():
+                        self._try(group, race, asked, race.steps.pop(0))
+                    if not race.tries and not race.steps:
+                        break
+                    until = min(race.ends, began + race.steps[0].at) if race.steps else race.ends
+                    reply = await self._first(group, race, asked, max(0.0, until - loop.time()))
+                    if reply is not None:
+                        return reply
+                self._silent(race, None)
+            finally:
+                for task in race.tries:
+                    task.cancel()
+        return race.second_best
+
+    async def _first(self, group: asyncio.TaskGroup, race: Race, asked: Asked, patience: float) -> Reply | None:
+        """A good answer that came within `patience`; tries that failed make room for the next server."""
+        if not race.tries:
+            await asyncio.sleep(patience)
+            return None
+        done, _ = await asyncio.wait(race.tries, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            step, _ = race.tries.pop(task)
+            reply = task.result()
+            if reply is not None and reply.rcode in GOOD:
+                self._silent(race, step.server)
+                return reply
+            self._go_on(group, race, asked, step, reply)
+        return None
+
+    def _try(self, group: asyncio.TaskGroup, race: Race, asked: Asked, step: Step) -> None:
+        if race.tries and step.server not in race.tried:
+            self.hedges += 1
+        race.tried.add(step.server)
+        task = group.create_task(self._answer_of(step, asked), name=f"ask {step.server}")
+        race.tries[task] = step, asyncio.get_running_loop().time()
+
+    async def _answer_of(self, step: Step, asked: Asked) -> Reply | None:
+        """None when the server cannot be reached; its health has been updated."""
+        try:
+            reply = await self._conversation.ask(step.server, asked, stream=step.stream)
+        except (OSError, NoAnswerError) as error:
+            if not (isinstance(error, OSError) and error.errno in OURS):
+                self._health.failed(step.server, asyncio.get_running_loop().time())
+            return None
+        self._health.answered(step.server)
+        return reply
+
+    def _go_on(self, group: asyncio.TaskGroup, race: Race, asked: Asked, step: Step, reply: Reply | None) -> None:
+        """A server failed or refused: the next one that was not asked yet is asked at once."""
+        if reply is None:
+            race.failed.add(step.server)
+        else:
+            race.second_best = race.second_best or reply
+            race.steps = [other for other in race.steps if other.server != step.server]
+            race.ends = min(race.ends, asyncio.get_running_loop().time() + self._limits.second_best)
+        fresh = next((other for other in race.steps if other.server not in race.tried), None)
+        if fresh is not None:
+            race.steps.remove(fresh)
+            self._try(group, race, asked, fresh)
+
+    def _silent(self, race: Race, winner: Server | None) -> None:
+        """Servers that were asked long enough ago and have said nothing, each once for one question."""
+        now = asyncio.get_running_loop().time()
+        slow = {
+            step.server
+            for task, (step, since) in race.tries.items()
+            if not task.done() and now - since >= self._limits.hedge
+        }
+        for server in slow - race.failed - {winner}:
+            self._health.failed(server, now)

@@ -1,0 +1,103 @@
+"""What comes back from a server: is it the answer to our question, and what does it say? Pure."""
+
+from enum import Enum
+from typing import NamedTuple
+
+from nodeagent.model.addresses import Family
+from nodeagent.names.upstream.upstream_question import AD
+from nodeagent.wire.dns.codes import HEADER_SIZE, QR, RA, TC, Rcode, RecordType
+from nodeagent.wire.dns.message import BadMessage, Record, Sections, read_message
+
+MOST_RECORDS = 2048
+"""In one answer; reading as many takes less than the 50 ms that the event loop may be held."""
+
+_SMALLEST_SOA = 22
+"""Two names of the root and five numbers (RFC 1035, 3.3.13)."""
+
+
+class Reply(NamedTuple):
+    """rcode: with the high bits of EDNS. validated, recursive: AD and RA. sections: without the OPT record."""
+
+    rcode: int
+    validated: bool
+    recursive: bool
+    truncated: bool
+    edns: bool
+    sections: Sections
+
+
+class Doubt(Enum):
+    """Why a packet is not taken as the answer. STRANGER: not to our question. SPELLING: to it, in other letters."""
+
+    STRANGER = 0
+    SPELLING = 1
+
+
+def read_reply(packet: bytes, ident: int, question: bytes, *, exact: bool = False) -> Reply | Doubt:
+    """The answer in `packet` to our question. exact: its letter case must have come back, too.
+
+    A broken packet is a stranger's: who guesses at answers may send one with the right id.
+    """
+    if len(packet) == HEADER_SIZE and _is_bare_failure(packet, ident):
+        return Reply(
+            rcode=packet[3] & 0x0F,
+            validated=False,
+            recursive=bool(packet[3] & RA),
+            truncated=False,
+            edns=False,
+            sections=Sections(),
+        )
+    if not _is_ours(packet, ident, question):
+        return Doubt.STRANGER
+    if exact and packet[HEADER_SIZE : HEADER_SIZE + len(question)] != question:
+        return Doubt.SPELLING
+    truncated = bool(packet[2] & TC)
+    try:
+        sections = Sections() if truncated else read_message(packet)[1]
+    except BadMessage:
+        return Doubt.STRANGER
+    options = [record for record in sections.additional if record.kind == RecordType.OPT]
+    if len(options) > 1 or any(map(is_broken, (*sections.answer, *sections.authority, *sections.additional))):
+        return Doubt.STRANGER
+    return Reply(
+        rcode=packet[3] & 0x0F | (options[0].ttl >> 24 << 4 if options else 0),
+        validated=bool(packet[3] & AD),
+        recursive=bool(packet[3] & RA),
+        truncated=truncated,
+        edns=bool(options),
+        sections=sections._replace(additional=tuple(r for r in sections.additional if r.kind != RecordType.OPT)),
+    )
+
+
+def _is_ours(packet: bytes, ident: int, question: bytes) -> bool:
+    """Whether it is an answer of bearable size with our id and our question, in any letter case."""
+    if len(packet) < HEADER_SIZE or packet[:2] != ident.to_bytes(2, "big") or packet[4:6] != b"\0\1":
+        return False
+    if not packet[2] & QR or packet[2] & 0x78:
+        return False
+    if sum(packet[at] << 8 | packet[at + 1] for at in (6, 8, 10)) > MOST_RECORDS:
+        return False
+    returned = packet[HEADER_SIZE : HEADER_SIZE + len(question)]
+    return returned[:-4].lower() == question[:-4].lower() and returned[-4:] == question[-4:]
+
+
+def _is_bare_failure(packet: bytes, ident: int) -> bool:
+    """A header that says only that it went wrong, as servers without EDNS answer it; nothing in it can mislead."""
+    return (
+        packet[:2] == ident.to_bytes(2, "big")
+        and packet[2] & (QR | 0x78 | TC) == QR
+        and packet[3] & 0x0F not in (Rcode.NOERROR, Rcode.NXDOMAIN)
+        and not any(packet[4:])
+    )
+
+
+def is_broken(record: Record) -> bool:
+    """Whether its data cannot be what its type says; the data of most types is not looked at."""
+    match record.kind:
+        case RecordType.A:
+            return len(record.rdata) != Family.IPV4.address_length
+        case RecordType.AAAA:
+            return len(record.rdata) != Family.IPV6.address_length
+        case RecordType.SOA:
+            return len(record.rdata) < _SMALLEST_SOA
+    return False

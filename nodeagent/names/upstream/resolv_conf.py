@@ -1,0 +1,45 @@
+"""What resolv.conf says, as resolv.conf(5) describes it, and which servers follow from it. Pure."""
+
+from dataclasses import dataclass
+
+from nodeagent.names.upstream.upstream_address import Server, canonical
+
+STUBS = frozenset({"127.0.0.53", "127.0.0.54"})
+"""Where systemd-resolved listens on the node (systemd-resolved.service(8))."""
+MOST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvConf:
+    """nameservers: at most `MOST`, in order. search: domains without their last dot, in order."""
+
+    nameservers: tuple[Server, ...] = ()
+    search: tuple[str, ...] = ()
+
+
+def parse_resolv_conf(text: str) -> ResolvConf:
+    """Lines that say nothing we know are passed over; of several search or domain lines the last counts."""
+    servers: dict[Server, None] = {}
+    search: tuple[str, ...] = ()
+    for line in text.splitlines():
+        if line.startswith(("#", ";")):
+            continue
+        match line.split():
+            case ["nameserver", text_address, *_] if address := canonical(text_address):
+                servers.setdefault(Server(address))
+            case ["domain", domain, *_]:
+                search = (domain.rstrip("."),)
+            case ["search", *domains]:
+                search = tuple(domain.rstrip(".") for domain in domains)
+    return ResolvConf(tuple(servers)[:MOST], tuple(domain for domain in search if domain))
+
+
+def servers_behind(conf: ResolvConf, behind: ResolvConf) -> tuple[Server, ...]:
+    """The resolvers that systemd-resolved itself asks, when `conf` names only its stub; else those of `conf`.
+
+    behind: what systemd-resolved writes for programs that do not want its stub. Without it the stub has to do: it is
+    reachable, because we share the node's network namespace.
+    """
+    through_stub = conf.nameservers and all(server.address in STUBS for server in conf.nameservers)
+    real = tuple(server for server in behind.nameservers if server.address not in STUBS)
+    return real if through_stub and real else conf.nameservers

@@ -1,0 +1,248 @@
+"""One question in, one answer out: from the cache, from an equal question under way, or from the servers."""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from nodeagent.model.name_counts import UpstreamCounts
+from nodeagent.names.shares import NOBODY, Client, Shares
+from nodeagent.names.upstream.belonging import Worth, belonging
+from nodeagent.names.upstream.cache import Cache, Entry
+from nodeagent.names.upstream.conversation import Conversation
+from nodeagent.names.upstream.limits import Limits
+from nodeagent.names.upstream.node_resolvers import Resolvers
+from nodeagent.names.upstream.prepared_reply import Prepared, failed, prepare
+from nodeagent.names.upstream.race import Asker
+from nodeagent.names.upstream.stub_zones import StubZones
+from nodeagent.names.upstream.transport import Sockets, Transport
+from nodeagent.names.upstream.upstream_address import Server, without_own
+from nodeagent.names.upstream.upstream_health import Health, ServerState
+from nodeagent.names.upstream.upstream_probes import Probes
+from nodeagent.names.upstream.upstream_question import Asked, asked_by
+from nodeagent.wire.dns.codes import Rcode
+from nodeagent.wire.dns.domain_names import to_text
+from nodeagent.wire.dns.query import NotAnswered, Query, answer_with, header_only, read_query
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Counts:
+    """How often, since the start. joined: waited for an equal question. full: turned away, too many under way."""
+
+    requests: int = 0
+    hits: int = 0
+    stale: int = 0
+    joined: int = 0
+    asked: int = 0
+    failures: int = 0
+    full: int = 0
+    loops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """good: the answer says whether there is data; a failure does not."""
+
+    answer: Prepared
+    good: bool
+
+
+FAILED = Resolution(failed(), good=False)
+
+
+class Upstream:
+    """resolvers: who is asked for what no stub zone has. listening, node_addresses: what we are ourselves.
+
+    chance: a random number below its argument that nobody can guess. mix_case: see `Conversation`.
+    """
+
+    def __init__(
+        self,
+        resolvers: Resolvers,
+        zones: StubZones,
+        *,
+        listening: Collection[Server] = (),
+        node_addresses: Collection[str] = (),
+        limits: Limits = Limits(),  # noqa: B008  # frozen
+        transport: Transport | None = None,
+        chance: Callable[[int], int] = secrets.randbelow,
+        mix_case: bool = False,
+    ) -> None:
+        self._resolvers = resolvers
+        self._zones = zones
+        self._listening = frozenset(listening)
+        self._node_addresses = frozenset(node_addresses)
+        self._limits = limits
+        self._cache = Cache(limits.cache)
+        self._health = Health(limits.health, lambda: self._probes.wake())
+        conversation = Conversation(transport or Sockets(), self._health, limits.ask, chance=chance, mix_case=mix_case)
+        self._probes = Probes(conversation, self._health, limits.health, chance)
+        self._asker = Asker(conversation, self._health, limits.ask)
+        self._under_way: dict[Asked, asyncio.Task[Resolution]] = {}
+        self._shares = Shares(limits.ask.questions)
+        self._waiting = 0
+        self._tasks: asyncio.TaskGroup | None = None
+        self.counts = Counts()
+
+    @property
+    def servers(self) -> tuple[ServerState, ...]:
+        """Every server and how it is."""
+        return self._health.states
+
+    @property
+    def hedges(self) -> int:
+        """How often a second server was asked because the first was slow."""
+        return self._asker.hedges
+
+    @property
+    def cached(self) -> tuple[int, int]:
+        """Entries of the cache, and their bytes."""
+        return len(self._cache), self._cache.size
+
+    def figures(self) -> UpstreamCounts:
+        """What was counted so far, and which servers are down."""
+        counts, (cached, size) = self.counts, self.cached
+        return UpstreamCounts(
+            counts.requests,
+            counts.hits,
+            counts.stale,
+            counts.failures,
+            self.hedges,
+            counts.full,
+            cached,
+            size,
+            tuple(str(state.server) for state in self.servers if not state.up or state.loops),
+        )
+
+    async def run(self) -> None:
+        """Owns everything that is under way; queries fail before and after. Ends only by cancellation."""
+        self._know()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                tasks.create_task(self._resolvers.run(self._changed), name="upstream resolvers")
+                tasks.create_task(self._probes.run(), name="upstream probes")
+        finally:
+            self._tasks = None
+
+    async def resolve(self, packet: bytes, client: Client = NOBODY) -> bytes:
+        """The complete response, uncut, to a query message of this client; raises nothing but CancelledError."""
+        try:
+            return await self.answer(read_query(packet), client)
+        except NotAnswered as refusal:
+            return refusal.reply or header_only(packet.ljust(4, b"\0"), Rcode.FORMERR)
+
+    async def answer(self, query: Query, client: Client = NOBODY) -> bytes:
+        """As `resolve`, for a query that was read before."""
+        try:
+            return self.known(query) or await self._find(query, client)
+        except Exception:
+            logger.exception(
+                "a query for %s was answered SERVFAIL: an error in nodeagent, please report it", to_text(query.name)
+            )
+            return answer_with(query, Rcode.SERVFAIL)
+
+    def known(self, query: Query) -> bytes | None:
+        """The response if it can be had without asking anybody."""
+        now = asyncio.get_running_loop().time()
+        asked = asked_by(query)
+        entry = self._cache.fresh(asked, now)
+        if entry is not None:
+            self.counts.requests += 1
+            self.counts.hits += 1
+            return entry.answer.for_client(query, age=entry.age(now), at_most=self._limits.cache.longest)
+        return None
+
+    async def _find(self, query: Query, client: Client) -> bytes:
+        self.counts.requests += 1
+        loop = asyncio.get_running_loop()
+        asked = asked_by(query)
+        if self._probes.came_back(asked.name):
+            self.counts.loops += 1
+            return answer_with(query, Rcode.REFUSED)
+        held = self._cache.stale(asked, loop.time())
+        if held is not None and loop.time() < held.rests_until:
+            return self._from_stale(query, held)
+        servers = self._servers_for(asked)
+        task = self._ask(asked, servers, client)
+        if task is not None:
+            patience = None
+            if held is not None:
+                patience = 0.0 if self._health.all_down(servers) else self._limits.ask.stale_patience
+            self._waiting += 1
+            try:
+                await asyncio.wait((task,), timeout=patience)
+            finally:
+                self._waiting -= 1
+        outcome = task.result() if task is not None and task.done() and not task.cancelled() else FAILED
+        if held is not None and not outcome.good:
+            return self._from_stale(query, held)
+        if not outcome.good:
+            self.counts.failures += 1
+        return outcome.answer.for_client(query, at_most=self._limits.cache.longest)
+
+    def _from_stale(self, query: Query, held: Entry) -> bytes:
+        self.counts.stale += 1
+        return held.answer.for_client(query, stale_ttl=self._limits.cache.stale_ttl)
+
+    def _ask(self, asked: Asked, servers: tuple[Server, ...], client: Client) -> asyncio.Task[Resolution] | None:
+        """The one task for this question; None when nobody can be asked, or too many questions are under way, of all
+        clients or of this one."""
+        if self._tasks is None or not servers:
+            return None
+        if self._waiting >= self._limits.ask.waiting:
+            self.counts.full += 1
+            return None
+        task = self._under_way.get(asked)
+        if task is not None:
+            self.counts.joined += 1
+            return task
+        if not self._shares.has_room(client):
+            self.counts.full += 1
+            return None
+        self.counts.asked += 1
+        task = self._tasks.create_task(self._look_up(asked, servers, client), name="upstream question")
+        self._under_way[asked] = task
+        self._shares.take(client)
+        task.add_done_callback(lambda _: self._end(asked, client))
+        return task
+
+    def _end(self, asked: Asked, client: Client) -> None:
+        self._under_way.pop(asked, None)
+        self._shares.give_back(client)
+
+    async def _look_up(self, asked: Asked, servers: tuple[Server, ...], client: Client) -> Resolution:
+        try:
+            reply = await self._asker.ask(asked, servers)
+        except Exception:
+            logger.exception("the question %s was not asked: an error in nodeagent, please report it", asked.question)
+            reply = None
+        now = asyncio.get_running_loop().time()
+        outcome = FAILED
+        if reply is not None:
+            kept = belonging(reply, asked)
+            prepared = prepare(reply, kept, asked)
+            if prepared is not None and kept.worth is not Worth.FAILURE:
+                self._cache.put(asked, prepared, kept.worth, kept.ttl, now, client)
+                return Resolution(prepared, good=True)
+            outcome = Resolution(prepared, good=False) if prepared is not None else FAILED
+        self._cache.fail(asked, outcome.answer, now, client)
+        return outcome
+
+    def _servers_for(self, asked: Asked) -> tuple[Server, ...]:
+        servers = self._zones.servers_for(asked.name)
+        return self._health.in_order(self._not_ourselves(self._resolvers.servers if servers is None else servers))
+
+    def _not_ourselves(self, servers: Collection[Server]) -> tuple[Server, ...]:
+        return without_own(servers, self._listening, self._node_addresses)
+
+    def _know(self) -> None:
+        self._probes.know(self._not_ourselves((*self._resolvers.servers, *self._zones.servers)))
+
+    def _changed(self) -> None:
+        """The node has other resolvers now: they may know other things."""
+        self._know()
+        self._cache.distrust(asyncio.get_running_loop().time())

@@ -1,0 +1,36 @@
+"""Which servers are asked for a name: those of the longest stub zone above it. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from nodeagent.names.upstream.upstream_address import Server
+from nodeagent.wire.dns.domain_names import from_text
+
+
+class StubZones:
+    """zones: zone as text → its servers. Raises ValueError for a zone that is no name or has no server."""
+
+    def __init__(self, zones: Mapping[str, Sequence[Server]]) -> None:
+        self._zones = {from_text(zone).lower(): tuple(servers) for zone, servers in zones.items()}
+        for zone, servers in zones.items():
+            if not servers:
+                raise ValueError(f"zone {zone} has no server")
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        """All of them, each once."""
+        return tuple(dict.fromkeys(server for servers in self._zones.values() for server in servers))
+
+    def servers_for(self, name: bytes) -> tuple[Server, ...] | None:
+        """name: lower-case, in wire form. None when no stub zone has it."""
+        if not self._zones:
+            return None
+        return next((self._zones[suffix] for suffix in suffixes(name) if suffix in self._zones), None)
+
+
+def suffixes(name: bytes) -> Iterator[bytes]:
+    """`name` and every name above it, up to the root."""
+    at = 0
+    while name[at]:
+        yield name[at:]
+        at += name[at] + 1
+    yield b"\0"

@@ -1,0 +1,67 @@
+"""Where an upstream resolver is, and how people write that. Pure."""
+
+from collections.abc import Collection, Iterable
+from ipaddress import ip_address
+from typing import NamedTuple
+
+from nodeagent.model.addresses import LAST_PORT, endpoint_text
+
+DNS_PORT = 53
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104  # what somebody else listens on
+
+
+class Server(NamedTuple):
+    """An address in canonical text (an IPv6 one may have a zone), and a port of both UDP and TCP."""
+
+    address: str
+    port: int = DNS_PORT
+
+    def __str__(self) -> str:
+        return endpoint_text(self.address, self.port)
+
+
+def parse_server(text: str) -> Server:
+    """`ADDR`, `ADDR:PORT`, `[ADDR]:PORT` or a bare IPv6 address. Raises ValueError, saying what is wrong."""
+    text = text.strip()
+    host, port = text, str(DNS_PORT)
+    if text.startswith("["):
+        host, closed, rest = text[1:].partition("]")
+        if not closed or (rest and not rest.startswith(":")):
+            raise ValueError(f"{text!r} is not [ADDR]:PORT")
+        port = rest[1:] if rest else port
+    elif text.count(":") == 1:
+        host, _, port = text.partition(":")
+    address = canonical(host)
+    if address is None:
+        raise ValueError(f"{text!r} has no IP address")
+    if not port.isascii() or not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
+        raise ValueError(f"{text!r} has no port between 1 and 65535")
+    return Server(address, int(port))
+
+
+def canonical(text: str) -> str | None:
+    """One spelling for each address, mapped IPv4 as IPv4; None when `text` is no address."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    mapped = getattr(address, "ipv4_mapped", None)
+    return str(mapped or address)
+
+
+def without_own(
+    servers: Iterable[Server], listening: Collection[Server], node_addresses: Collection[str] = ()
+) -> tuple[Server, ...]:
+    """`servers` but for those that we are ourselves, in their order; a wildcard is every address of the node."""
+    wild = {own.port for own in listening if own.address in WILDCARDS}
+    return tuple(
+        server
+        for server in servers
+        if server not in listening
+        and not (server.port in wild and (is_loopback(server.address) or server.address in node_addresses))
+    )
+
+
+def is_loopback(address: str) -> bool:
+    """Whether packets to it stay on the node."""
+    return ip_address(address).is_loopback

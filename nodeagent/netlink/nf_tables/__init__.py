@@ -1,1 +1,0 @@
-"""What nf_tables understands, as values and bytes: rules' expressions, and the objects of a ruleset."""

@@ -1,0 +1,24 @@
+"""Connections to the addresses of a Service that the kernel tracks. Blocking."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from nodeagent.model.addresses import Family, endpoint_text, pack_address, unpack_address
+from nodeagent.model.frontend import Frontend
+from nodeagent.wire.netlink.conntrack import dump_udp, read_flows
+from nodeagent.wire.netlink.socket import NetlinkSocket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
+
+
+def tracked_flows(family: Family, frontends: Sequence[Frontend]) -> Mapping[str, int]:
+    """Tracked connections to the addresses of a Service, by where they lead. Nothing where the kernel tracks none."""
+    counted: Counter[str] = Counter()
+    places = dict.fromkeys((one.address, one.port, one.protocol) for one in frontends if one.address is not None)
+    for address, port, protocol in places:
+        packed = pack_address(address)
+        with NetlinkSocket(NETLINK_NETFILTER) as reader:
+            for datagram in reader.dump_datagrams(dump_udp(family, packed, port, of=protocol)):
+                for flow in read_flows(family, datagram, wanted=protocol):
+                    if (flow.destination, flow.port) == (packed, port):
+                        counted[endpoint_text(unpack_address(flow.reply_source), flow.reply_port)] += 1
+    return dict(sorted(counted.items()))

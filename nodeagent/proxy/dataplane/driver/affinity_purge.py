@@ -1,0 +1,161 @@
+"""Forgets clients of endpoints that left, beside the passes: a batch at a time, until none is left.
+
+A client stays bound to an endpoint that is gone until its entry is deleted, and the kernel refuses a whole batch when
+one of its entries has just expired. So batches are small, and what is gone already is taken out of them.
+"""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from itertools import islice
+from time import monotonic
+from typing import Protocol
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.backoff import Backoff
+from nodeagent.model.reports import PurgeReport
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.driver.transaction import Transaction
+from nodeagent.proxy.dataplane.errors import CommitRejected, DataplaneError, StaleGeneration
+from nodeagent.proxy.dataplane.image.affinity import ValidEndpoints, is_stale, stale_entries
+from nodeagent.proxy.dataplane.image.image import Elements
+from nodeagent.proxy.dataplane.program.schema import SetSpec
+from nodeagent.proxy.dataplane.worker_thread import in_thread
+
+logger = logging.getLogger(__name__)
+
+FIRST_ENOUGH = 4000
+"""So many stale entries end the first look, twice as many the second, and so on: the time that a dump takes grows with
+the square of its elements, and those that are found must not wait for the rest."""
+PAUSE_SECONDS = 0.05
+BATCH_ENTRIES = 500
+"""In one transaction: it keeps others from the ruleset, and a pass of ours, for a few milliseconds."""
+RETRY = Backoff(first_seconds=0.1, longest_seconds=10.0)
+
+
+class PurgeListener(Protocol):
+    """Hears when all that was stale has been forgotten; must not raise or block."""
+
+    def affinity_purged(self, report: PurgeReport) -> None: ...
+
+
+class AffinityPurge:
+    """Of one family. writer: the socket that owns the table. Entries are read over another one, so that a pass need
+    not wait for that.
+
+    known: the generation up to which the ruleset is known, or None where nobody else can change the table.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        specs: Mapping[str, SetSpec],
+        writer: Ruleset,
+        listener: PurgeListener,
+        known: Callable[[], int | None],
+        *,
+        open_reader: Callable[[], Ruleset] = Ruleset,
+    ) -> None:
+        self._family = family
+        self._specs = specs
+        self._writer = writer
+        self._listener = listener
+        self._known = known
+        self._open_reader = open_reader
+        self._valid: ValidEndpoints = {}
+        self._wanted = asyncio.Event()
+
+    def programmed(self, valid: ValidEndpoints, *, lost: bool) -> None:
+        """The endpoints that clients may be bound to from now on; lost: some left, so that entries may be stale."""
+        self._valid = valid
+        if lost:
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Purges whenever endpoints left, until cancelled; what fails is tried again."""
+        failures = 0
+        while True:
+            await self._wanted.wait()
+            if await self.purge():
+                failures = 0
+            else:
+                failures += 1
+                await asyncio.sleep(RETRY.seconds(failures))
+
+    async def purge(self) -> bool:
+        """Whether nothing stale is left. After a failure, which is logged, it stays wanted."""
+        started = monotonic()
+        forgotten = looks = 0
+        try:
+            while self._wanted.is_set():
+                self._wanted.clear()
+                found, met_all = await self._purge_once(FIRST_ENOUGH << looks)
+                looks += 1
+                forgotten += found
+                if found or not met_all:
+                    self._wanted.set()
+                if not found and not met_all:
+                    await asyncio.sleep(PAUSE_SECONDS)
+        except (DataplaneError, OSError) as error:
+            logger.warning(
+                "clients of endpoints that left are not forgotten yet (%s), trying again: %s", self._family.value, error
+            )
+            self._wanted.set()
+            return False
+        except BaseException:
+            self._wanted.set()
+            raise
+        if forgotten:
+            self._listener.affinity_purged(PurgeReport(self._family, forgotten, looks, monotonic() - started))
+        return True
+
+    async def _purge_once(self, enough: int) -> tuple[int, bool]:
+        """(stale entries of one look, all of which are gone then; whether the look met all that there are)."""
+        with closing(self._open_reader()) as reader:
+            stale, met_all = await in_thread(lambda: self._look(reader, enough))
+        remaining = iter(stale.items())
+        while batch := list(islice(remaining, BATCH_ENTRIES)):
+            await in_thread(lambda batch=batch: self._delete(batch))  # type: ignore[misc]
+        return len(stale), met_all
+
+    def _look(self, reader: Ruleset, enough: int) -> tuple[Elements, bool]:
+        stale: Elements = {}
+        met: set[bytes] = set()
+        count = 0
+        try:
+            for learned in KernelTable(reader, self._family, self._specs).learned_endpoints():
+                stale |= stale_entries(learned, self._valid)
+                if len(stale) >= enough:
+                    reader.close()  # or the rest of the dump would be read for nothing
+                    return stale, False
+                met.update(learned)
+                count += len(learned)
+        except FileNotFoundError:
+            return {}, True
+        # Where some came twice others did not come at all.
+        return stale, count == len(met)
+
+    def _delete(self, entries: list[tuple[bytes, bytes]]) -> None:
+        """Delete what is there of these, and still stale: the endpoint may have come back meanwhile."""
+        keys = [key for key, endpoint in entries if is_stale(key, endpoint, self._valid)]
+        while keys:
+            transaction = Transaction(self._family, self._specs)
+            transaction.forget_affinity(keys)
+            try:
+                self._commit(transaction)
+                break
+            except CommitRejected as error:
+                gone = {item.key for item in error.rejections if item.errno == errno.ENOENT}
+                if not gone:
+                    raise
+                keys = [key for key in keys if key not in gone]
+
+    def _commit(self, transaction: Transaction) -> None:
+        try:
+            self._writer.commit(transaction, self._known())
+        except StaleGeneration:
+            # The next read-back finds the table as believed: no belief includes learned entries.
+            self._writer.commit(transaction)

@@ -1,0 +1,147 @@
+"""What we believe the kernel holds, made from a read-back (pure)."""
+
+from collections.abc import Mapping, Sized
+from dataclasses import dataclass, field
+from enum import Enum
+
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.driver.readback import same_chains, same_set
+from nodeagent.proxy.dataplane.image.image import TableImage, class_of, empty_image
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import Hook, ProgramOptions
+from nodeagent.proxy.dataplane.program.classes import PickClass, pick_class
+from nodeagent.proxy.dataplane.program.program import build_program, verdict_elements
+from nodeagent.proxy.dataplane.program.schema import DATA_SETS, SetSpec
+from nodeagent.wire.netlink.nf_tables.expressions import Code
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import KernelRule, SetHeader, TableHeader
+from nodeagent.wire.netlink.uapi.nf_tables import NFT_TABLE_F_DORMANT, NFT_TABLE_F_OWNER, NFT_TABLE_F_PERSIST
+
+LearnedAffinity = dict[bytes, tuple[bytes, int, int]]
+"""Key → (endpoint, timeout ms, remaining ms)."""
+
+
+class Ownership(Enum):
+    """Whether the kernel protects the table (owner and persist flags, Linux 6.9), or it is an ordinary one."""
+
+    OWNED = "owned"
+    PLAIN = "plain"
+
+
+@dataclass(slots=True)
+class Contents:
+    """Everything read from a table. verdicts: verdict map → key → chain. policies: chain → its verdict's number.
+
+    sampled: sets of which only some elements were looked at, and found as believed. catch_all: a set in which somebody
+    put an element that matches every other key; empty for none.
+    """
+
+    header: TableHeader
+    sets: dict[str, SetHeader] = field(default_factory=dict)
+    hooks: dict[str, Hook | None] = field(default_factory=dict)
+    rules: dict[str, list[KernelRule]] = field(default_factory=dict)
+    image: TableImage = field(default_factory=dict)
+    verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
+    counters: dict[str, dict[bytes, tuple[int, int]]] = field(default_factory=dict)
+    policies: dict[str, int] = field(default_factory=dict)
+    sampled: set[str] = field(default_factory=set)
+    catch_all: str = ""
+
+    def fits(self, specs: Mapping[str, SetSpec], family: Family) -> bool:
+        """Whether the table is in force and has exactly our sets, of this schema, none with an element for every key."""
+        named = {name for name in self.sets if not name.startswith("__")}
+        return (
+            not self.header.flags & NFT_TABLE_F_DORMANT
+            and not self.catch_all
+            and self.header.comment.startswith(schema.COMMENT_PREFIX)
+            and named == set(specs)
+            and all(same_set(self.sets[name], spec, family) for name, spec in specs.items())
+        )
+
+
+@dataclass(slots=True)
+class Belief:
+    """The table as far as it is known.
+
+    exists: there is a table of our name. usable: it has our schema and ownership, so only differences are written.
+    claimed: this process's socket has claimed it. program_right: chains and rules are what they should be.
+    classes, timeouts: pick and learn chains that exist; they are added when first needed, and go a while after they were last needed.
+    affinity: what a new table in its place is to take over, key → (endpoint, timeout ms, remaining ms).
+    """
+
+    image: TableImage
+    exists: bool = False
+    usable: bool = False
+    claimed: bool = False
+    program_right: bool = False
+    handle: int = 0
+    classes: set[PickClass] = field(default_factory=set)
+    timeouts: set[int] = field(default_factory=set)
+    chains: frozenset[str] = frozenset()
+    verdicts: dict[str, dict[bytes, str]] = field(default_factory=dict)
+    affinity: LearnedAffinity = field(default_factory=dict)
+
+    @property
+    def right(self) -> bool:
+        """Whether all but the services' elements is as it should be, so that a look can tell whether it still is."""
+        return self.exists and self.usable and self.program_right
+
+
+def believe(
+    contents: Contents | None,
+    specs: Mapping[str, SetSpec],
+    family: Family,
+    options: ProgramOptions,
+    ownership: Ownership,
+) -> Belief:
+    """What to believe of a table that was read. contents: None when there is no table."""
+    if contents is None:
+        return Belief(empty_image(DATA_SETS))
+    owned = bool(contents.header.flags & (NFT_TABLE_F_OWNER | NFT_TABLE_F_PERSIST))
+    fits = contents.fits(specs, family)
+    belief = Belief(
+        contents.image if fits else empty_image(DATA_SETS),
+        exists=True,
+        # A plain table cannot become an owned one, nor the other way round (nf_tables_updtable).
+        usable=fits and owned == (ownership is Ownership.OWNED),
+        handle=contents.header.handle,
+        chains=frozenset(contents.hooks),
+        verdicts=contents.verdicts,
+    )
+    if not fits:
+        return belief
+    belief.classes = {
+        pick for key in contents.verdicts[schema.DISPATCH] if (pick := pick_class(class_of(key))) is not None
+    }
+    belief.timeouts = {class_of(key) for key in contents.verdicts[schema.LEARN]}
+    belief.program_right = contents.verdicts == verdict_elements(belief.classes, belief.timeouts) and program_matches(
+        contents, family, options, belief
+    )
+    return belief
+
+
+def program_matches(contents: Contents, family: Family, options: ProgramOptions, belief: Belief) -> bool:
+    """Whether chains and rules are exactly those of the program for the chains in use."""
+    program = build_program(family, options, belief.classes, belief.timeouts)
+    accepting = all(policy == Code.ACCEPT for policy in contents.policies.values())
+    return accepting and same_chains(program.chains, contents.hooks, contents.rules)
+
+
+def undisturbed(
+    contents: Contents | None, specs: Mapping[str, SetSpec], family: Family, options: ProgramOptions, belief: Belief
+) -> bool:
+    """Whether the table is still as believed, judged from an outline: elements where it has them, else their number.
+
+    Elements of which only a sample or the number is known may have other values: `ElementWalk` finds those.
+    """
+    if contents is None or contents.header.handle != belief.handle or not contents.fits(specs, family):
+        return False
+    wanted: dict[str, Sized] = {**belief.image, **verdict_elements(belief.classes, belief.timeouts)}
+    found: dict[str, Sized] = {**contents.image, **contents.verdicts}
+    for name, elements in wanted.items():
+        if name in found:
+            if found[name] != elements:
+                return False
+            continue
+        if name not in contents.sampled and contents.sets[name].count != len(elements):
+            return False
+    return program_matches(contents, family, options, belief)

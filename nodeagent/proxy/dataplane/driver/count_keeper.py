@@ -1,0 +1,104 @@
+"""Keeps what the elements of one family's table count, whenever one of them is rebuilt.
+
+What a new element begins with is read just before the transaction; what its predecessor counted after that the kernel tells
+with the deletion. This difference is kept here until the element is rebuilt the next time, at the latest when the agent ends.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.driver.belief import Belief
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
+from nodeagent.proxy.dataplane.driver.ruleset import typed
+from nodeagent.proxy.dataplane.image.carried_counts import (
+    COUNTED,
+    COUNTED_FRONTENDS,
+    Counts,
+    Successors,
+    Uncounted,
+    begun_with,
+    carried_keys,
+)
+from nodeagent.proxy.dataplane.image.delta import Delta
+from nodeagent.proxy.dataplane.image.image import TableImage
+from nodeagent.proxy.dataplane.program.schema import SetSpec
+from nodeagent.wire.netlink.nf_tables.element_reading import read_counts
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import set_named
+
+
+class CountKeeper:
+    """table: where counters are read. One transaction at a time: `prepare` before it, `committed` after it."""
+
+    def __init__(self, family: Family, specs: Mapping[str, SetSpec], table: KernelTable) -> None:
+        self._family = family
+        self._specs = specs
+        self._table = table
+        self._uncounted = Uncounted()
+        self._carried: Counts = {}
+        self._successors: Successors = {}
+
+    @property
+    def uncounted(self) -> Mapping[str, Mapping[bytes, int]]:
+        """Connections to add to what the kernel has counted, by map and key."""
+        return self._uncounted.by_map
+
+    def prepare(
+        self, belief: Belief, wanted: TableImage, dirty: Mapping[str, Iterable[bytes]] | None, *, anew: bool
+    ) -> tuple[Counts, Successors]:
+        """With what new elements begin, and whose counts these are. dirty: keys that may differ; None: any. anew: the table
+        is rebuilt. Blocking."""
+        successors = self._succeeding(belief, wanted, dirty, anew=anew)
+        return self._begin(successors, whole=anew), successors
+
+    def prepare_unsettled(self, image: TableImage) -> tuple[Delta, Counts, Successors]:
+        """The elements that have not counted all, to be made again as they are in `image`, and as `prepare`. Blocking."""
+        elements = {
+            name: {key: image[name][key] for key in by_key if key in image[name]}
+            for name, by_key in self._uncounted.by_map.items()
+        }
+        puts = {name: found for name, found in elements.items() if found}
+        successors = {name: {key: key for key in found} for name, found in puts.items()}
+        return (
+            Delta(puts, {name: list(found) for name, found in puts.items()}),
+            self._begin(successors, whole=False),
+            successors,
+        )
+
+    def committed(self, deletes: Mapping[str, Iterable[bytes]], echoes: Iterable[bytes]) -> None:
+        """Note which connections fell between the reading of a counter and the end of its element. echoes: deletions, as the
+        kernel reported them."""
+        final: dict[str, dict[bytes, int]] = {}
+        for told in echoes:
+            with typed():
+                name = set_named(memoryview(told))
+                counted = read_counts(self._specs[name].form(self._family), memoryview(told))
+            final.setdefault(name, {}).update({key: packets for key, (packets, _) in counted.items()})
+        self._uncounted.committed(self._carried, final, deletes, self._successors)
+
+    def add_missed(self, counts: Counts, image: TableImage) -> None:
+        """Connections that another table counted, to the elements that there are here."""
+        for name, by_key in counts.items():
+            missed = {key: packets for key, (packets, _) in by_key.items() if packets and key in image[name]}
+            self._uncounted.add(name, missed)
+
+    def _begin(self, successors: Successors, *, whole: bool) -> Counts:
+        """whole: the table is read, not the elements alone that are about to be rebuilt."""
+        self._successors = successors
+        self._carried = {}
+        if successors:
+            keys = None if whole else {name: list(pairs.values()) for name, pairs in successors.items()}
+            self._carried = self._table.counts(keys)
+        return begun_with(self._uncounted.added_to(self._carried), successors)
+
+    def _succeeding(
+        self, belief: Belief, wanted: TableImage, dirty: Mapping[str, Iterable[bytes]] | None, *, anew: bool
+    ) -> Successors:
+        """Who goes on with whose count, of what this table counts."""
+        counted = [name for name in COUNTED if self._specs[name].counter]
+        if not counted or not belief.exists:
+            return {}
+        found = carried_keys(wanted, belief.image, None if anew else dirty, anew=anew)
+        # Of a table that is none of ours as it is, frontends are known by their keys alone.
+        if anew and not any(belief.image.values()):
+            found = {name: {key: key for key in wanted[name]} for name in COUNTED_FRONTENDS}
+        return {name: found[name] for name in counted if name in found}

@@ -1,0 +1,379 @@
+"""One family's table: adopt it, bring it to the desired state, repair it.
+
+What we believe the kernel holds changes only after a commit succeeded, or from a read-back; after anything unclear it
+is dropped, and the next pass reads back first. There is no history of changes: a pass after a failure computes the
+same difference again.
+
+A plain table others can change. Every commit names the generation of the ruleset up to which all changes are known to
+be ours or have been looked at, and the kernel refuses it when there are others: then the table is looked at first.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import TypeVar
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Interrupted, Problem, Retryable
+from nodeagent.model.reports import MapFill, TableReport
+from nodeagent.proxy.dataplane.driver.affinity_purge import AffinityPurge, PurgeListener
+from nodeagent.proxy.dataplane.driver.belief import Belief, Ownership, believe
+from nodeagent.proxy.dataplane.driver.commit_plan import Planner, TablePlan
+from nodeagent.proxy.dataplane.driver.count_keeper import CountKeeper
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
+from nodeagent.proxy.dataplane.driver.other_writers import OtherWriters
+from nodeagent.proxy.dataplane.driver.rejections import problems_of, raise_if_unsupported
+from nodeagent.proxy.dataplane.driver.ruleset import OWNED_BY_ANOTHER, Ruleset
+from nodeagent.proxy.dataplane.driver.standby import Standby
+from nodeagent.proxy.dataplane.driver.transaction import Transaction
+from nodeagent.proxy.dataplane.driver.unused_chains import UnusedChains
+from nodeagent.proxy.dataplane.errors import CommitRejected, KernelUnclear, NotPermitted, Rejection, StaleGeneration
+from nodeagent.proxy.dataplane.image.delta import apply_delta
+from nodeagent.proxy.dataplane.image.desired import DesiredImage, slots_of
+from nodeagent.proxy.dataplane.image.image import TableImage, empty_image
+from nodeagent.proxy.dataplane.image.render import too_many_backends
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import ProgramOptions
+from nodeagent.proxy.dataplane.worker_thread import in_thread
+
+T = TypeVar("T")
+
+INLINE_SERVICES = 100
+INLINE_ELEMENTS = 2000
+"""Up to these sizes a pass runs on the event loop (a few milliseconds); above, in a worker thread."""
+QUARANTINE_ROUNDS = 10
+BLAMELESS_ROUNDS = 4
+SETTLING_ROUNDS = 3
+"""On a busy node connections come between the reading of a counter and the commit that goes on from it, each time fewer."""
+LOOKS_BEFORE_COMMIT = 3
+"""Others who change the ruleset all the time must not keep us from it: after so many looks, first commit, then look."""
+REBUILD_AFTER_FAILURES = 3
+
+
+class TableDriver:
+    """Brings the table of one family to what its services want. One pass at a time; the caller sees to that."""
+
+    def __init__(
+        self,
+        family: Family,
+        socket: Ruleset,
+        options: ProgramOptions,
+        ownership: Ownership,
+        listener: PurgeListener,
+    ) -> None:
+        self.family = family
+        self._socket = socket
+        self._options = options
+        self._ownership = ownership
+        self._specs = options.specs()
+        self._table = KernelTable(socket, family, self._specs)
+        self._planner = Planner(family, self._specs, options, ownership)
+        self._desired = DesiredImage(family)
+        self._counts = CountKeeper(family, self._specs, self._table)
+        self._standby = Standby(family, self._specs, socket, self._commit_anyhow)
+        self._unused = UnusedChains()
+        self._belief: Belief | None = None
+        self._compare_all = True
+        self._claimed = False
+        self._failures = 0
+        self._looked_back = True
+        self._others = OtherWriters(family, self._specs, options, ownership, socket, self._table)
+        self._purge = AffinityPurge(family, self._specs, socket, listener, self._others.known)
+        self._pending: dict[ObjectKey, ServiceState | None] = {}
+        self._states: dict[ObjectKey, ServiceState] = {}
+        self._quarantined: dict[ObjectKey, Problem] = {}
+        self._oversized: dict[ObjectKey, tuple[Problem, ...]] = {}
+
+    @property
+    def belief(self) -> Belief | None:
+        """What the kernel is believed to hold; None when that is to be read first."""
+        return self._belief
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Services the kernel refused (the rest is in effect), and ones with more endpoints than fit."""
+        return (
+            *self._quarantined.values(),
+            *self._desired.affinity.problems.values(),
+            *self._desired.timeouts.problems.values(),
+            *self._desired.unrendered.values(),
+            *(problem for found in self._oversized.values() for problem in found),
+        )
+
+    @property
+    def fills(self) -> tuple[MapFill, ...]:
+        """How many elements each set of services has, as wanted."""
+        return tuple(MapFill(self.family, name, len(elements)) for name, elements in self._desired.image.items())
+
+    @property
+    def uncounted(self) -> Mapping[str, Mapping[bytes, int]]:
+        """Connections to add to what the kernel has counted, by map and key."""
+        return self._counts.uncounted
+
+    async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
+        """One pass: take in what changed and commit what differs.
+
+        Changes are kept when this raises; calling again retries them. Raises Unsupported and NotPermitted (somebody
+        must act), CommitRejected and KernelUnclear (try again).
+        """
+        started = monotonic()
+        self._pending.update(changes)
+        try:
+            belief = self._belief
+            if belief is None:
+                belief = await in_thread(self._read_back)
+                self._readmit_quarantined()
+            pending, self._pending = self._pending, {}
+            big = len(pending) > INLINE_SERVICES or slots_of(pending.values()) > INLINE_ELEMENTS
+            await self._maybe_in_thread(big, lambda: self._take_in(pending, node, belief))
+            report = await self._commit_difference(started)
+            if self._standby.present:
+                await in_thread(self._retire_standby)
+            await self._remove_unused_chains(started)
+        except BaseException as error:
+            if isinstance(error, Retryable) and not isinstance(error, Interrupted):
+                self._failures += 1
+            self.forget()
+            raise
+        self._failures = 0
+        report = replace(report, read_back=self._looked_back)
+        affinity = self._desired.affinity
+        # Only now: as long as an endpoint is in the backends, clients can be bound to it.
+        self._purge.programmed(affinity.snapshot(), lost=affinity.take_lost() or self._looked_back)
+        self._looked_back = False
+        return report
+
+    async def settle_counts(self) -> None:
+        """Give elements what they have not counted, so that nothing of it ends with this process.
+
+        To be called when no pass runs. Raises CommitRejected and KernelUnclear.
+        """
+        for _ in range(SETTLING_ROUNDS):
+            if not any(self.uncounted.values()):
+                return
+            belief = self._belief
+            if belief is None:
+                belief = await in_thread(self._read_back)
+            plan = await in_thread(partial(self._settling, belief))
+            if not await self._commit(plan):
+                return
+
+    def _settling(self, belief: Belief) -> TablePlan:
+        delta, counts, successors = self._counts.prepare_unsettled(belief.image)
+        transaction, nothing = (Transaction(self.family, self._specs) for _ in range(2))
+        transaction.write_delta(delta, counts, successors)
+        return TablePlan(transaction, delta, frozenset(belief.classes), frozenset(belief.timeouts), nothing, nothing)
+
+    async def run_purge(self) -> None:
+        """Beside the passes, until cancelled: forget clients of endpoints that left."""
+        await self._purge.run()
+
+    async def purge(self) -> bool:
+        """Forget clients of endpoints that left; whether none is left."""
+        return await self._purge.purge()
+
+    def has_other_owner(self) -> bool:
+        """Whether another process that lives owns the table, so that nothing can be programmed here. Raises KernelUnclear."""
+        header = self._table.header()
+        return header is not None and header.owner not in {0, self._socket.port}
+
+    async def changed_by_others(self) -> bool:
+        """Whether somebody else changed our table since the last pass; if so, the next pass reads back and repairs.
+
+        While nobody else changed the ruleset of this network namespace it is one look at the generation (21 µs).
+        After a foreign change the program and the number of elements are compared at once, and the elements
+        themselves a slice at every call. An owned table nobody else can change.
+
+        Raises KernelUnclear when the kernel did not answer.
+        """
+        belief = self._belief
+        if self._ownership is Ownership.OWNED or belief is None:
+            return False
+        try:
+            as_believed = await self._others.left_alone(belief) and self._others.left_next_elements(belief)
+        except Interrupted:
+            return False  # what was known stays known: the next call looks again
+        if not as_believed:
+            self.forget()
+        return not as_believed
+
+    def forget(self) -> None:
+        """Drop the belief: the next pass reads the kernel and repairs whatever drifted."""
+        self._belief = None
+
+    def _read_back(self) -> Belief:
+        self._others.begin()
+        belief = believe(self._table.read(), self._specs, self.family, self._options, self._ownership)
+        belief.claimed = self._claimed
+        self._standby.find()
+        self._belief = belief
+        self._compare_all = self._looked_back = True
+        return belief
+
+    def _take_in(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, belief: Belief) -> None:
+        for key, state in changes.items():
+            if state is None:
+                self._states.pop(key, None)
+            else:
+                self._states[key] = state
+            self._quarantined.pop(key, None)
+            self._oversized.pop(key, None)
+            if state is not None and (found := too_many_backends(state)):
+                self._oversized[key] = found
+        self._desired.update(changes, belief.image)
+        self._desired.set_node(node)
+
+    async def _commit_difference(self, started: float) -> TableReport:
+        """Commit; a service whose elements the kernel refuses is left out and reported, and the rest commits.
+
+        A refusal may be due to somebody's change that we do not know of yet: read back before blaming anyone.
+        """
+        for attempt in range(QUARANTINE_ROUNDS):
+            big = self._compare_all or self._desired.dirty > INLINE_ELEMENTS
+            try:
+                plan = await self._plan(big)
+                big = big or plan.delta.touched > INLINE_ELEMENTS
+                if not await self._commit(plan):
+                    await in_thread(self._read_back)
+                    continue
+            except CommitRejected as error:
+                if attempt == 0 or (attempt < BLAMELESS_ROUNDS and self._others.were_here()):
+                    await in_thread(self._read_back)
+                    continue
+                raise_if_unsupported(error.rejections, self.family)
+                if not self._quarantine(error.rejections):
+                    raise
+                await in_thread(self._read_back)  # some steps may have been committed
+                continue
+            await self._maybe_in_thread(big, partial(self._committed, plan))
+            messages = sum(len(step.messages) for step in plan.steps)
+            return TableReport(plan.delta.touched, messages, plan.new_table, monotonic() - started)
+        raise KernelUnclear(f"transactions rejected {QUARANTINE_ROUNDS} times in one pass")
+
+    async def _commit(self, plan: TablePlan) -> bool:
+        """Whether all steps were committed; if not, others changed the table and it must be read back first."""
+        big = plan.adds_chains or plan.delta.touched > INLINE_ELEMENTS
+        for step in plan.steps:
+            echoes = await self._commit_step(step, new_table=plan.new_table, big=big)
+            if echoes is None:
+                return False
+            if step is plan.transaction:
+                self._counts.committed(plan.delta.deletes, echoes)
+        return True
+
+    async def _commit_step(self, step: Transaction, *, new_table: bool, big: bool) -> list[bytes] | None:
+        """What the kernel tells of deletions; None when others changed the table."""
+        belief = self._belief
+        assert belief is not None, "a plan was made from a belief"
+        # A table that is not complete yet looks like a table that others changed.
+        for _ in range(LOOKS_BEFORE_COMMIT if belief.right and not new_table else 1):
+            try:
+                return await self._maybe_in_thread(big, partial(self._socket.commit, step, self._others.known()))
+            except StaleGeneration:
+                if belief.right and not await self._others.left_alone(belief):
+                    return None
+        # What was known stays known, and the next look is a full one.
+        return await self._maybe_in_thread(big, partial(self._socket.commit, step))
+
+    def _commit_anyhow(self, transaction: Transaction) -> None:
+        """Without a look at what others changed."""
+        try:
+            self._socket.commit(transaction, self._others.known())
+        except StaleGeneration:
+            self._socket.commit(transaction)
+
+    async def _plan(self, big: bool) -> TablePlan:
+        belief = self._belief
+        assert belief is not None, "a pass reads back before it plans"
+        if belief.usable and not self._planner.base_chains <= belief.chains:
+            self._claim(belief)
+        dirty = self._desired.take_dirty()
+        rebuild = self._failures >= REBUILD_AFTER_FAILURES
+        anew = rebuild or not belief.usable
+        wanted, looked_at = self._desired.image, None if self._compare_all else dirty
+        if belief.exists and anew:
+            await in_thread(partial(self._let_standby_serve, belief, wanted))
+
+        def plan() -> TablePlan:
+            counts, successors = self._counts.prepare(belief, wanted, looked_at, anew=anew)
+            if rebuild:
+                return self._planner.plan_new_table(belief, wanted, counts)
+            return self._planner.plan(belief, wanted, looked_at, counts, successors)
+
+        return await self._maybe_in_thread(big, plan)
+
+    def _let_standby_serve(self, belief: Belief, wanted: TableImage) -> None:
+        if self.has_other_owner():
+            raise NotPermitted(OWNED_BY_ANOTHER)
+        valid = self._desired.affinity.snapshot()
+        self._standby.serve(partial(self._planner.plan_standby, wanted), valid)
+        belief.affinity = self._standby.learned(valid)
+
+    def _retire_standby(self) -> None:
+        """Whom it served is served by the table of our name again."""
+        assert self._belief is not None, "a pass ends with a belief"
+        counts = self._standby.retire(self._desired.affinity.snapshot())
+        self._counts.add_missed(counts, self._belief.image)
+
+    async def _remove_unused_chains(self, now: float) -> None:
+        """Those to which nothing has led for a while. Learned affinity stays."""
+        belief = self._belief
+        assert belief is not None, "a pass ends with a belief"
+        if not self._unused.due(now, belief):
+            return
+        big = len(belief.image[schema.FRONTENDS]) > INLINE_ELEMENTS
+        unused = await self._maybe_in_thread(big, partial(self._unused.look, now, belief))
+        if not unused:
+            return
+        last = bool(unused.timeouts) and unused.timeouts == belief.timeouts
+        step = self._planner.plan_removal(unused, last=last)
+        if await self._commit_step(step, new_table=False, big=True) is None:
+            self.forget()
+            return
+        belief.classes -= unused.classes
+        belief.timeouts -= unused.timeouts
+
+    def _claim(self, belief: Belief) -> None:
+        """Take over an owned table by itself: together with that, the kernel accepts no new base chain
+        (nf_tables_addchain)."""
+        if self._ownership is Ownership.OWNED and not belief.claimed:
+            transaction = Transaction(self.family, self._specs)
+            transaction.claim_table(owned=True)
+            self._socket.commit(transaction)
+            self._claimed = belief.claimed = True
+
+    def _committed(self, plan: TablePlan) -> None:
+        belief = self._belief
+        assert belief is not None, "a plan was made from a belief"
+        if plan.new_table:
+            belief.image = {**empty_image(self._desired.image), **plan.delta.puts}
+        else:
+            apply_delta(belief.image, plan.delta)
+        belief.exists = belief.usable = belief.program_right = True
+        belief.classes, belief.timeouts = set(plan.classes), set(plan.timeouts)
+        belief.affinity = {}
+        self._claimed = belief.claimed = self._ownership is Ownership.OWNED
+        self._compare_all = False
+        if plan.new_table and self._ownership is Ownership.PLAIN and (header := self._table.header()) is not None:
+            belief.handle = header.handle
+
+    def _readmit_quarantined(self) -> None:
+        """After a look at the kernel, what it refused is tried once more: the cause may be gone."""
+        for key in self._quarantined:
+            self._pending.setdefault(key, self._states.get(key))
+
+    def _quarantine(self, rejections: tuple[Rejection, ...]) -> bool:
+        """Take out the services of the refused elements; False when none could be named."""
+        owners = problems_of(rejections, self._desired.owner_of)
+        belief = self._belief
+        if not owners or belief is None:
+            return False
+        self._quarantined.update(owners)
+        self._desired.update(dict.fromkeys(owners), belief.image)
+        return True
+
+    async def _maybe_in_thread(self, big: bool, work: Callable[[], T]) -> T:
+        return await in_thread(work) if big else work()

@@ -1,0 +1,361 @@
+"""One family's table in the kernel: read all of it, or the parts that tell whether somebody changed it.
+
+Blocking, like the socket; callers that hold an event loop run it in a worker thread.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import TypeVar
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.problem import Retryable
+from nodeagent.proxy.dataplane.driver.belief import Contents
+from nodeagent.proxy.dataplane.driver.readback import hook_of, same_set
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
+from nodeagent.proxy.dataplane.errors import DumpInterrupted, KernelUnclear
+from nodeagent.proxy.dataplane.image.carried_counts import COUNTED, Counts
+from nodeagent.proxy.dataplane.image.image import Elements, TableImage
+from nodeagent.proxy.dataplane.image.render import image_of_service, programmed_keys
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.schema import SetSpec
+from nodeagent.wire.netlink.netfilter import nfproto
+from nodeagent.wire.netlink.nf_tables.element_reading import AnswerShape, ElementDump, read_elements, read_pairs
+from nodeagent.wire.netlink.nf_tables.elements import pack_catch_all, pack_keys
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import (
+    ChainHeader,
+    KernelRule,
+    TableHeader,
+    named_set,
+    pack_element_list,
+    pack_rules,
+    pack_table,
+    read_chain,
+    read_rule,
+    read_set,
+    read_table,
+)
+from nodeagent.wire.netlink.uapi.nf_tables import (
+    NFT_MSG_GETCHAIN,
+    NFT_MSG_GETRULE,
+    NFT_MSG_GETSET,
+    NFT_MSG_GETSETELEM,
+    NFT_MSG_GETTABLE,
+)
+
+T = TypeVar("T")
+
+DUMP_ATTEMPTS = 20
+FIRST_PAUSE_SECONDS = 0.0005
+DUMP_PAUSE_SECONDS = 0.05
+FETCH_ABOVE = 150_000
+"""Endpoints from which on they are asked for by key. The kernel walks a set from its beginning for every 32 kB of a
+dump (nf_tables_api.c, nf_tables_dump_set), so a dump's time grows with the square of the set."""
+FETCH_KEYS = 256
+"""In one request: the answers, a datagram each, wait in the socket's buffer."""
+SAMPLE_ABOVE = 1000
+"""Elements from which on a set that cannot be counted is not read whole at each look, but some of it."""
+SAMPLE_KEYS = 64
+_ENDPOINTS = frozenset({schema.BACKENDS, schema.NODEPORT_BACKENDS})
+
+
+def present_specs(socket: Ruleset, family: Family) -> dict[str, SetSpec]:
+    """The sets that a table of ours has here, which may count connections or not; without a table: as if without counters."""
+
+    def counts(name: str) -> bool:
+        try:
+            with typed():
+                return read_set(socket.get(NFT_MSG_GETSET, nfproto(family), named_set(schema.TABLE, name))).counter
+        except FileNotFoundError:
+            return False
+
+    found = schema.set_specs(counters=counts(schema.FRONTENDS), endpoint_counters=counts(schema.BACKENDS))
+    return {spec.name: spec for spec in found}
+
+
+class KernelTable:
+    """Reads the table `nodeagent` of one family, or that of another name. fetch_above: elements from which on endpoints are not dumped.
+
+    only: a Service, `namespace/name`; of endpoints no others than those that its frontends lead to are read, if these
+    are all there.
+    """
+
+    def __init__(
+        self,
+        socket: Ruleset,
+        family: Family,
+        specs: Mapping[str, SetSpec],
+        *,
+        fetch_above: int = FETCH_ABOVE,
+        only: str | None = None,
+        name: str = schema.TABLE,
+    ) -> None:
+        self._socket = socket
+        self._family = family
+        self._specs = specs
+        self._fetch_above = fetch_above
+        self._only = only
+        self._name = name
+        self._table = pack_table(name)
+
+    def header(self) -> TableHeader | None:
+        """The table object; None when the table does not exist."""
+        try:
+            with typed():
+                return read_table(self._socket.get(NFT_MSG_GETTABLE, nfproto(self._family), self._table))
+        except FileNotFoundError:
+            return None
+
+    def read(self) -> Contents | None:
+        """Reads the whole table; None when it does not exist, or is removed meanwhile. A table of another schema comes without its
+        elements.
+
+        Raises DumpInterrupted when no consistent dump could be had.
+        """
+        contents = self.outline()
+        if contents is None or not contents.fits(self._specs, self._family):
+            return contents
+        try:
+            for name in schema.DATA_SETS:
+                if name not in contents.image:
+                    self._add_elements(contents, name)
+            for name in schema.PROGRAM_SETS:
+                if name not in contents.verdicts:
+                    self._add_verdicts(contents, name)
+        except FileNotFoundError:
+            return None
+        return contents
+
+    def outline(self, believed: TableImage | None = None) -> Contents | None:
+        """Table, sets, chains and rules, and what leads to chains: what most foreign changes show in.
+
+        Elements of services only where they cannot be counted: of ranges, which are few (a range is one or two
+        elements), and on kernels that do not tell how many elements a set has (Linux 6.1 does not, 6.18 does). There
+        a sample is enough of what is believed to be a big set, if it is as believed.
+
+        Raises DumpInterrupted when others' changes fell into every attempt.
+        """
+        believed = believed or {}
+        header = self.header()
+        if header is None:
+            return None
+        contents = Contents(header)
+        try:
+            contents.sets = {found.name: found for found in self._read(NFT_MSG_GETSET, read_set)}
+            if contents.fits(self._specs, self._family):
+                contents.catch_all = next(filter(self._catches_all, self._specs), "")
+            for chain in self._chains():
+                contents.hooks[chain.name] = hook_of(chain.hook)
+                contents.policies[chain.name] = chain.policy
+            for rule in self._rules(contents.hooks):
+                contents.rules.setdefault(rule.chain, []).append(rule)
+            if contents.fits(self._specs, self._family):
+                for name in schema.DATA_SETS:
+                    ranges = self._specs[name].interval and len(self._specs[name].key) == 1
+                    if not ranges and (contents.sets[name].count is not None):
+                        continue
+                    if self._sample_is_right(name, believed.get(name, {})):
+                        contents.sampled.add(name)
+                    else:
+                        self._add_elements(contents, name)
+                for name in schema.PROGRAM_SETS:
+                    self._add_verdicts(contents, name)
+        except FileNotFoundError:
+            return None
+        return contents
+
+    def base_chains(self) -> tuple[str, ...]:
+        """Where the kernel enters the table; nowhere when there is no table. Raises DumpInterrupted."""
+        return tuple(chain.name for chain in self._chains() if chain.hook is not None)
+
+    def _chains(self) -> list[ChainHeader]:
+        """The kernel dumps the chains of all tables of a family, whichever was asked for."""
+        return [chain for chain in self._read(NFT_MSG_GETCHAIN, read_chain) if chain.table == self._name]
+
+    def _catches_all(self, name: str) -> bool:
+        """Whether the set has an element that matches every key which has none of its own; nobody counts it."""
+        body = pack_element_list(self._name, name, (pack_catch_all(),))
+        try:
+            return any(True for _ in self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body))
+        except FileNotFoundError:
+            return False
+
+    def _rules(self, chains: Iterable[str]) -> list[KernelRule]:
+        """All rules in one dump, or chain by chain where others change so much that this is always interrupted."""
+        try:
+            return self._read_once(NFT_MSG_GETRULE, read_rule)
+        except DumpInterrupted:
+            return [
+                rule for name in chains for rule in self._read(NFT_MSG_GETRULE, read_rule, pack_rules(self._name, name))
+            ]
+
+    def _read(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
+        return self._undisturbed(lambda: self._read_once(kind, parse, where))
+
+    def _read_once(self, kind: int, parse: Callable[[memoryview], T], where: bytes | None = None) -> list[T]:
+        dump = self._socket.dump(kind, nfproto(self._family), self._table if where is None else where)
+        with typed():
+            return [parse(data) for data in dump]
+
+    def holds(self, name: str, elements: Elements) -> bool:
+        """Whether the set has these elements, with these values: asked for by key, whatever else is in it."""
+        spec = self._specs[name]
+        form = spec.form(self._family)
+        shape = AnswerShape(form, self._name, name)
+        remaining = list(elements)
+        while remaining:
+            keys = remaining[:FETCH_KEYS]
+            confirmed = 0
+            if not spec.interval:
+                body = pack_element_list(self._name, name, pack_keys(form, keys))
+                expected = shape.expected({key: elements[key] for key in keys})
+                confirmed = self._socket.confirmed(
+                    NFT_MSG_GETSETELEM, nfproto(self._family), body, shape.start, expected, exact=shape.exact
+                )
+            remaining = remaining[confirmed:]
+            if confirmed < len(keys):
+                # Not the expected bytes: what they mean is what counts.
+                key = remaining.pop(0)
+                try:
+                    with typed():
+                        found = read_elements(form, self._fetch(name, iter((key,)))).elements
+                except FileNotFoundError:
+                    return False
+                if found != {key: elements[key]}:
+                    return False
+        return True
+
+    def _sample_is_right(self, name: str, believed: Elements) -> bool:
+        """Whether some elements of a big set are as believed; never of a small one."""
+        if len(believed) <= SAMPLE_ABOVE:
+            return False
+        return self.holds(name, dict(islice(believed.items(), 0, None, len(believed) // SAMPLE_KEYS)))
+
+    def affinity(self) -> ElementDump | None:
+        """What clients learned; None where there is no such set, or one of another type."""
+        spec = self._specs[schema.AFFINITY]
+        where = named_set(self._name, schema.AFFINITY)
+        try:
+            with typed():
+                found = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
+            return self.elements(schema.AFFINITY) if same_set(found, spec, self._family) else None
+        except FileNotFoundError:
+            return None
+
+    def learned_endpoints(self) -> Iterator[Elements]:
+        """Of what clients learned only which endpoint, a datagram at a time: some twice and others not at all while the
+        set grows. Raises FileNotFoundError when there is no such set."""
+        form = self._specs[schema.AFFINITY].form(self._family)
+        where = named_set(self._name, schema.AFFINITY)
+        for data in self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where):
+            with typed():
+                pairs = read_pairs(form, data)
+            yield pairs
+
+    def counts(self, keys: Mapping[str, list[bytes]] | None = None) -> Counts:
+        """What the counters of elements say: of these keys, or of all; of none where the map is another, or cannot be read."""
+        found: Counts = {}
+        for name in [name for name in COUNTED if self._specs[name].counter]:
+            wanted = None if keys is None else keys.get(name, [])
+            try:
+                if wanted is None:
+                    where = named_set(self._name, name)
+                    with typed():
+                        held = read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where))
+                    if same_set(held, self._specs[name], self._family):
+                        found[name] = self.elements(name).counters
+                elif wanted:
+                    with typed():
+                        fetched = self._fetch(name, iter(wanted))
+                        found[name] = read_elements(self._specs[name].form(self._family), fetched).counters
+            except (FileNotFoundError, Retryable):
+                continue
+        return found
+
+    def _add_elements(self, contents: Contents, name: str) -> None:
+        fetched = self._fetched(contents, name)
+        dump = self.elements(name) if fetched is None else fetched
+        contents.image[name] = dump.elements
+        if dump.counters:
+            contents.counters[name] = dump.counters
+
+    def _fetched(self, contents: Contents, name: str) -> ElementDump | None:
+        """The endpoints of a big set, by the keys its frontends lead to; None when those are not all it has.
+
+        Of one Service alone: those, whatever else the set has.
+        """
+        if name not in _ENDPOINTS:
+            return None
+        if self._only is not None:
+            keys = dict.fromkeys(programmed_keys(image_of_service(contents.image, self._only), name))
+            return self._fetch_all(name, iter(keys))
+        count = contents.sets[name].count
+        if count is None or count <= self._fetch_above:
+            return None
+        fetched = self._fetch_all(name, programmed_keys(contents.image, name))
+        return fetched if fetched is not None and len(fetched.elements) == self._count(name) else None
+
+    def _fetch_all(self, name: str, keys: Iterator[bytes]) -> ElementDump | None:
+        """The elements of these keys; None when not all of them are there, or one came twice."""
+        try:
+            with typed():
+                fetched = read_elements(self._specs[name].form(self._family), self._fetch(name, keys))
+        except (FileNotFoundError, KernelUnclear):
+            return None
+        return None if fetched.duplicates else fetched
+
+    def has(self, name: str, key: bytes) -> bool:
+        """Whether there is a table with a set that has this element. Raises KernelUnclear."""
+        try:
+            return any(True for _ in self._fetch(name, iter((key,))))
+        except FileNotFoundError:
+            return False
+
+    def _fetch(self, name: str, keys: Iterator[bytes]) -> Iterator[memoryview]:
+        form = self._specs[name].form(self._family)
+        while wanted := list(islice(keys, FETCH_KEYS)):
+            body = pack_element_list(self._name, name, pack_keys(form, wanted))
+            yield from self._socket.fetch(NFT_MSG_GETSETELEM, nfproto(self._family), body)
+
+    def _add_verdicts(self, contents: Contents, name: str) -> None:
+        contents.verdicts[name] = {
+            key: chain.decode(errors="replace") for key, chain in self.elements(name).elements.items()
+        }
+
+    def elements(self, name: str) -> ElementDump:
+        """All elements of a set, from a dump that can be believed: no key twice, and as many as the set has.
+
+        A hash set that is being resized gives some elements twice and leaves others out, without any error; a moment
+        later it is whole again. A dynamic set's count includes expired elements, so only duplicates count there.
+        """
+        spec = self._specs[name]
+        where = named_set(self._name, name)
+
+        def read() -> ElementDump:
+            dump = self._socket.dump(NFT_MSG_GETSETELEM, nfproto(self._family), where)
+            with typed():
+                return read_elements(spec.form(self._family), dump)
+
+        for _ in range(DUMP_ATTEMPTS):
+            dump = self._undisturbed(read)
+            count = None if spec.dynamic or spec.interval else self._count(name)
+            if not dump.duplicates and (count is None or count == len(dump.elements)):
+                return dump
+            time.sleep(DUMP_PAUSE_SECONDS)
+        raise DumpInterrupted(f"set {name}: no consistent dump in {DUMP_ATTEMPTS} attempts")
+
+    def _undisturbed(self, read: Callable[[], T]) -> T:
+        """What `read` returns, repeated with growing pauses while others' changes fall into it."""
+        pause = FIRST_PAUSE_SECONDS
+        for _ in range(DUMP_ATTEMPTS - 1):
+            try:
+                return read()
+            except DumpInterrupted:
+                time.sleep(pause)
+                pause = min(2 * pause, DUMP_PAUSE_SECONDS)
+        return read()
+
+    def _count(self, name: str) -> int | None:
+        where = named_set(self._name, name)
+        with typed():
+            return read_set(self._socket.get(NFT_MSG_GETSET, nfproto(self._family), where)).count

@@ -1,0 +1,39 @@
+"""Which kind of table this kernel can have, and which of them is taken."""
+
+import logging
+
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.driver.belief import Ownership
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.driver.transaction import Transaction
+from nodeagent.proxy.dataplane.errors import CommitRejected
+
+PROBE_TABLE = "nodeagent-probe"
+
+logger = logging.getLogger(__name__)
+
+
+def choose_ownership(socket: Ruleset, wanted: Ownership | None) -> Ownership:
+    """The wanted kind, or a plain table, with a warning, where the kernel cannot have an owned one; None: owned where it
+    can. Raises NotPermitted."""
+    if wanted is Ownership.PLAIN:
+        socket.generation()  # a probe would change the ruleset's generation; a look tells whether we may
+        return Ownership.PLAIN
+    able = probe_ownership(socket)
+    if wanted is Ownership.OWNED and able is not Ownership.OWNED:
+        logger.warning("tableOwnership: this kernel has no persistent owned tables (Linux 6.9); using a plain one")
+    return able
+
+
+def probe_ownership(socket: Ruleset) -> Ownership:
+    """Owned where the kernel takes the owner and persist flags (Linux 6.9), else plain. Leaves nothing behind.
+
+    Raises NotPermitted without CAP_NET_ADMIN in this network namespace's user namespace.
+    """
+    transaction = Transaction(Family.IPV4, {})
+    transaction.probe_owned_table(PROBE_TABLE)
+    try:
+        socket.commit(transaction)
+    except CommitRejected:
+        return Ownership.PLAIN
+    return Ownership.OWNED

@@ -1,0 +1,33 @@
+"""Remove our tables."""
+
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.driver.kernel_table import KernelTable
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.driver.transaction import Transaction
+from nodeagent.proxy.dataplane.errors import NotPermitted
+from nodeagent.proxy.dataplane.program import schema
+
+
+def require_removable(socket: Ruleset) -> None:
+    """Raises NotPermitted when a living process owns one of the tables."""
+    for family in Family:
+        header = KernelTable(socket, family, {}).header()
+        if header is not None and header.owner:
+            raise NotPermitted(f"table nodeagent ({family.value}) is owned by a running nodeagent: stop it first")
+
+
+def remove_tables(socket: Ruleset) -> tuple[Family, ...]:
+    """Delete the table of each family, as one transaction a family; the families that had one.
+
+    Raises NotPermitted when a living process owns a table, or without CAP_NET_ADMIN.
+    """
+    removed = []
+    for family in Family:
+        for name in (schema.STANDBY_TABLE, schema.TABLE):
+            if KernelTable(socket, family, {}, name=name).header() is None:
+                continue
+            transaction = Transaction(family, {}, name)
+            transaction.delete_table()
+            socket.commit(transaction)
+            removed.append(family)
+    return tuple(dict.fromkeys(removed))

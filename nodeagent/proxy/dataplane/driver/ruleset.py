@@ -1,0 +1,210 @@
+"""The ruleset of a network namespace through one socket: commit a transaction, dump objects, read the generation.
+
+The socket is the owner of an owned table, so the agent has exactly one per process for as long as it lives. It is
+close-on-exec (Python's default): a child that held it would keep the table owned.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Final
+
+from nodeagent.proxy.dataplane.driver.generations import OwnSteps
+from nodeagent.proxy.dataplane.driver.transaction import Message, Transaction
+from nodeagent.proxy.dataplane.errors import (
+    CommitRejected,
+    DumpInterrupted,
+    KernelUnclear,
+    NotPermitted,
+    Rejection,
+    StaleGeneration,
+)
+from nodeagent.wire.netlink.framing import Received, Request
+from nodeagent.wire.netlink.netfilter import GENMSG_LENGTH, message_type
+from nodeagent.wire.netlink.nf_tables.batch import entry_at, request
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import read_generation
+from nodeagent.wire.netlink.socket import REPLY_SECONDS, DumpInterruptedError, NetlinkSocket, errno_of, offset_at_fault
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER, NLMSG_ERROR
+from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_DELSETELEM, NFT_MSG_GETGEN
+from nodeagent.wire.netlink.uapi.nfnetlink import NFNL_SUBSYS_NFTABLES
+
+REPLY_BUFFER: Final = 8 << 20
+_BATCH = "the batch"
+_ELEMENT_GONE = message_type(NFNL_SUBSYS_NFTABLES, NFT_MSG_DELSETELEM)
+_NO_CAPABILITY = "nf_tables: not permitted: run as root or with CAP_NET_ADMIN"
+OWNED_BY_ANOTHER = "table nodeagent is owned by another process: stop the nodeagent that runs here first"
+
+
+@contextmanager
+def typed() -> Iterator[None]:
+    """Inside, errors of the socket and of those who read its messages get their types."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except TimeoutError as error:
+        raise KernelUnclear(f"no answer from the kernel within {REPLY_SECONDS:.0f} s") from error
+    except DumpInterruptedError as error:
+        raise DumpInterrupted("others changed the ruleset while it was read") from error
+    except OSError as error:
+        if error.errno == errno.EBUSY:
+            raise DumpInterrupted("an earlier dump has not been read to its end") from error
+        if error.errno == errno.EPERM:
+            raise NotPermitted(_NO_CAPABILITY) from error
+        raise KernelUnclear(f"netlink: {error.strerror}") from error
+
+
+class Ruleset:
+    """Blocking; a call ends when the kernel has answered. Big transactions belong in a worker thread.
+
+    One call at a time; threads wait for each other. steps: which generations of the ruleset our own commits made.
+
+    Raises NotPermitted when the process may not use nf_tables at all.
+    """
+
+    def __init__(self) -> None:
+        self._socket = NetlinkSocket(NETLINK_NETFILTER)
+        self._socket.enlarge_receive_buffer(REPLY_BUFFER)
+        self._send_bytes = 0
+        self._lock = Lock()
+        self.steps = OwnSteps()
+
+    def close(self) -> None:
+        """Give up the socket, and with it the ownership of owned tables."""
+        self._socket.close()
+
+    @property
+    def port(self) -> int:
+        """By what the kernel knows the owner of a table."""
+        return self._socket.port
+
+    def commit(self, transaction: Transaction, known: int | None = None) -> list[bytes]:
+        """Apply all of a transaction, or nothing. Returns what the kernel tells of deletions with NLM_F_ECHO: the
+        elements as they were, the attributes of a message each.
+
+        known: only if the ruleset differs from this generation by nothing but commits of ours; then this one is known
+        to be the next.
+
+        Raises CommitRejected with every operation at fault, NotPermitted, StaleGeneration, or KernelUnclear when the
+        answer was lost (the caller reads back).
+        """
+        if transaction.empty:
+            return []
+        with self._lock:
+            generation = None if known is None else self.steps.follow(known)
+            echoes = self._commit(transaction, generation)
+            # A transaction that has no effect makes no generation.
+            if generation is not None and self._ask_generation() != generation:
+                self.steps.add(generation)
+            return echoes
+
+    def _commit(self, transaction: Transaction, generation: int | None) -> list[bytes]:
+        first = self._socket.reserve(len(transaction.messages) + 2)
+        batch = transaction.encode(first, generation)
+        self._make_room(len(batch))
+        with typed():
+            try:
+                self._socket.send(batch)
+            except OSError as error:
+                if error.errno != errno.EMSGSIZE:
+                    raise
+                raise KernelUnclear(f"a transaction of {len(batch)} bytes does not fit net.core.wmem_max") from error
+            rejections, echoes = self._answers(first, transaction.messages)
+        if rejections:
+            if generation is not None and rejections[0].about == _BATCH and rejections[0].errno == errno.ERESTART:
+                raise StaleGeneration("somebody else changed the ruleset first")
+            if all(item.errno == errno.EPERM for item in rejections):
+                raise NotPermitted(_NO_CAPABILITY if rejections[0].about == _BATCH else OWNED_BY_ANOTHER)
+            raise CommitRejected(tuple(rejections))
+        return echoes
+
+    def dump(self, kind: int, family: int, body: bytes = b"") -> Iterator[memoryview]:
+        """The attributes of every object; the memory is valid only until the next step.
+
+        Raises FileNotFoundError when the table or set is not there, DumpInterrupted at the end of a dump into which a
+        change fell, KernelUnclear when the kernel could not answer.
+        """
+        return self._objects(self._socket.dump, request(kind, family, body))
+
+    def fetch(self, kind: int, family: int, body: bytes) -> Iterator[memoryview]:
+        """The attributes of every object a request names, a message each; valid only until the next step.
+
+        Raises FileNotFoundError when one of them is not there, KernelUnclear when the kernel could not answer.
+        """
+        return self._objects(self._socket.fetch, request(kind, family, body))
+
+    def confirmed(
+        self, kind: int, family: int, body: bytes, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool
+    ) -> int:
+        """How many objects that a request names, from the first on, are answered as expected.
+
+        expected: what stands at `start` of each answer, and with what it ends; exact: it ends with the former.
+        Raises KernelUnclear when the kernel could not answer.
+        """
+        with self._lock, typed():
+            return self._socket.confirmed(request(kind, family, body), start, expected, exact=exact)
+
+    def get(self, kind: int, family: int, body: bytes) -> memoryview:
+        """The attributes of one object. Raises FileNotFoundError when it does not exist."""
+        with self._lock, typed():
+            return memoryview(bytes(self._socket.ask(request(kind, family, body))))[GENMSG_LENGTH:]
+
+    def generation(self) -> int:
+        """The ruleset generation of this network namespace: any change of any table raises it (8 µs)."""
+        with self._lock:
+            return self._ask_generation()
+
+    def _ask_generation(self) -> int:
+        with typed():
+            return read_generation(self._socket.ask(request(NFT_MSG_GETGEN, 0)))
+
+    def _objects(self, read: Callable[[Request], Iterator[memoryview]], asked: Request) -> Iterator[memoryview]:
+        with self._lock, typed():
+            for body in read(asked):
+                yield body[GENMSG_LENGTH:]
+
+    def _answers(self, first: int, operations: list[Message]) -> tuple[list[Rejection], list[bytes]]:
+        """Yields errors and echoes until the last operation is answered or the batch itself is refused.
+
+        A commit that fails after all operations were accepted is reported on the batch's own sequence number.
+        """
+        rejections: list[Rejection] = []
+        echoes: list[bytes] = []
+        for answer in self._socket.acknowledgements(first, first + len(operations), echoes=True):
+            if answer.type != NLMSG_ERROR:
+                if answer.type == _ELEMENT_GONE:  # the kernel tells of the new generation, too
+                    echoes.append(bytes(answer.body[GENMSG_LENGTH:]))
+                continue
+            code = errno_of(answer)
+            if answer.seq == first:
+                rejections.append(Rejection(_BATCH, code, os.strerror(code)))
+                break
+            if code:
+                rejections.append(_rejection(operations[answer.seq - first - 1], code, answer))
+        return rejections, echoes
+
+    def _make_room(self, size: int) -> None:
+        """A batch cannot span datagrams, so the send buffer must hold all of it (twice: the kernel's bookkeeping)."""
+        wanted = max(2 * size, 1 << 20)
+        if wanted > self._send_bytes:
+            self._socket.enlarge_send_buffer(wanted)
+            self._send_bytes = wanted
+
+
+def _rejection(item: Message, code: int, answer: Received) -> Rejection:
+    """Names the element or expression at fault, where the extended acknowledgement has the bad attribute's offset.
+
+    An interval of a lone field is two elements where keys count ranges, so the key named may be one further on.
+    """
+    reason = os.strerror(code)
+    offset = offset_at_fault(answer)
+    at = None if offset is None else entry_at(item.body, offset)
+    if item.keys:
+        lone = item.keys[0] if len(item.keys) == 1 else None
+        key = item.keys[at] if at is not None and at < len(item.keys) else lone
+        return Rejection(item.about, code, reason, item.set, key)
+    if item.expressions and at is not None and at < len(item.expressions):
+        reason = f"{reason} (expression {item.expressions[at]})"
+    return Rejection(item.about, code, reason)

@@ -1,0 +1,236 @@
+"""What one family's table should hold: the sum of all services and the node's own sets (pure, incremental)."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+from nodeagent.proxy.dataplane.image.affinity import AffinityIds
+from nodeagent.proxy.dataplane.image.blocks import OtherAddresses
+from nodeagent.proxy.dataplane.image.image import (
+    Elements,
+    TableImage,
+    class_of,
+    empty_image,
+    interval_elements,
+    ping_elements,
+)
+from nodeagent.proxy.dataplane.image.names_elements import names_elements
+from nodeagent.proxy.dataplane.image.render import MemberList, Rendering, SlotList, render_service
+from nodeagent.proxy.dataplane.image.slots import Held, hold
+from nodeagent.proxy.dataplane.image.timeouts import AffinityTimeouts
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.classes import PickClass, pick_class
+
+_SHARED = frozenset({schema.CLUSTER_IPS, schema.CLUSTER_IP_BLOCKS, schema.HAIRPIN})
+"""Sets in which several services may have the same element; all others belong to one service a key."""
+
+_CLASS_MAPS = (
+    schema.FRONTENDS,
+    schema.GUARDED_FRONTENDS,
+    schema.FRONTENDS_CLUSTER_SCOPE,
+    schema.FRONTENDS_LOCAL_SCOPE,
+    schema.NODEPORTS,
+    schema.NODEPORTS_CLUSTER_SCOPE,
+    schema.NODEPORTS_LOCAL_SCOPE,
+)
+_TIMEOUT_MAPS = (schema.STICKY_TIMEOUTS, schema.NODEPORT_STICKY_TIMEOUTS)
+
+
+@dataclass(slots=True)
+class _Held:
+    """What is in the image for one service: keys by set, and its endpoint lists."""
+
+    keys: dict[str, tuple[bytes, ...]] = field(default_factory=dict)
+    lists: dict[SlotList | MemberList, Held] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """A service's rendering, and those of its lists that are new."""
+
+    rendering: Rendering
+    new: dict[SlotList | MemberList, Held]
+
+
+class DesiredImage:
+    """The wanted image of one family and which service each element came from.
+
+    `dirty` collects the keys that may differ from what is programmed; `take_dirty` hands them over.
+    unrendered: services that cannot be put into elements, which is a defect of this program; the others are.
+    """
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.image: TableImage = empty_image(schema.DATA_SETS)
+        self._held: dict[ObjectKey, _Held] = {}
+        self._shared: dict[str, Counter[bytes]] = {name: Counter() for name in _SHARED}
+        self._others = OtherAddresses(family)
+        self._dirty: dict[str, set[bytes]] = {}
+        self.affinity = AffinityIds(family)
+        self.timeouts = AffinityTimeouts()
+        self.unrendered: dict[ObjectKey, Problem] = {}
+
+    def update(self, changes: Mapping[ObjectKey, ServiceState | None], programmed: TableImage) -> None:
+        """Replace the elements of some services (None: the service is gone).
+
+        All old elements go before new ones come: a frontend that passes from one service to another is in both.
+        A list of endpoints that stays is amended, so that it costs what changes in it; a new one takes over the slots
+        that it has in the programmed image.
+        """
+        rendered: dict[ObjectKey, _Rendered] = {}
+        held = {key: self._held.pop(key, _Held()) for key in changes}
+        for key, state in changes.items():
+            self.unrendered.pop(key, None)
+            rendered[key] = self._render(key, state, held[key], programmed)
+        touched: set[bytes] = set()
+        for key, ready in rendered.items():
+            touched |= self._others.remove(held[key].keys) | self._others.add(ready.rendering.elements)
+            self._retire(held[key], ready.rendering)
+        for key, ready in rendered.items():
+            if ready.rendering.elements or ready.rendering.lists:
+                self._held[key] = self._install(held[key], ready)
+        self._look_at_blocks(touched)
+
+    def _render(self, key: ObjectKey, state: ServiceState | None, held: _Held, programmed: TableImage) -> _Rendered:
+        """What the service has from now on; lists that stay are amended in the image already."""
+        new: dict[SlotList | MemberList, Held] = {}
+        try:
+            admitted = self.timeouts.admit(key, self.affinity.admit(key, state))
+            rendering = Rendering({}, {}) if admitted is None else render_service(admitted, self.family)
+            for where, backends in rendering.lists.items():
+                listed = held.lists.get(where)
+                if listed is None:
+                    new[where] = hold(where, backends, programmed)
+                else:
+                    self._put(where.name, listed.amend(backends))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
+            self.timeouts.admit(key, self.affinity.admit(key, None))
+            detail = f"internal error, the service is left out in {self.family.value}: {type(error).__name__}: {error}"
+            self.unrendered[key] = Problem(f"Service {key}", "RenderingFailed", detail)
+            return _Rendered(Rendering({}, {}), {})
+        return _Rendered(rendering, new)
+
+    def _put(self, name: str, changed: Mapping[bytes, bytes | None]) -> None:
+        """Write elements of a map or set (None: it goes)."""
+        self._dirty.setdefault(name, set()).update(changed)
+        elements = self.image[name]
+        for key, value in changed.items():
+            if value is None:
+                del elements[key]
+            else:
+                elements[key] = value
+
+    def set_node(self, node: NodeState) -> None:
+        """Replace the node's own sets. Those about names depend on the Services: update these first."""
+        wanted = {
+            schema.SERVICE_CIDRS: interval_elements(node.service_cidrs, self.family),
+            schema.POD_CIDRS: interval_elements(node.pod_cidrs, self.family),
+            schema.NODEPORT_ADDRESSES: interval_elements(node.node_port_cidrs, self.family),
+            schema.PING_ANSWERS: ping_elements(node.service_cidrs, self.family),
+            **names_elements(node.names, self.image[schema.FRONTENDS], self.family),
+        }
+        for name, elements in wanted.items():
+            held = self.image[name]
+            changed = {key for key in held.keys() | elements.keys() if held.get(key) != elements.get(key)}
+            if changed:
+                self._dirty.setdefault(name, set()).update(changed)
+                self.image[name] = elements
+                if name == schema.NODEPORT_ADDRESSES:
+                    self._look_at_blocks(self.image[schema.CLUSTER_IP_BLOCKS])
+
+    def _look_at_blocks(self, blocks: Iterable[bytes]) -> None:
+        """Which of these have ClusterIPs and no other address of ours: as many as the set has room for, the rest takes the longer way."""
+        having, only = self.image[schema.CLUSTER_IP_BLOCKS], self.image[schema.CLUSTER_IP_ONLY_BLOCKS]
+        node_ports = self.image[schema.NODEPORT_ADDRESSES]
+        wanted = {block: block in having and self._others.absent(block, node_ports) for block in blocks}
+        changed: dict[bytes, bytes | None] = {
+            block: None for block, there in wanted.items() if not there and block in only
+        }
+        room = schema.ONLY_BLOCKS_SIZE - len(only) + len(changed)
+        new = sorted(block for block, there in wanted.items() if there and block not in only)
+        changed.update(dict.fromkeys(new[:room], b""))
+        if changed:
+            self._put(schema.CLUSTER_IP_ONLY_BLOCKS, changed)
+
+    @property
+    def dirty(self) -> int:
+        """How many keys were changed since the last `take_dirty`."""
+        return sum(map(len, self._dirty.values()))
+
+    def take_dirty(self) -> dict[str, set[bytes]]:
+        """The keys changed since the last call."""
+        dirty, self._dirty = self._dirty, {}
+        return dirty
+
+    def owner_of(self, name: str, key: bytes) -> ObjectKey | None:
+        """The service an element came from (one of them, for a shared one); None for the node's own."""
+        for service, held in self._held.items():
+            if key in held.keys.get(name, ()):
+                return service
+            for where, listed in held.lists.items():
+                if where.name == name and key.startswith(where.key) and key in listed.elements():
+                    return service
+        return None
+
+    def _retire(self, held: _Held, successor: Rendering) -> None:
+        for name, keys in held.keys.items():
+            elements = self.image[name]
+            dirty = self._dirty.setdefault(name, set())
+            staying: Elements = successor.elements.get(name, {})
+            counts = self._shared.get(name)
+            for key in keys:
+                if counts is not None:
+                    counts[key] -= 1
+                    if counts[key]:
+                        continue
+                    del counts[key]
+                del elements[key]
+                if key not in staying:
+                    dirty.add(key)
+        for where in [where for where in held.lists if where not in successor.lists]:
+            keys_of_list = held.lists.pop(where).keys()
+            elements = self.image[where.name]
+            for key in keys_of_list:
+                del elements[key]
+            self._dirty.setdefault(where.name, set()).update(keys_of_list)
+
+    def _install(self, held: _Held, ready: _Rendered) -> _Held:
+        keys: dict[str, tuple[bytes, ...]] = {}
+        for name, wanted in ready.rendering.elements.items():
+            if not wanted:
+                continue
+            keys[name] = tuple(wanted)
+            counts = self._shared.get(name)
+            if counts is not None:
+                counts.update(keys[name])
+            self._put(name, wanted)
+        for where, listed in ready.new.items():
+            self._put(where.name, listed.elements())
+        return _Held(keys, {**held.lists, **ready.new})
+
+
+def slots_of(states: Iterable[ServiceState | None]) -> int:
+    """How many endpoints all routes of some services have together."""
+    return sum(
+        len(route.backends)
+        for state in states
+        if state is not None
+        for frontend in state.frontends
+        for route in (frontend.route, frontend.short_circuit)
+        if route is not None
+    )
+
+
+def classes_in(elements_by_map: TableImage) -> set[PickClass]:
+    """The pick classes that the frontends of an image (or of a delta's puts) lead to."""
+    numbers = {class_of(value) for name in _CLASS_MAPS for value in elements_by_map.get(name, {}).values()}
+    return {pick for number in numbers if (pick := pick_class(number)) is not None}
+
+
+def timeouts_in(elements_by_map: TableImage) -> set[int]:
+    """The affinity timeouts (seconds) in an image or in a delta's puts."""
+    return {class_of(value) for name in _TIMEOUT_MAPS for value in set(elements_by_map.get(name, {}).values())}

@@ -1,0 +1,154 @@
+"""The endpoints of one list, kept from change to change (pure).
+
+One endpoint more or less is found by comparing what the list was with what it is from both ends, and costs as many
+elements as change, whatever the length of the list.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Protocol
+
+from nodeagent.model.frontend import Backend
+from nodeagent.proxy.dataplane.image.image import Elements, TableImage, endpoint_value, packed_class
+from nodeagent.proxy.dataplane.image.render import MemberList, SlotList, assign_slots, programmed_slots, slot_keys
+from nodeagent.proxy.dataplane.program.classes import PickClass
+
+_STRIDE = 256
+_FEW = 4
+"""Fewer endpoints are looked for one by one, more in one walk over the list."""
+
+
+def changed_backends(before: Sequence[Backend], after: Sequence[Backend]) -> tuple[set[Backend], set[Backend]]:
+    """Those that (went, came). Quick where the two begin and end alike; right for any two."""
+    if before is after:
+        return set(), set()
+    start = _alike(before, after)
+    stop = min(len(before), len(after)) - start
+    ending = min(stop, _alike(before[::-1], after[::-1]))
+    old, new = set(before[start : len(before) - ending]), set(after[start : len(after) - ending])
+    return old - new, new - old
+
+
+def _alike(one: Sequence[Backend], other: Sequence[Backend]) -> int:
+    """How many are the same from the beginning on."""
+    length = min(len(one), len(other))
+    at = 0
+    while at < length and one[at : at + _STRIDE] == other[at : at + _STRIDE]:
+        at += _STRIDE
+    while at < length and one[at] == other[at]:
+        at += 1
+    return min(at, length)
+
+
+class Held(Protocol):
+    """The elements of one list of endpoints."""
+
+    def keys(self) -> Sequence[bytes]: ...
+    def elements(self) -> Elements: ...
+
+    def amend(self, backends: Sequence[Backend]) -> dict[bytes, bytes | None]:
+        """Hold these instead; returns the elements that change (None: goes)."""
+        ...
+
+
+def hold(where: SlotList | MemberList, backends: Sequence[Backend], programmed: TableImage) -> Held:
+    """A new list; its endpoints take over the slots that they have in the programmed image."""
+    return Slots(where, backends, programmed) if isinstance(where, SlotList) else Members(where, backends)
+
+
+class Members:
+    """Endpoints that are elements of a set."""
+
+    __slots__ = ("_backends", "_where")
+
+    def __init__(self, where: MemberList, backends: Sequence[Backend]) -> None:
+        self._where = where
+        self._backends = backends
+
+    def keys(self) -> Sequence[bytes]:
+        """The key of every element."""
+        return [self._where.key + endpoint for endpoint in map(_packed, self._backends)]
+
+    def elements(self) -> Elements:
+        """Every element, as in an image."""
+        return dict.fromkeys(self.keys(), b"")
+
+    def amend(self, backends: Sequence[Backend]) -> dict[bytes, bytes | None]:
+        """Hold these instead; returns the elements that change (None: goes)."""
+        gone, new = _changed_endpoints(self._backends, backends)
+        self._backends = backends
+        key = self._where.key
+        return {**{key + endpoint: None for endpoint in gone}, **{key + endpoint: b"" for endpoint in new}}
+
+
+class Slots:
+    """Endpoints that are picked by number: the wanted list, and which endpoint has which slot."""
+
+    __slots__ = ("_backends", "_by_slot", "_where")
+
+    def __init__(self, where: SlotList, backends: Sequence[Backend], programmed: TableImage) -> None:
+        """Endpoints that are in the programmed image keep the slots they have there."""
+        self._where = where
+        self._backends = backends
+        before = programmed_slots(programmed, where.key, node_port=where.node_port, cluster_scope=where.cluster_scope)
+        self._by_slot = assign_slots(before, map(_packed, backends))
+
+    @property
+    def endpoints(self) -> Sequence[bytes]:
+        """The packed endpoints, each at the index of its slot."""
+        return self._by_slot
+
+    def keys(self) -> Sequence[bytes]:
+        """The key of every slot."""
+        key = self._where.key
+        return [key + slot for slot in slot_keys(self._class(len(self._by_slot)))]
+
+    def elements(self) -> Elements:
+        """Every slot's key and endpoint."""
+        return dict(zip(self.keys(), self._by_slot, strict=True))
+
+    def amend(self, backends: Sequence[Backend]) -> dict[bytes, bytes | None]:
+        """Hold these instead; returns the elements that change (None: goes).
+
+        As `assign_slots` has it: who stays keeps a slot below the new count, the others fill the holes in order.
+        """
+        gone, new = _changed_endpoints(self._backends, backends)
+        self._backends = backends
+        if not gone and not new:
+            return {}
+        held, count = self._by_slot, len(backends)
+        before = len(held)
+        holes = [slot for slot in _positions(held, gone) if slot < count]
+        homeless = [endpoint for endpoint in held[count:] if endpoint not in gone]
+        del held[count:]
+        held += [b""] * (count - len(held))
+        changed: dict[bytes, bytes | None] = {}
+        for slot, endpoint in zip(chain(holes, range(before, count)), sorted(chain(homeless, new)), strict=True):
+            held[slot] = endpoint
+            changed[self._key(slot)] = endpoint
+        changed.update((self._key(slot), None) for slot in range(count, before))
+        return changed
+
+    def _key(self, slot: int) -> bytes:
+        return self._where.key + packed_class(self._class(1).first_slot + slot)
+
+    def _class(self, count: int) -> PickClass:
+        return PickClass(count, self._where.cluster_scope, self._where.node_port, self._where.sticky)
+
+
+def _packed(backend: Backend) -> bytes:
+    return endpoint_value(backend.address, backend.port)
+
+
+def _changed_endpoints(before: Sequence[Backend], after: Sequence[Backend]) -> tuple[set[bytes], set[bytes]]:
+    """Those that (went, came); whether an endpoint is on this node makes no difference."""
+    went, came = changed_backends(before, after)
+    gone, new = set(map(_packed, went)), set(map(_packed, came))
+    return gone - new, new - gone
+
+
+def _positions(held: list[bytes], wanted: set[bytes]) -> list[int]:
+    """Where some endpoints are, in order."""
+    if len(wanted) < _FEW:
+        return sorted(held.index(endpoint) for endpoint in wanted)
+    return [slot for slot, endpoint in enumerate(held) if endpoint in wanted]

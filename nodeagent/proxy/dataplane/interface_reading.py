@@ -1,0 +1,178 @@
+"""What the kernel has of the service interface."""
+
+import errno
+import socket
+from collections.abc import Collection
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from nodeagent.model.addresses import Family, family_of
+from nodeagent.proxy.dataplane.interface_claim import MARK, objection
+from nodeagent.proxy.dataplane.interface_deviation import InterfaceFound
+from nodeagent.proxy.dataplane.interface_plan import BySource, Present, Stray, by_source
+from nodeagent.proxy.dataplane.interface_sources import Sources, preferred_source
+from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink.route_lookup import look_up_route, read_found_route
+from nodeagent.wire.netlink.rtnetlink import LocalRoute
+from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
+from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL, RTN_UNICAST
+
+_IPV6 = Path("/proc/sys/net/ipv6")
+_ELSEWHERE = {Family.IPV4: "198.41.0.4", Family.IPV6: "2001:503:ba3e::2:30"}
+"""Addresses that are surely not in the networks of a node (a.root-servers.net). Only the way to them is asked; nothing is sent."""
+
+
+def read_interface(name: str, node_addresses: Collection[str] = ()) -> InterfaceFound:
+    """The interface of this name with all it carries; nothing of one that is not ours. node_addresses: as in `read_sources`.
+    Raises OSError."""
+    with NetlinkSocket(socket.NETLINK_ROUTE) as netlink:
+        link, lo = find_link(netlink, name), lo_is_up(netlink)
+        if link is None:
+            return InterfaceFound(None, None, Present(), _IPV6.exists(), lo)
+        sources = read_sources(netlink, link.ifindex, node_addresses)
+        why = why_not_ours(netlink, link)
+        present = read_present(netlink, link.ifindex) if why is None else Present()
+        return InterfaceFound(link, why, present, ipv6_missing(name) is None, lo, sources)
+
+
+def why_not_ours(netlink: NetlinkSocket, link: rtnetlink.Link) -> str | None:
+    """Why an interface is not the agent's, as what follows "it"; None: it is."""
+    ports = read_consistently(lambda: read_ports(netlink, link.ifindex)) if link.kind == "bridge" else []
+    marked = link.alias == MARK
+    addresses = [] if marked else read_consistently(lambda: read_addresses(netlink, link.ifindex))
+    return objection(link, ports, addresses)
+
+
+def find_link(netlink: NetlinkSocket, name: str) -> rtnetlink.Link | None:
+    """The interface of this name; None: it does not exist."""
+    try:
+        return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(name)))
+    except OSError as error:
+        if error.errno == errno.ENODEV:
+            return None
+        raise
+
+
+def read_sources(netlink: NetlinkSocket, index: int, node_addresses: Collection[str]) -> Sources:
+    """The source that each family's connections of the node to ClusterIPs shall have; empty where no address is suitable.
+
+    index: the service interface, whose addresses do not count. node_addresses: by which the node is known, the best first.
+    """
+    usable = read_consistently(lambda: _usable_addresses(netlink, index))
+    return {
+        family: preferred_source(
+            (one for one in node_addresses if family_of(one) is family), usable, _source_elsewhere(netlink, family)
+        )
+        for family in Family
+    }
+
+
+def _usable_addresses(netlink: NetlinkSocket, index: int) -> frozenset[str]:
+    """Those of the node that the kernel takes as the source of a route."""
+    found = ((rtnetlink.read_address(body), body) for body in netlink.dump(rtnetlink.get_addresses()))
+    return frozenset(
+        address.address
+        for address, body in found
+        if address is not None and address.ifindex != index and rtnetlink.may_be_source(body)
+    )
+
+
+def _source_elsewhere(netlink: NetlinkSocket, family: Family) -> str:
+    try:
+        route = read_found_route(netlink.ask(look_up_route(_ELSEWHERE[family])))
+    except OSError:  # there is no way to there, or the family is missing
+        return ""
+    return route.source if route.kind == RTN_UNICAST else ""
+
+
+def lo_is_up(netlink: NetlinkSocket) -> bool:
+    """Whether the kernel takes routes over ``lo``."""
+    lo = find_link(netlink, "lo")
+    return lo is not None and lo.up
+
+
+def read_ports(netlink: NetlinkSocket, index: int) -> list[str]:
+    """The interfaces that are part of a bridge, by name."""
+    links = (rtnetlink.read_link(body) for body in netlink.dump(rtnetlink.get_ports(index)))
+    return sorted(link.name for link in links if link.master == index)
+
+
+def read_addresses(netlink: NetlinkSocket, index: int) -> list[rtnetlink.InterfaceAddress]:
+    """All addresses of an interface, both families."""
+    found = (rtnetlink.read_address(body) for body in netlink.dump(rtnetlink.get_addresses(index)))
+    return [address for address in found if address is not None and address.ifindex == index]
+
+
+def ipv6_missing(name: str) -> str | None:
+    """Why the interface can carry no IPv6 address; None: it can."""
+    switch = Path(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6")
+    try:
+        return f"{switch} is 1" if switch.read_text().strip() == "1" else None
+    except FileNotFoundError:
+        return "the kernel runs without IPv6"
+
+
+def is_routed(netlink: NetlinkSocket, route: str, index: int) -> bool:
+    """Whether the kernel has a route of ours: it delivers the first address here, or sends it over the interface."""
+    try:
+        found = read_found_route(netlink.ask(look_up_route(route.partition("/")[0])))
+    except OSError:
+        return False
+    return found.kind == RTN_LOCAL or found.interface == index
+
+
+def read_present(netlink: NetlinkSocket, index: int) -> Present:
+    """The addresses and routes of an interface. Raises OSError."""
+    return read_consistently(lambda: _present_once(netlink, index))
+
+
+def _present_once(netlink: NetlinkSocket, index: int) -> Present:
+    addresses, strays = set(), set()
+    routes: list[LocalRoute] = []
+    for one in read_addresses(netlink, index):
+        if one.prefix_length == family_of(one.address).address_length * 8:
+            addresses.add(one.address)
+        else:
+            strays.add(Stray(one.address, one.prefix_length))
+    dumps = [*(rtnetlink.get_local_routes(family, index) for family in Family), rtnetlink.get_range_routes(index)]
+    for dump in dumps:
+        try:
+            found = (rtnetlink.read_local_route(body, index) for body in netlink.dump(dump))
+            routes += [route for route in found if route is not None]
+        except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
+            continue
+    destinations = frozenset(route.destination for route in routes)
+    over_lo = _routes_over_lo(netlink, index, destinations | addresses)
+    sourced = by_source(route for route in routes if route.source and ":" in route.destination)
+    return Present(frozenset(addresses), destinations, frozenset(strays), over_lo, sourced)
+
+
+def read_routes_over_lo(netlink: NetlinkSocket) -> BySource:
+    """The routes over ``lo`` that an agent left behind, without the interface that it made them for, by their source."""
+    return read_consistently(lambda: _routes_over_lo(netlink, None, frozenset()))
+
+
+def _routes_over_lo(netlink: NetlinkSocket, index: int | None, own: AbstractSet[str]) -> BySource:
+    """Our routes over ``lo`` by their source: to what interface `index` carries, and to what no interface does."""
+    try:
+        found = [rtnetlink.read_route_over_lo(body) for body in netlink.dump(rtnetlink.get_routes_over_lo())]
+    except FileNotFoundError:  # a namespace in which nothing ever was local has no such table yet
+        return {}
+    over_lo = [route for route in found if route is not None]
+    astray = {route.destination for route in over_lo} - own
+    elsewhere = _held_elsewhere(netlink, index, astray) if astray else set()
+    return by_source(route for route in over_lo if route.destination not in elsewhere)
+
+
+def _held_elsewhere(netlink: NetlinkSocket, index: int | None, among: AbstractSet[str]) -> set[str]:
+    """Those that belong to the service interface of another agent: local by an interface that is neither `index` nor ``lo``."""
+    held = {
+        found.address
+        for body in netlink.dump(rtnetlink.get_addresses())
+        if (found := rtnetlink.read_address(body)) is not None and found.ifindex != index
+    }
+    for body in netlink.dump(rtnetlink.get_local_routes(Family.IPV4)):
+        route = rtnetlink.read_local_route(body, None)
+        if route is not None and (index is None or rtnetlink.read_local_route(body, index) is None):
+            held.add(route.destination)
+    return held & among

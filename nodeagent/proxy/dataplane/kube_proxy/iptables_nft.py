@@ -1,0 +1,117 @@
+"""Tables of iptables-nft, read and changed through nf_tables itself.
+
+It needs no tool, also works on tables that iptables-nft refuses to list because somebody added rules of other kinds,
+and changes all tables of a family in one transaction. Message layouts: linux/netfilter/nf_tables.h,
+nf_tables_compat.h, xt_comment.h.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.driver.transaction import Message, Transaction
+from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
+from nodeagent.proxy.dataplane.kube_proxy.leftovers import Finding
+from nodeagent.proxy.dataplane.kube_proxy.rules import IptablesTable, Removal, TableRule, plan_removal
+from nodeagent.wire.netlink.framing import attribute_map, attributes, reader, text_of
+from nodeagent.wire.netlink.netfilter import nfproto
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import (
+    pack_chain,
+    pack_rules,
+    pack_table,
+    read_chain,
+    read_rule,
+    table_of,
+)
+from nodeagent.wire.netlink.uapi import nf_tables as uapi
+
+_POLICIES = {uapi.NF_DROP: "DROP", uapi.NF_ACCEPT: "ACCEPT"}
+
+
+def parse_chain(reply: memoryview) -> tuple[str, str | None]:
+    """Name, and policy of a base chain (None: no base chain), of a chain's message."""
+    chain = read_chain(reply)
+    return chain.name, None if chain.hook is None else _POLICIES.get(chain.policy, "ACCEPT")
+
+
+@reader
+def parse_rule(reply: memoryview) -> TableRule:
+    """Of a rule's message."""
+    rule = read_rule(reply)
+    target, comment = "", rule.comment
+    for kind, data in rule.expressions:
+        if kind == "immediate":
+            target = _verdict_chain(memoryview(data)) or target
+        elif kind == "match":
+            comment = _match_comment(memoryview(data)) or comment
+    return TableRule(rule.chain, target, comment, handle=rule.handle)
+
+
+def _verdict_chain(immediate: memoryview) -> str:
+    """Where a jump or goto leads; empty for other verdicts and values."""
+    found = attribute_map(immediate)
+    for kind, data in attributes(found.get(uapi.NFTA_IMMEDIATE_DATA, memoryview(b""))):
+        if kind == uapi.NFTA_DATA_VERDICT:
+            return text_of(attribute_map(data).get(uapi.NFTA_VERDICT_CHAIN, memoryview(b"")))
+    return ""
+
+
+def _match_comment(match: memoryview) -> str:
+    """The text of ``-m comment``: struct xt_comment_info, 256 bytes up to the first NUL."""
+    found = attribute_map(match)
+    if text_of(found[uapi.NFTA_MATCH_NAME]) != "comment":
+        return ""
+    return bytes(found[uapi.NFTA_MATCH_INFO]).split(b"\0", 1)[0].decode(errors="replace")
+
+
+def removal_messages(removal: Removal) -> Iterator[Message]:
+    """Empty the chains, take the rules out of other chains, then delete the chains."""
+    for chain in removal.chains:
+        yield Message(uapi.NFT_MSG_DELRULE, 0, pack_rules(removal.table, chain), f"rules of chain {chain}")
+    for rule in removal.rules:
+        body = pack_rules(removal.table, rule.chain, rule.handle)
+        yield Message(uapi.NFT_MSG_DELRULE, 0, body, f"rule {rule}")
+    for chain in removal.chains:
+        yield Message(uapi.NFT_MSG_DELCHAIN, 0, pack_chain(removal.table, chain), f"chain {chain}")
+
+
+class NftTables:
+    """The tables nat, filter and mangle of iptables-nft (IPv4) or ip6tables-nft (IPv6)."""
+
+    def __init__(self, socket: Ruleset, family: Family) -> None:
+        self._socket = socket
+        self._family = family
+
+    @property
+    def name(self) -> str:
+        return "iptables-nft" if self._family is Family.IPV4 else "ip6tables-nft"
+
+    def look(self) -> Finding:
+        """What of kube-proxy they hold. Raises NotPermitted, KernelUnclear."""
+        removals = [plan_removal(self._read(table)) for table in kube_proxy_names.CHAINS]
+        return Finding(
+            tuple(line for removal in removals for line in removal.lines()),
+            tuple(note for removal in removals for note in removal.notes()),
+            lambda: self._remove(removals),
+        )
+
+    def _read(self, table: str) -> IptablesTable:
+        chains = dict(parse_chain(data) for data in self._dump(uapi.NFT_MSG_GETCHAIN, table))
+        if not any(kube_proxy_names.is_chain(table, chain) for chain in chains):
+            return IptablesTable(table, {}, ())
+        return IptablesTable(table, chains, tuple(parse_rule(data) for data in self._dump(uapi.NFT_MSG_GETRULE, table)))
+
+    def _dump(self, kind: int, table: str) -> Iterator[memoryview]:
+        """Objects of one table; the kernel filters only some dumps by table."""
+        try:
+            for data in self._socket.dump(kind, nfproto(self._family), pack_table(table)):
+                if table_of(data) == table:
+                    yield data
+        except FileNotFoundError:
+            return
+
+    def _remove(self, removals: Iterable[Removal]) -> None:
+        transaction = Transaction(self._family, {})
+        for removal in removals:
+            transaction.messages.extend(removal_messages(removal))
+        self._socket.commit(transaction)

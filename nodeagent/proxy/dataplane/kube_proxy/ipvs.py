@@ -1,0 +1,95 @@
+"""What its ipvs mode leaves besides rules and sets: virtual servers, and the interface `kube-ipvs0`."""
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+from nodeagent.proxy.dataplane.kube_proxy import kube_proxy_names
+from nodeagent.proxy.dataplane.kube_proxy.ipvs_messages import (
+    VirtualServer,
+    delete_request,
+    family_number,
+    family_request,
+    read_server,
+    servers_request,
+)
+from nodeagent.proxy.dataplane.kube_proxy.leftovers import Finding, LeftoverError
+from nodeagent.wire.netlink import rtnetlink
+from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
+from nodeagent.wire.netlink.uapi.ip_vs import IPVS_GENL_NAME
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_GENERIC, NETLINK_ROUTE
+
+_SHOWN = 3
+
+
+class VirtualServers:
+    """All virtual servers and `kube-ipvs0`, if that interface exists.
+
+    A running kube-proxy removes virtual servers that are not its own (save for `ipvs.excludeCIDRs`), so what is
+    there next to its interface is its own. Without the interface they are somebody else's and stay. The interface
+    goes last: it is what tells a second run that the first was interrupted.
+    """
+
+    def __init__(self, net: Path = Path("/proc/thread-self/net")) -> None:
+        self._net = net
+
+    @property
+    def name(self) -> str:
+        return "ipvs"
+
+    def look(self) -> Finding:
+        """Reads all virtual servers. Raises OSError. Whether the kernel has IPVS is read from /proc: a request would load it."""
+        servers = self._servers() if (self._net / "ip_vs").exists() else ()
+        index = _interface_index()
+        if index is not None:
+            lines = (
+                *(f"virtual server {server.text}" for server in servers),
+                f"interface {kube_proxy_names.INTERFACE}",
+            )
+            return Finding(lines, remove=lambda: _remove(servers, index))
+        if not servers:
+            return Finding()
+        shown = ", ".join(server.text for server in servers[:_SHOWN])
+        more = f" and {len(servers) - _SHOWN} more" if len(servers) > _SHOWN else ""
+        return Finding(
+            notes=(f"virtual servers stay, there is no {kube_proxy_names.INTERFACE} beside them: {shown}{more}",)
+        )
+
+    @staticmethod
+    def _servers() -> tuple[VirtualServer, ...]:
+        def read() -> tuple[VirtualServer, ...]:
+            with NetlinkSocket(NETLINK_GENERIC) as netlink:
+                family = family_number(netlink.ask(family_request(IPVS_GENL_NAME)))
+                return tuple(read_server(reply) for reply in netlink.dump(servers_request(family)))
+
+        return read_consistently(read)
+
+
+def _interface_index() -> int | None:
+    with NetlinkSocket(NETLINK_ROUTE) as netlink:
+        try:
+            return rtnetlink.read_link(netlink.ask(rtnetlink.get_link(kube_proxy_names.INTERFACE))).ifindex
+        except OSError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            raise
+
+
+def _remove(servers: Sequence[VirtualServer], interface: int) -> None:
+    if servers:
+        with NetlinkSocket(NETLINK_GENERIC) as netlink:
+            family = family_number(netlink.ask(family_request(IPVS_GENL_NAME)))
+            failures = netlink.perform(delete_request(family, server) for server in servers)
+        _raise_failures([(servers[f.position].text, f.errno, f.detail) for f in failures if f.errno != errno.ESRCH])
+    with NetlinkSocket(NETLINK_ROUTE) as netlink:
+        failures = netlink.perform([rtnetlink.delete_link(interface)])
+    _raise_failures([(kube_proxy_names.INTERFACE, f.errno, f.detail) for f in failures if f.errno != errno.ENODEV])
+
+
+def _raise_failures(failures: Sequence[tuple[str, int, str]]) -> None:
+    if not failures:
+        return
+    if all(code == errno.EPERM for _, code, _ in failures):
+        raise PermissionError(errno.EPERM, "needs CAP_NET_ADMIN")
+    shown = ", ".join(f"{what} ({detail})" for what, _, detail in failures[:_SHOWN])
+    raise LeftoverError(f"not removed: {shown}" + (" and more" if len(failures) > _SHOWN else ""))

@@ -1,0 +1,62 @@
+"""What the agent programs on this node: a table for each family, and the service interface."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.problem import Retryable, Unusable
+from nodeagent.proxy.dataplane.driver.affinity_purge import PurgeListener
+from nodeagent.proxy.dataplane.driver.belief import Ownership
+from nodeagent.proxy.dataplane.driver.driver import TableDriver
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
+from nodeagent.proxy.dataplane.interface import ServiceInterface
+from nodeagent.proxy.dataplane.interface_watch import InterfaceWatch
+from nodeagent.proxy.dataplane.program.chain import ProgramOptions
+
+logger = logging.getLogger(__name__)
+
+
+class NodeDataplane:
+    """netlink: owns owned tables. options: of the families that are programmed. interface_name: None for no interface."""
+
+    def __init__(
+        self,
+        netlink: Ruleset,
+        ownership: Ownership,
+        options: Mapping[Family, ProgramOptions],
+        listener: PurgeListener,
+        *,
+        interface_name: str | None,
+    ) -> None:
+        self.tables = tuple(
+            TableDriver(family, netlink, constant, ownership, listener) for family, constant in options.items()
+        )
+        self.interface = ServiceInterface(interface_name) if interface_name is not None else None
+
+    async def look_after(self, interface_changed: Callable[[], None]) -> None:
+        """Do what is done beside the passes, until cancelled. interface_changed: called when somebody else changed the
+        service interface."""
+        async with asyncio.TaskGroup() as tasks:
+            for table in self.tables:
+                tasks.create_task(table.run_purge(), name=f"affinity {table.family.value}")
+            if self.interface is not None:
+                watch = InterfaceWatch(self.interface, interface_changed)
+                tasks.create_task(watch.run(), name="interface watch")
+
+    async def purge(self) -> None:
+        """Forget all clients of endpoints that are gone, once."""
+        for table in self.tables:
+            await table.purge()
+
+    async def with_counts_settled(self, passes: Awaitable[object]) -> None:
+        """Await all passes of an agent. However they end, the kernel has counted all connections then, where the next agent finds
+        them, as far as it lets us."""
+        try:
+            await passes
+        finally:
+            for table in self.tables:
+                try:
+                    await table.settle_counts()
+                except (Retryable, Unusable) as error:
+                    logger.debug("counts of %s: %s", table.family.value, error)

@@ -1,0 +1,44 @@
+"""Sets what this node needs of the kernel, or only says what differs, with one line for each."""
+
+import logging
+import os
+from collections.abc import Collection
+
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.sysctl import (
+    ConntrackOptions,
+    Sysctl,
+    SysctlOutcome,
+    apply_sysctls,
+    check_sysctls,
+    required_sysctls,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class NodeSysctls:
+    """manage: write values that differ; otherwise they are only reported.
+
+    conntrack: the sizes and timeouts of connection tracking.
+    """
+
+    def __init__(self, conntrack: ConntrackOptions, *, manage: bool) -> None:
+        self._conntrack = conntrack
+        self._manage = manage
+
+    def forward(self, families: Collection[Family]) -> None:
+        """Packets to endpoints are forwarded."""
+        self._set(required_sysctls(families))
+
+    def tune_conntrack(self) -> None:
+        """Wanted only once the tables are there: they bring in nf_conntrack on a machine that has just booted."""
+        self._set(required_sysctls((), conntrack=self._conntrack, cores=os.cpu_count() or 1))
+
+    def _set(self, required: Collection[Sysctl]) -> None:
+        for result in (apply_sysctls if self._manage else check_sysctls)(required):
+            if result.problem is not None:
+                logger.warning("problem: %s", result.problem)
+            elif result.outcome is SysctlOutcome.WRITTEN:
+                wanted = result.sysctl
+                logger.info("sysctl %s: %s -> %d, so that %s", wanted.name, result.found, wanted.value, wanted.why)

@@ -1,0 +1,179 @@
+"""How rules load keys into registers, and the two idioms all our lookups are made of (pure).
+
+A key is loaded from register 0 on, field by field. A lookup that misses ends its rule, which is why a scratch value is
+set and used within one rule.
+"""
+
+from dataclasses import dataclass
+from ipaddress import ip_network
+
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
+from nodeagent.wire.netlink.netfilter import nfproto
+from nodeagent.wire.netlink.nf_tables.expressions import (
+    Cmp,
+    Ct,
+    CtKey,
+    FibType,
+    Immediate,
+    Lookup,
+    LookupVerdict,
+    Mask,
+    Meta,
+    MetaKey,
+    MetaSet,
+    OneOf,
+    Payload,
+    PayloadBase,
+    Rule,
+    native_u32,
+)
+from nodeagent.wire.netlink.uapi.nfnetlink_conntrack import IPS_DST_NAT
+from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL
+
+_IFNAMSIZ = 16
+_TRANSPORTS = tuple(bytes((protocol,)) for protocol in Protocol)
+
+
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """Loads one family's fields into registers; an address fills `words` of them."""
+
+    family: Family
+
+    @property
+    def words(self) -> int:
+        """Registers an address fills."""
+        return self.family.address_length // 4
+
+    @property
+    def nfproto(self) -> int:
+        """The family's number in netfilter."""
+        return nfproto(self.family)
+
+    def source(self, reg: int) -> Payload:
+        """saddr"""
+        return self.source_start(reg, self.family.address_length)
+
+    def source_start(self, reg: int, length: int) -> Payload:
+        """So many bytes of saddr."""
+        return Payload(reg, PayloadBase.NETWORK, 12 if self.family is Family.IPV4 else 8, length)
+
+    def destination(self, reg: int) -> Payload:
+        """daddr"""
+        offset = 16 if self.family is Family.IPV4 else 24
+        return Payload(reg, PayloadBase.NETWORK, offset, self.family.address_length)
+
+    def original_destination(self, reg: int) -> Ct:
+        """ct original daddr"""
+        return Ct(reg, CtKey.DST_IP if self.family is Family.IPV4 else CtKey.DST_IP6)
+
+    def frontend(self) -> Rule:
+        """daddr . l4proto . dport from register 0."""
+        return (self.destination(0), Meta(self.words, MetaKey.L4PROTO), port(self.words + 1))
+
+    def sender(self) -> Rule:
+        """saddr . l4proto . sport from register 0."""
+        sport = Payload(self.words + 1, PayloadBase.TRANSPORT, 0, 2)
+        return (self.source(0), Meta(self.words, MetaKey.L4PROTO), sport)
+
+    def original_frontend(self) -> Rule:
+        """The same of the connection's original tuple, in a packet that is translated already."""
+        return (
+            *_KNOWN_TRANSPORT,
+            self.original_destination(0),
+            Meta(self.words, MetaKey.L4PROTO),
+            Ct(self.words + 1, CtKey.PROTO_DST),
+        )
+
+    def node_port(self) -> Rule:
+        """l4proto . dport from register 0."""
+        return (Meta(0, MetaKey.L4PROTO), port(1))
+
+    def original_node_port(self) -> Rule:
+        """The same of the original tuple, if its destination is one where node ports answer."""
+        return (
+            self.original_destination(0),
+            Lookup(schema.NODEPORT_ADDRESSES, 0),
+            *_KNOWN_TRANSPORT,
+            Meta(0, MetaKey.L4PROTO),
+            Ct(1, CtKey.PROTO_DST),
+        )
+
+    def node_port_endpoint(self) -> Rule:
+        """l4proto . original dport . daddr . dport: the node port together with the endpoint it was translated to."""
+        return (
+            *_KNOWN_TRANSPORT,
+            Meta(0, MetaKey.L4PROTO),
+            Ct(1, CtKey.PROTO_DST),
+            self.destination(2),
+            port(2 + self.words),
+        )
+
+
+# nft 1.0.6 loads a listing with `ct original proto-dst` only behind a literal test of the connection's protocol.
+_KNOWN_TRANSPORT: Rule = (Ct(0, CtKey.PROTOCOL), OneOf(0, _TRANSPORTS, schema.FieldType.PROTOCOL.value[0]))
+CLEAR: Rule = (Immediate(0, native_u32(0)), MetaSet(0, MetaKey.PRIORITY))
+"""meta priority set none"""
+
+NOT_TRANSLATED: Rule = (Ct(0, CtKey.STATUS), Mask(0, native_u32(IPS_DST_NAT)), Cmp(0, native_u32(0)))
+"""ct status ! dnat"""
+FROM_NODE: Rule = (FibType(0, source=True), Cmp(0, native_u32(RTN_LOCAL)))
+"""fib saddr type local"""
+
+
+def from_pod(regs: Loader, options: ProgramOptions, *, invert: bool = False) -> Rule:
+    """Matches traffic of pods (inverted: of anyone else); empty when pods cannot be detected.
+
+    Behind `prerouting` it says this only of what has an input interface, where pods are detected by that.
+    """
+    match options.pod_detection:
+        case PodDetection.NONE:
+            return ()
+        case PodDetection.CIDR:
+            if options.pod_range:
+                return _source_within(regs, options.pod_range, invert=invert)
+            return (regs.source(0), Lookup(schema.POD_CIDRS, 0, invert=invert))
+        case PodDetection.INTERFACE | PodDetection.INTERFACE_PREFIX:
+            return _by_pod_interface(MetaKey.IIFNAME, options, invert=invert)
+
+
+def to_pods_interface(options: ProgramOptions, *, invert: bool = False) -> Rule:
+    """Matches what leaves by the interface of pods (inverted: by another); empty unless pods are detected by that."""
+    if options.pod_detection in {PodDetection.INTERFACE, PodDetection.INTERFACE_PREFIX}:
+        return _by_pod_interface(MetaKey.OIFNAME, options, invert=invert)
+    return ()
+
+
+def _by_pod_interface(key: MetaKey, options: ProgramOptions, *, invert: bool) -> Rule:
+    """The name is compared with all of its 16 bytes, or a prefix with as many as it has."""
+    name = options.interface.encode()
+    if options.pod_detection is PodDetection.INTERFACE:
+        name = name.ljust(_IFNAMSIZ, b"\0")
+    return (Meta(0, key), Cmp(0, name, invert=invert))
+
+
+def _source_within(regs: Loader, cidr: str, *, invert: bool) -> Rule:
+    """saddr CIDR, in the form that nft gives it: of a prefix of whole bytes only these are loaded."""
+    network = ip_network(cidr)
+    start, rest = divmod(network.prefixlen, 8)
+    first = network.network_address.packed
+    if not rest:
+        return (regs.source_start(0, start), Cmp(0, first[:start], invert=invert))
+    return (regs.source(0), Mask(0, network.netmask.packed), Cmp(0, first, invert=invert))
+
+
+def port(reg: int) -> Payload:
+    """The destination port; TCP, UDP and SCTP have it at the same place."""
+    return Payload(reg, PayloadBase.TRANSPORT, 2, 2)
+
+
+def scratch(key: Rule, from_map: str) -> Rule:
+    """meta priority set KEY map @from_map"""
+    return (*key, Lookup(from_map, 0, dreg=0), MetaSet(0, MetaKey.PRIORITY))
+
+
+def follow(key: Rule, from_map: str, verdicts: str) -> Rule:
+    """meta priority set KEY map @from_map meta priority vmap @verdicts, as one rule"""
+    return (*scratch(key, from_map), Meta(0, MetaKey.PRIORITY), LookupVerdict(verdicts, 0))

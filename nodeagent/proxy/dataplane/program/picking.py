@@ -1,0 +1,158 @@
+"""From a frontend's class to an endpoint, a refusal or a drop (pure).
+
+A frontend of an ordinary service costs three lookups: its class, the chain, the endpoint. What only some frontends have
+(source ranges, a second list of endpoints, affinity) stands in chains that only their classes lead to.
+
+A commit may come between two lookups of one packet. Then the second one may miss, and the rule ends; every chain here
+therefore ends in a drop, and never lets an untranslated packet go on to the sockets of this host.
+"""
+
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import Chain, ProgramOptions
+from nodeagent.proxy.dataplane.program.classes import (
+    BY_SOURCE_CHAIN,
+    BY_SOURCE_NODE_PORT_CHAIN,
+    DISCARD_CHAIN,
+    GUARDED_CHAIN,
+    REFUSE_CHAIN,
+    PickClass,
+)
+from nodeagent.proxy.dataplane.program.loads import CLEAR, FROM_NODE, Loader, follow, from_pod, scratch
+from nodeagent.wire.netlink.nf_tables.expressions import (
+    Cmp,
+    Code,
+    Dnat,
+    FibType,
+    Lookup,
+    Mask,
+    Meta,
+    MetaKey,
+    Payload,
+    PayloadBase,
+    Random,
+    Reject,
+    Rule,
+    Verdict,
+    native_u32,
+)
+from nodeagent.wire.netlink.uapi.rtnetlink import RTN_LOCAL
+
+TO_NODE_CHAIN = "to-node"
+_PORT_UNREACHABLE = {Family.IPV4: 3, Family.IPV6: 4}
+_TCP_RST = 0x04
+_DROP: Rule = (Verdict(Code.DROP),)
+
+
+def pick_chain(family: Family, pick: PickClass) -> Chain:
+    """The chain of one class: the endpoint of a random slot.
+
+    A sticky one first looks whether the client had an endpoint before; the id under which it did stays in the scratch field until
+    it is learned. All others leave that field clear. A slot that a commit has just taken away leads to the first slot, which
+    a frontend with endpoints always has; to nft, 1 number at random is how a constant is written in a key.
+    """
+    regs = Loader(family)
+    words = regs.words
+    key = regs.node_port() if pick.node_port else regs.frontend()
+    slot = 2 if pick.node_port else words + 2
+    backends = schema.NODEPORT_BACKENDS if pick.node_port else schema.BACKENDS
+    translate = Dnat(regs.nfproto, 0, words)
+
+    def to_one_of(count: int) -> Rule:
+        return (*key, Random(slot, count, pick.first_slot), Lookup(backends, 0, dreg=0), translate)
+
+    known: tuple[Rule, ...] = ()
+    if pick.sticky:
+        known = (
+            scratch(key, sticky_ids(node_port=pick.node_port, cluster_scope=pick.cluster_scope)),
+            (
+                regs.source(0),
+                Meta(words, MetaKey.L4PROTO),
+                Meta(words + 1, MetaKey.PRIORITY),
+                Lookup(schema.AFFINITY, 0, dreg=0),
+                translate,
+            ),
+        )
+    clear = () if pick.sticky else CLEAR
+    return Chain(pick.chain, (*known, (*clear, *to_one_of(pick.count)), to_one_of(1), _DROP))
+
+
+def sticky_ids(*, node_port: bool, cluster_scope: bool) -> str:
+    """The map of affinity ids for one of a frontend's lists."""
+    if node_port:
+        return schema.NODEPORT_STICKY_IDS_CLUSTER_SCOPE if cluster_scope else schema.NODEPORT_STICKY_IDS
+    return schema.STICKY_IDS_CLUSTER_SCOPE if cluster_scope else schema.STICKY_IDS
+
+
+def special_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
+    """The chains of the classes that are always there, and the one that looks for node ports."""
+    return (
+        refuse_chain(family),
+        Chain(DISCARD_CHAIN, (_DROP,)),
+        _by_source_chain(family, options, node_port=False),
+        _by_source_chain(family, options, node_port=True),
+        _guarded_chain(family),
+        _to_node_chain(family),
+    )
+
+
+def refuse_chain(family: Family) -> Chain:
+    """Fail fast: a reset for TCP (IPv6 clients wait a second on ICMPv6 errors), port unreachable for the rest.
+
+    A reset of our own, answering a node's connection to an address that is also its source, passes the output hook
+    as a packet to that very frontend; it must get through or the client waits.
+    """
+    code = _PORT_UNREACHABLE[family]
+    is_tcp: Rule = (Meta(0, MetaKey.L4PROTO), Cmp(0, bytes((Protocol.TCP,))))
+    is_reset: Rule = (
+        *is_tcp,
+        Payload(0, PayloadBase.TRANSPORT, 13, 1),
+        Mask(0, bytes((_TCP_RST,))),
+        Cmp(0, b"\0", invert=True),
+    )
+    return Chain(
+        REFUSE_CHAIN,
+        (
+            (*is_reset, *CLEAR, Verdict(Code.ACCEPT)),
+            (*is_tcp, Reject(tcp_reset=True, icmp_code=code)),
+            (Reject(tcp_reset=False, icmp_code=code),),
+        ),
+    )
+
+
+def _by_source_chain(family: Family, options: ProgramOptions, *, node_port: bool) -> Chain:
+    """Two lists (externalTrafficPolicy: Local): pods and this node use the cluster-wide one, others the local one."""
+    regs = Loader(family)
+    key = regs.node_port() if node_port else regs.frontend()
+    wide = schema.NODEPORTS_CLUSTER_SCOPE if node_port else schema.FRONTENDS_CLUSTER_SCOPE
+    local = schema.NODEPORTS_LOCAL_SCOPE if node_port else schema.FRONTENDS_LOCAL_SCOPE
+    insiders = tuple(source for source in (from_pod(regs, options), FROM_NODE) if source)
+    return Chain(
+        BY_SOURCE_NODE_PORT_CHAIN if node_port else BY_SOURCE_CHAIN,
+        (
+            *((*source, *follow(key, wide, schema.DISPATCH_SCOPED)) for source in insiders),
+            follow(key, local, schema.DISPATCH_SCOPED),
+            _DROP,
+        ),
+    )
+
+
+def _guarded_chain(family: Family) -> Chain:
+    """Source ranges come before everything else, also before a refusal."""
+    regs = Loader(family)
+    outside: Rule = (
+        *regs.frontend(),
+        regs.source(regs.words + 2),
+        Lookup(schema.ALLOWED_SOURCES, 0, invert=True),
+        Verdict(Code.DROP),
+    )
+    return Chain(
+        GUARDED_CHAIN, (outside, follow(regs.frontend(), schema.GUARDED_FRONTENDS, schema.DISPATCH_ALLOWED), _DROP)
+    )
+
+
+def _to_node_chain(family: Family) -> Chain:
+    """Node ports, at addresses where they answer; what is no node port goes on untranslated."""
+    regs = Loader(family)
+    local: Rule = (FibType(0, source=False), Cmp(0, native_u32(RTN_LOCAL)))
+    return Chain(TO_NODE_CHAIN, ((*local, *follow(regs.node_port(), schema.NODEPORTS, schema.DISPATCH)),))

@@ -1,0 +1,141 @@
+"""Which translated connections get their source rewritten (pure).
+
+Decided in postrouting from the connection's original tuple; no packet mark is needed. The order tells the kinds of
+frontends apart: ClusterIPs, then addresses whose source is always rewritten, then addresses that keep it, and only then
+node ports, which share numbers with anything. A node port counts only together with an endpoint it leads to: another
+program may have translated a connection to the same port of some other address.
+
+Where pods can be detected, what is not a pod's parts from the rest first. For what is left nothing but ClusterIPs can be the
+destination in some blocks of addresses, which spares most connections the look at all ClusterIPs, which are thousands.
+"""
+
+from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.program import schema
+from nodeagent.proxy.dataplane.program.chain import Chain, ProgramOptions
+from nodeagent.proxy.dataplane.program.loads import (
+    CLEAR,
+    FROM_NODE,
+    NOT_TRANSLATED,
+    Loader,
+    from_pod,
+    scratch,
+    to_pods_interface,
+)
+from nodeagent.wire.netlink.nf_tables.expressions import (
+    Cmp,
+    Code,
+    Lookup,
+    Mask,
+    Masquerade,
+    Meta,
+    MetaKey,
+    Rule,
+    Verdict,
+    native_u32,
+)
+
+NOT_FROM_PODS = "not-from-pods"
+_FROM_CLUSTER_IP = "from-cluster-ip"
+_FROM_OTHER_ADDRESS = "from-other-address"
+_FROM_LOCAL_POLICY = "from-local-policy"
+_REWRITE = Masquerade()
+_HAS_INPUT: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0), invert=True))
+"""iif != 0: it was routed from one interface to another."""
+_HAS_NO_INPUT: Rule = (Meta(0, MetaKey.IIF), Cmp(0, native_u32(0)))
+"""iif 0: this node sends it, or br_netfilter took it from between two ports of a bridge (br_nf_post_routing)."""
+
+
+def source_rules(family: Family, options: ProgramOptions) -> tuple[Rule, ...]:
+    """The rules of the postrouting base chain."""
+    regs = Loader(family)
+    untranslated: Rule = (*NOT_TRANSLATED, Verdict(Code.RETURN))
+    others: Rule = (Verdict(Code.GOTO, _FROM_OTHER_ADDRESS),)
+    if options.masquerade_all:
+        return (untranslated, _all_to_cluster_ips(regs), others)
+    return (
+        untranslated,
+        *((*rule, Verdict(Code.GOTO, NOT_FROM_PODS)) for rule in _not_from_pods(regs, options)),
+        *_kept(regs),
+        (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), Verdict(Code.GOTO, _FROM_CLUSTER_IP)),
+        others,
+    )
+
+
+def source_chains(family: Family, options: ProgramOptions) -> tuple[Chain, ...]:
+    """What postrouting leads to."""
+    regs = Loader(family)
+    meets_itself: Rule = (regs.source(0), regs.destination(regs.words), Lookup(schema.HAIRPIN, 0))
+    itself: Rule = (*meets_itself, _REWRITE)
+    apart = options.masquerade_all or not _not_from_pods(regs, options)
+    return (
+        *(
+            ()
+            if apart
+            else (Chain(NOT_FROM_PODS, (_all_to_cluster_ips(regs), (Verdict(Code.GOTO, _FROM_OTHER_ADDRESS),))),)
+        ),
+        *(() if options.masquerade_all else (Chain(_FROM_CLUSTER_IP, (*_from_itself(regs), itself)),)),
+        Chain(_FROM_OTHER_ADDRESS, _other_addresses(regs)),
+        Chain(_FROM_LOCAL_POLICY, (CLEAR, (*FROM_NODE, _REWRITE), itself)),
+    )
+
+
+def _all_to_cluster_ips(regs: Loader) -> Rule:
+    return (regs.original_destination(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE)
+
+
+def _not_from_pods(regs: Loader, options: ProgramOptions) -> tuple[Rule, ...]:
+    """What is not a pod's, where pods can be detected.
+
+    Where they are detected by their interface, a packet that a bridge carried from one port to another has none but that by which
+    it leaves: the bridge. So has a packet of the node to a pod of that bridge, which only its source tells apart.
+    """
+    not_from_pod = from_pod(regs, options, invert=True)
+    if not not_from_pod:
+        return ()
+    elsewhere = to_pods_interface(options, invert=True)
+    if not elsewhere:
+        return (not_from_pod,)
+    return ((*_HAS_INPUT, *not_from_pod), (*_HAS_NO_INPUT, *elsewhere), (*_HAS_NO_INPUT, *FROM_NODE))
+
+
+def _kept(regs: Loader) -> tuple[Rule, ...]:
+    """Who has a source that shall stay, and connects to where no address but ClusterIPs leads anywhere, keeps it unless it meets
+    itself.
+
+    By IPv4 the source may be a ClusterIP (`_from_itself`), so where it is near one that is looked at first. What was routed is
+    spared this.
+    """
+    near = schema.CLUSTER_IP_BLOCK_MASKS[regs.family]
+    keeps: Rule = (
+        regs.original_destination(0),
+        Mask(0, near),
+        Lookup(schema.CLUSTER_IP_ONLY_BLOCKS, 0),
+        regs.source(0),
+        regs.destination(regs.words),
+        Lookup(schema.HAIRPIN, 0, invert=True),
+        Verdict(Code.RETURN),
+    )
+    if regs.family is Family.IPV6:
+        return (keeps,)
+    far_away: Rule = (regs.source(0), Mask(0, near), Lookup(schema.CLUSTER_IP_BLOCKS, 0, invert=True))
+    return ((*_HAS_INPUT, *keeps), (*_HAS_NO_INPUT, *far_away, *keeps))
+
+
+def _from_itself(regs: Loader) -> tuple[Rule, ...]:
+    """By IPv4 a program of the node that leaves its source to the kernel has the ClusterIP for it while the node has no address that
+    routes could prefer; no answer would come to it from elsewhere."""
+    if regs.family is Family.IPV6:
+        return ()
+    return ((*_HAS_NO_INPUT, regs.source(0), Lookup(schema.CLUSTER_IPS, 0), _REWRITE),)
+
+
+def _other_addresses(regs: Loader) -> tuple[Rule, ...]:
+    return (
+        (*regs.original_frontend(), Lookup(schema.MASQUERADE_FRONTENDS, 0), _REWRITE),
+        (
+            *scratch(regs.original_frontend(), schema.FRONTENDS_CLUSTER_SCOPE),
+            Verdict(Code.GOTO, _FROM_LOCAL_POLICY),
+        ),
+        (*regs.node_port_endpoint(), Lookup(schema.MASQUERADE_NODEPORTS, 0), _REWRITE),
+        (*regs.node_port_endpoint(), Lookup(schema.LOCAL_POLICY_NODEPORTS, 0), Verdict(Code.GOTO, _FROM_LOCAL_POLICY)),
+    )

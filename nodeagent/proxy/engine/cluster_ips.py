@@ -1,0 +1,136 @@
+"""What the service interface carries: the ClusterIPs of all Services whose family's table guards them, one by one or by their ranges."""
+
+from collections import Counter
+from collections.abc import Awaitable, Collection, Mapping
+
+from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.carried import CarriedRange, carried_by, carried_ranges
+from nodeagent.model.frontend import ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem, Retryable
+from nodeagent.model.reports import InterfaceReport
+from nodeagent.proxy.engine.needed_parts import Interface
+
+
+class ClusterIps:
+    """interface None: no interface carries them. own_addresses: what it carries beside them.
+
+    failures: how often in a row it could not be brought to what it shall carry. problems: why, and what others hold.
+    """
+
+    def __init__(self, interface: Interface | None, own_addresses: Collection[str]) -> None:
+        self._interface = interface
+        self._by_service: dict[ObjectKey, tuple[str, ...]] = {}
+        self._own_addresses = tuple(own_addresses)
+        self._counts = Counter(own_addresses)
+        self._ranges: tuple[CarriedRange, ...] = ()
+        self._node_addresses: tuple[str, ...] = ()
+        self._outdated: frozenset[str] = frozenset()
+        self._unguarded: frozenset[str] = frozenset()
+        self._is_known = False
+        self.problems: tuple[Problem, ...] = ()
+        self.failures = 0
+
+    @property
+    def are_right(self) -> bool:
+        """Whether the interface is known to carry what it shall; also True without an interface."""
+        return self._interface is None or self._is_known
+
+    def doubt(self) -> None:
+        """Compare with the kernel the next time, instead of with what is believed."""
+        self._is_known = False
+
+    def node_is_at(self, node_addresses: tuple[str, ...]) -> None:
+        """The node is known by these from now on, the best first: one of them is the source of its connections to ClusterIPs."""
+        if node_addresses != self._node_addresses:
+            self._node_addresses = node_addresses
+            self._is_known = False
+
+    def range_over(self, service_cidrs: tuple[str, ...]) -> None:
+        """These are the service ranges from now on. What carried ClusterIPs until now stays until what carries them then is there."""
+        ranges = carried_ranges(service_cidrs)
+        if ranges == self._ranges:
+            return
+        self._ranges = ranges
+        carried = self._counts.keys() - self._unguarded
+        waiting = {family_of(one) for one in self._unguarded}
+        self._outdated |= self._counts.keys()
+        self._counts = Counter(self._own_addresses)
+        for cluster_ips in self._by_service.values():
+            self._counts.update(self._carrying(cluster_ips))
+        self._outdated -= self._counts.keys()
+        self._unguarded = frozenset(one for one in self._counts.keys() - carried if family_of(one) in waiting)
+        if self._by_service:
+            self._is_known = False
+
+    def take_in(self, changed: Mapping[ObjectKey, ServiceState | None]) -> tuple[frozenset[str], frozenset[str]]:
+        """Note the changed Services' ClusterIPs; returns what the interface need not carry any more, and what it shall newly carry."""
+        touched: dict[str, bool] = {}
+        for key, state in changed.items():
+            before = self._carrying(self._by_service.pop(key, ()))
+            cluster_ips = state.cluster_ips if state is not None else ()
+            after = self._carrying(cluster_ips)
+            for one in (*before, *after):
+                touched.setdefault(one, self._counts[one] > 0)
+            self._counts.subtract(before)
+            self._counts.update(after)
+            if cluster_ips:
+                self._by_service[key] = cluster_ips
+        for one in touched:
+            if not self._counts[one]:
+                del self._counts[one]
+        gone = frozenset(one for one, had in touched.items() if had and one not in self._counts)
+        new = frozenset(one for one, had in touched.items() if not had and one in self._counts)
+        return gone, new
+
+    async def release(self, gone: frozenset[str]) -> None:
+        """ClusterIPs that nobody has any more leave the interface, before the tables that guard them forget them.
+
+        When it is not known what the interface holds, whatever no service has leaves. ClusterIPs that are local, and shall be carried
+        by their range, are left to `occupy`, which makes the route to that first.
+        """
+        if self._interface is None or (self._is_known and not gone):
+            return
+        if self._is_known:
+            await self._settle(self._interface.apply(frozenset(), gone))
+        else:
+            await self._settle(self._interface.retain(self._outdated.union(self._counts, *self._by_service.values())))
+            self._is_known = False
+
+    async def occupy(self, new: frozenset[str], programmed: frozenset[Family], *, elsewhere: bool = False) -> None:
+        """New ClusterIPs appear on the interface, after the tables that guard them: those of the families `programmed`.
+
+        When it is not known what the interface holds, it is brought to all that are guarded. elsewhere: another agent does that.
+        """
+        admitted = self._admit(new, programmed)
+        if self._interface is None or elsewhere or (self._is_known and not admitted):
+            return
+        if self._is_known:
+            await self._settle(self._interface.apply(admitted, frozenset()))
+        else:
+            vips = frozenset(self._counts.keys() - self._unguarded)
+            await self._settle(self._interface.sync(vips, self._node_addresses))
+        self.failures = 0 if self._is_known else self.failures + 1
+        if not self.failures:
+            self._outdated = frozenset()
+
+    def _carrying(self, cluster_ips: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(one for cluster_ip in cluster_ips for one in carried_by(cluster_ip, self._ranges))
+
+    def _admit(self, new: frozenset[str], programmed: frozenset[Family]) -> frozenset[str]:
+        """What of it may be carried: no address before the table of its family keeps the host's daemons off."""
+        candidates = {one for one in new | self._unguarded if one in self._counts}
+        admitted = frozenset(one for one in candidates if family_of(one) in programmed)
+        self._unguarded = frozenset(candidates - admitted)
+        return admitted
+
+    async def _settle(self, work: Awaitable[InterfaceReport]) -> None:
+        """A failure is a Problem and no more: traffic of pods does not depend on the interface."""
+        try:
+            report = await work
+        except (Retryable, OSError) as error:
+            self._is_known = False
+            self.problems = (Problem("service interface", "NotProgrammed", str(error)),)
+        else:
+            self._is_known = report.complete
+            self.problems = report.problems

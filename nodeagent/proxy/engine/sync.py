@@ -1,0 +1,361 @@
+"""The pass: take changes, translate, program, report. And the loop that decides when the next one comes.
+
+A pass runs at once when the agent is idle, and never sooner after the last than `min_period_seconds`. The order inside one:
+ClusterIPs that go leave the interface first, then the tables change, then new ClusterIPs appear on the interface, so
+that no address is ever local without the rules that keep the host's own daemons off it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.backoff import Backoff
+from nodeagent.model.frontend import NamesHere, NodeState, ServiceState
+from nodeagent.model.in_use import InUse
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Interrupted, Problem, Retryable, Unusable
+from nodeagent.model.protected import Protected
+from nodeagent.model.reports import PassReport, TableReport
+from nodeagent.model.snapshot import Snapshot
+from nodeagent.proxy.engine.change_queue import ChangeQueue, ChangeSet
+from nodeagent.proxy.engine.cluster_ips import ClusterIps
+from nodeagent.proxy.engine.needed_parts import FlowCleaner, Heartbeat, Interface, Observer, Table
+from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
+from nodeagent.proxy.engine.udp_changes import UdpChanges
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.node_state import TranslationOptions, node_context, node_state
+from nodeagent.proxy.translate.size import size_of
+from nodeagent.proxy.translate.translator import Translator
+
+logger = logging.getLogger(__name__)
+
+THREAD_ABOVE = 2000
+"""Dirty services of a greater size than this (about 15 ms of translation) are translated in a worker thread."""
+FATAL_FAILURES = 8
+"""Failures in a row, the rebuild of the table among them, after which the process gives up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds, 0 for never. min_period_seconds: from the end of a pass to the next. resync_period_seconds: between translations of
+    all objects, changed or not. full_sync_period_seconds: between comparisons with all that the kernel holds. guard_period_seconds:
+    between looks whether others changed our tables."""
+
+    min_period_seconds: float = 0.0
+    resync_period_seconds: float = 900.0
+    full_sync_period_seconds: float = 3600.0
+    guard_period_seconds: float = 0.5
+    backoff: Backoff = field(default_factory=Backoff)
+
+
+class SyncFailedError(Exception):
+    """Programming failed so often that a fresh start is the better cure; one line says what failed."""
+
+
+@dataclass(slots=True)
+class _Belief:
+    """What the engine carries from pass to pass: derived from snapshots, never from events."""
+
+    context: Context | None = None
+    node: NodeState = field(default_factory=NodeState)
+    node_problems: tuple[Problem, ...] = ()
+    service_problems: dict[ObjectKey, tuple[Problem, ...]] = field(default_factory=dict)
+
+
+class _Periodic:
+    """Something that is due again a period after it was last done; never, with a period of 0."""
+
+    def __init__(self, period_seconds: float, now: float) -> None:
+        self._period_seconds = period_seconds
+        self.next = now + period_seconds if period_seconds > 0 else None
+
+    def take(self, now: float) -> bool:
+        """Whether it is due, in which case the next period begins."""
+        if self.next is None or now < self.next:
+            return False
+        self.next = now + self._period_seconds
+        return True
+
+
+class Engine:
+    """Runs passes until cancelled. One at a time; nobody else calls the drivers."""
+
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        changes: ChangeQueue,
+        options: TranslationOptions,
+        tables: Sequence[Table],
+        interface: Interface | None,
+        flows: FlowCleaner,
+        observer: Observer,
+        heartbeat: Heartbeat,
+        timing: Timing,
+        in_use: Callable[[], frozenset[InUse]] = frozenset,
+        protected: Callable[[], Protected] = Protected,
+        own_addresses: frozenset[str] = frozenset(),
+        names: Callable[[], NamesHere] = NamesHere,
+        sockets: Callable[[], Sockets] = dict,
+    ) -> None:
+        """in_use: what service ranges must keep clear of; protected: what external addresses and node ports may not take.
+        Both as they are now. own_addresses: what the service interface carries beside the ClusterIPs. names: where this
+        node answers names now. sockets: by which other processes read the ruleset now."""
+        self._names = names
+        self._in_use = in_use
+        self._protected = protected
+        self._snapshot = snapshot
+        self._changes = changes
+        self._options = options
+        self._tables = tuple(tables)
+        self._flows = flows
+        self._observer = observer
+        self._heartbeat = heartbeat
+        self._timing = timing
+        self._translator = Translator()
+        self._udp = UdpChanges()
+        self.own_addresses = own_addresses
+        self._belief = _Belief()
+        self._cluster_ips = ClusterIps(interface, own_addresses)
+        self._failures = dict.fromkeys((table.family for table in self._tables), 0)
+        self._last_errors: dict[Family, Retryable | Unusable] = {}
+        self._retry_at: float | None = None
+        self._look_at = 0.0
+        self._disturbed: set[str] = set()
+        self._readers = ReaderWindow(sockets)
+
+    @property
+    def states(self) -> Mapping[ObjectKey, ServiceState]:
+        """What every Service wants, conflicts settled. A live view."""
+        return self._translator.states
+
+    @property
+    def context(self) -> Context | None:
+        """The node as the last pass saw it; None before the first."""
+        return self._belief.context
+
+    @property
+    def node(self) -> NodeState:
+        """The state of the node that the tables received last."""
+        return self._belief.node
+
+    async def run(self) -> None:
+        """The first pass once the first full lists are there, then whenever something changes.
+
+        Raises SyncFailedError when a family cannot be programmed after many attempts, and whatever a driver raises that
+        repeating cannot cure.
+        """
+        loop = asyncio.get_running_loop()
+        await self.first_pass()
+        now = loop.time()
+        resync = _Periodic(self._timing.resync_period_seconds, now)
+        full_sync = _Periodic(self._timing.full_sync_period_seconds, now)
+        while True:
+            await self._wait_for_work(resync, full_sync)
+            if not self._disturbed:
+                await self._readers.wait()
+                self._heartbeat.beat()
+            now = loop.time()
+            if compare := full_sync.take(now):
+                self._forget_kernel()
+            await self._run_pass(self._changes.take(), full=resync.take(now) or compare)
+            self._give_up_if_hopeless()
+            await self._rest(self._timing.min_period_seconds)
+
+    async def first_pass(self, *, every_family: bool = False) -> PassReport:
+        """Wait for the first full lists, then program everything, trying again until it worked in one family.
+
+        every_family: until it worked in all; then also raises what a person must act on in any of them.
+        """
+        await self._changes.wait_synced()
+        enough = all if every_family else any
+        while True:
+            report = await self._run_pass(self._changes.take(), full=True)
+            if enough(table.ok for table in report.families.values()):
+                return report
+            self._give_up_if_hopeless(enough=any if every_family else all)
+            await self._rest(self._timing.backoff.seconds(max(1, *self._failures.values())))
+
+    async def _rest(self, seconds: float) -> None:
+        """Do nothing for so long, and be seen to be alive."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while (left := end - loop.time()) > self._timing.guard_period_seconds:
+            self._heartbeat.beat()
+            await asyncio.sleep(self._timing.guard_period_seconds)
+        await asyncio.sleep(max(0.0, left))
+
+    async def _wait_for_work(self, *periods: "_Periodic") -> None:
+        """Until there is a reason for a pass: a change, a period, a retry, or somebody else's hand in our tables.
+
+        Changes that never end must not keep us from looking for that.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            self._heartbeat.beat()
+            if loop.time() >= self._look_at:
+                interfered = await self._others_interfered()
+                self._look_at = loop.time() + self._timing.guard_period_seconds
+                if interfered:
+                    return
+            due = [period.next for period in periods if period.next is not None]
+            if self._retry_at is not None:
+                due.append(self._retry_at)
+            if await self._changes.wait_until(min(self._look_at, *due)):
+                return
+            if any(loop.time() >= at for at in due):
+                return
+
+    def _forget_kernel(self) -> None:
+        """Make the next pass compare with the kernel instead of with what is believed."""
+        for table in self._tables:
+            table.forget()
+        self._cluster_ips.doubt()
+
+    async def _others_interfered(self) -> bool:
+        interfered = False
+        for table in self._tables:
+            try:
+                changed = await table.changed_by_others()
+            except (Retryable, OSError) as error:
+                logger.warning("cannot look at table nodeagent (%s), trying again: %s", table.family.value, error)
+                continue
+            if changed:
+                logger.warning("table nodeagent (%s) was changed by another process: repairing", table.family.value)
+                self._disturbed.add(table.family.value)
+                interfered = True
+        return interfered
+
+    async def _run_pass(self, changes: ChangeSet, *, full: bool) -> PassReport:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        context = node_context(self._snapshot.node, self._options, self._belief.context, self._protected())
+        node, node_problems = node_state(
+            self._snapshot.node,
+            self._snapshot.service_cidrs,
+            self._options,
+            context,
+            self._belief.node,
+            in_use=self._in_use(),
+        )
+        node = replace(node, names=self._names())
+        self._belief.context, self._belief.node, self._belief.node_problems = context, node, node_problems
+        changed = await self._translate(changes, context, everything=full)
+        self._heartbeat.beat()
+        self._udp.note(changed)
+        self._note_problems(changed)
+        self._cluster_ips.node_is_at(context.node_addresses)
+        self._cluster_ips.range_over(node.service_cidrs)
+        gone, new = self._cluster_ips.take_in(changed)
+        if changes.interface:
+            self._cluster_ips.doubt()
+            self._disturbed.add("interface")
+        foreign = self._is_anothers_node()
+        if not foreign:
+            await self._cluster_ips.release(gone)
+        families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
+        if any(table.messages for table in families.values()):
+            self._readers.committed()
+        programmed = frozenset(family for family, table in families.items() if table.ok)
+        self._flows.submit(self._udp.take(programmed))
+        for family in programmed:
+            if families[family].read_back and families[family].messages:
+                self._flows.look_again(family)
+        await self._cluster_ips.occupy(new, programmed, elsewhere=foreign and not programmed)
+        finished = loop.time()
+        failures = max(*self._failures.values(), self._cluster_ips.failures)
+        if not failures and not all(table.ok for table in families.values()):
+            failures = 1
+        self._retry_at = finished + self._timing.backoff.seconds(failures) if failures else None
+        report = PassReport(
+            started=started,
+            finished=finished,
+            changed=changed,
+            services=len(self._translator.states),
+            full=full,
+            waited_seconds=0.0 if changes.oldest is None else started - changes.oldest,
+            families=families,
+            problems=self._problems(),
+            node=node,
+            looked_at=changes.services,
+            disturbed=frozenset(self._disturbed),
+            interface_right=self._cluster_ips.are_right,
+        )
+        self._disturbed.clear()
+        self._observer.passed(report)
+        return report
+
+    def _is_anothers_node(self) -> bool:
+        """Whether another agent programs this node: the addresses on the service interface are its own."""
+        if self._cluster_ips.are_right:
+            return False
+        try:
+            return all(table.has_other_owner() for table in self._tables)
+        except (Retryable, Unusable):
+            return False  # the pass finds out
+
+    async def _translate(
+        self, changes: ChangeSet, context: Context, *, everything: bool
+    ) -> Mapping[ObjectKey, ServiceState | None]:
+        dirty = None if everything else changes.services
+        if (
+            dirty is not None
+            and size_of(self._snapshot, {*dirty, *self._translator.outdated_by(context)}) <= THREAD_ABOVE
+        ):
+            return self._translator.update(self._snapshot, dirty, context)
+        return await asyncio.to_thread(self._translator.update, self._snapshot, dirty, context)
+
+    async def _sync_table(
+        self, table: Table, changed: Mapping[ObjectKey, ServiceState | None], node: NodeState
+    ) -> TableReport:
+        """One family; its failure is its own: the changes stay in its driver and the next pass retries."""
+        try:
+            report = await table.sync(changed, node)
+            self._heartbeat.beat()
+        except Interrupted as error:
+            logger.warning("programming %s was interrupted by others, trying again: %s", table.family.value, error)
+            return TableReport(error=str(error))
+        except (Retryable, Unusable) as error:
+            self._failures[table.family] += 1
+            self._last_errors[table.family] = error
+            logger.warning(
+                "programming %s failed (%d in a row): %s; what is in force stays, and it is tried again",
+                table.family.value,
+                self._failures[table.family],
+                error,
+            )
+            return TableReport(error=str(error))
+        self._failures[table.family] = 0
+        self._last_errors.pop(table.family, None)
+        return report
+
+    def _note_problems(self, changed: Mapping[ObjectKey, ServiceState | None]) -> None:
+        for key, state in changed.items():
+            self._belief.service_problems.pop(key, None)
+            if state is not None and state.problems:
+                self._belief.service_problems[key] = state.problems
+
+    def _problems(self) -> tuple[Problem, ...]:
+        belief = self._belief
+        return (
+            *belief.node_problems,
+            *self._cluster_ips.problems,
+            *(problem for table in self._tables for problem in table.problems),
+            *(problem for problems in belief.service_problems.values() for problem in problems),
+        )
+
+    def _give_up_if_hopeless(self, enough: Callable[[Iterable[bool]], bool] = all) -> None:
+        """One family that works is reason enough to go on; the other is retried.
+
+        Raises the error a person must act on, or SyncFailedError after many attempts, once `enough` families have it.
+        """
+        errors = [self._last_errors.get(table.family) for table in self._tables]
+        if enough(isinstance(error, Unusable) for error in errors):
+            raise next(error for error in errors if isinstance(error, Unusable))
+        if enough(failures >= FATAL_FAILURES for failures in self._failures.values()):
+            last = next(error for error in errors if error is not None)
+            raise SyncFailedError(f"programming failed {FATAL_FAILURES} times in a row, last: {last}")

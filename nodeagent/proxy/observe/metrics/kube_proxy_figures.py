@@ -1,0 +1,206 @@
+"""What kube-proxy counts, under its names, in its units and buckets, so that dashboards and alerts for it go on working.
+
+Names and bounds: kubernetes/kubernetes, pkg/proxy/metrics/metrics.go. Where kube-proxy syncs each family by itself and we all of
+them in one pass, a family's duration is the pass without the tables of the other families.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import FrontendKind, ServiceState, Unserved
+from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.model.objects import ANNOTATION_TRIGGER_TIME, EndpointSlice, Service, StoredObject
+from nodeagent.model.reports import CleaningReport, PassReport, PurgeReport
+from nodeagent.proxy.observe.health import HEALTHZ, LIVEZ
+from nodeagent.runtime.figures.instruments import Histogram, Instrument, counter, exponential, gauge, linear
+
+SYNC_SECONDS = exponential(0.001, 2, 15)
+PROGRAMMING_SECONDS = (*linear(0.25, 0.25, 2), *linear(1, 1, 59), *linear(60, 5, 12), *linear(120, 30, 7))
+_PREFIX = "kubeproxy_sync_proxy_rules"
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyViews:
+    """Where the present state is looked up. slices_of: a service's. is_dirty: whether a service waits for a pass. health_counts:
+    answers of the health server by path and status."""
+
+    slices_of: Callable[[ObjectKey], Collection[EndpointSlice]]
+    is_dirty: Callable[[ObjectKey], bool]
+    health_counts: Callable[[], Mapping[tuple[str, int], int]]
+
+
+class KubeProxyFigures:
+    """Hears of changes, passes and walks over tracked flows. wall: seconds of the time of day."""
+
+    def __init__(self, families: Iterable[Family], views: ProxyViews, *, wall: Callable[[], float]) -> None:
+        self._families = tuple(family.value for family in families)
+        self._views = views
+        self._wall = wall
+        self._started = wall()
+        self._observed: dict[ObjectKey, datetime] = {}
+        self._waiting: dict[str, set[ObjectKey]] = {"endpoint": set(), "service": set()}
+        self._unserved: dict[ObjectKey, frozenset[tuple[str, str, ServicePortName]]] = {}
+        self._sync = Histogram(f"{_PREFIX}_duration_seconds", "Time of a sync", SYNC_SECONDS, ("ip_family",))
+        self._full = Histogram(
+            "kubeproxy_sync_full_proxy_rules_duration_seconds",
+            "Time of a sync that compared everything",
+            SYNC_SECONDS,
+            ("ip_family",),
+        )
+        self._partial = Histogram(
+            "kubeproxy_sync_partial_proxy_rules_duration_seconds",
+            "Time of a sync of what had changed",
+            SYNC_SECONDS,
+            ("ip_family",),
+        )
+        self._programming = Histogram(
+            "kubeproxy_network_programming_duration_seconds",
+            "From the change of an endpoint in the cluster to its being programmed here",
+            PROGRAMMING_SECONDS,
+            ("ip_family",),
+        )
+        self._last = gauge(f"{_PREFIX}_last_timestamp_seconds", "When the last sync succeeded", "ip_family")
+        self._queued = gauge(f"{_PREFIX}_last_queued_timestamp_seconds", "When a sync was last asked for", "ip_family")
+        self._changes = {
+            what: counter(f"{_PREFIX}_{what}_changes_total", f"Changes of {what}s that came") for what in self._waiting
+        }
+        self._failures = counter(f"{_PREFIX}_nftables_sync_failures_total", "Failed syncs", "ip_family")
+        self._cleanup_failures = counter(
+            f"{_PREFIX}_nftables_cleanup_failures_total",
+            "Always 0: nothing stale is left that a later step would have to remove",
+            "ip_family",
+        )
+        self._conntrack = Histogram(
+            "kubeproxy_conntrack_reconciler_sync_duration_seconds",
+            "Time of a walk over tracked UDP flows",
+            SYNC_SECONDS,
+            ("ip_family",),
+        )
+        self._flows = counter(
+            "kubeproxy_conntrack_reconciler_deleted_entries_total", "Tracked flows that were ended", "ip_family"
+        )
+        for what in self._changes.values():
+            what.set(0.0)
+        for family in self._families:
+            self._programming.begin(family)
+            self._failures.set(0.0, family)
+            self._cleanup_failures.set(0.0, family)
+            self._flows.set(0.0, family)
+
+    def object_changed(self, kind: type[StoredObject], service: ObjectKey) -> None:
+        """Called for each change of a Service, and of each of its EndpointSlices."""
+        what = "service" if kind is Service else "endpoint"
+        self._changes[what].add()
+        self._waiting[what].add(service)
+        now = self._wall()
+        for family in self._families:
+            self._queued.set(now, family)
+
+    def passed(self, report: PassReport) -> None:
+        """Called after every pass."""
+        now = self._wall()
+        tables = sum(table.seconds for table in report.families.values())
+        for family, table in report.families.items():
+            seconds = max(0.0, report.seconds - tables + table.seconds)
+            self._sync.observe(seconds, family.value)
+            (self._full if report.full else self._partial).observe(seconds, family.value)
+            if table.ok:
+                self._last.set(now, family.value)
+            else:
+                self._failures.add(family.value)
+        programmed = [family.value for family in report.programmed]
+        for moment in self._triggers(report.looked_at):
+            for name in programmed:
+                self._programming.observe(max(0.0, now - moment.timestamp()), name)
+        for key, state in report.changed.items():
+            unserved = frozenset() if state is None else _without_local_endpoints(state)
+            if unserved:
+                self._unserved[key] = unserved
+            else:
+                self._unserved.pop(key, None)
+        for waiting in self._waiting.values():
+            waiting.intersection_update([key for key in waiting if self._views.is_dirty(key)])
+
+    def conntrack_cleaned(self, report: CleaningReport) -> None:
+        """Called after each walk over tracked flows."""
+        self._conntrack.observe(report.seconds, report.family.value)
+        self._flows.add(report.family.value, by=report.deleted)
+
+    def affinity_purged(self, report: PurgeReport) -> None:
+        """Affinity is our own figure."""
+
+    def instruments(self) -> Iterator[Instrument]:
+        """All of them, as they are now."""
+        yield from (self._sync, self._full, self._partial, self._programming, self._last, self._queued)
+        for what, waiting in self._waiting.items():
+            yield self._changes[what]
+            pending = sum(self._views.is_dirty(key) for key in waiting)
+            yield gauge(
+                f"{_PREFIX}_{what}_changes_pending", f"Services with changed {what}s that wait", values={(): pending}
+            )
+        yield self._no_local_endpoints()
+        yield from (self._failures, self._cleanup_failures, self._conntrack, self._flows)
+        health_counts = self._views.health_counts()
+        for path, name in ((HEALTHZ, "healthz"), (LIVEZ, "livez")):
+            answers = counter(f"kubeproxy_proxy_{name}_total", f"Answers of {path}", "code")
+            for code in (200, 503):
+                answers.set(health_counts.get((path, code), 0), str(code))
+            yield answers
+
+    def _no_local_endpoints(self) -> Instrument:
+        found = gauge(
+            f"{_PREFIX}_no_local_endpoints_total",
+            "Service ports with policy Local that have endpoints, and none on this node",
+            "ip_family",
+            "traffic_policy",
+        )
+        for family in self._families:
+            for policy in ("internal", "external"):
+                found.set(0.0, family, policy)
+        for unserved in self._unserved.values():
+            for name, policy, _ in unserved:
+                found.add(name, policy)
+        return found
+
+    def _triggers(self, services: Iterable[ObjectKey]) -> Iterator[datetime]:
+        """When the changes were made that these services' slices name, each once, and none from before the start."""
+        for service in services:
+            latest: datetime | None = None
+            before = self._observed.get(service)
+            for endpoints in self._views.slices_of(service):
+                moment = _trigger_time(endpoints)
+                if moment is None or moment.timestamp() < self._started or (before is not None and moment <= before):
+                    continue
+                yield moment
+                latest = moment if latest is None else max(latest, moment)
+            if latest is not None:
+                self._observed[service] = latest
+            elif before is not None and not self._views.slices_of(service):
+                del self._observed[service]
+
+
+def _trigger_time(endpoints: EndpointSlice) -> datetime | None:
+    """None: the slice names none, or no time at all."""
+    text = (endpoints.metadata.annotations or {}).get(ANNOTATION_TRIGGER_TIME)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def _without_local_endpoints(state: ServiceState) -> frozenset[tuple[str, str, ServicePortName]]:
+    """(family, policy, service port) of which others have endpoints and this node none."""
+    return frozenset(
+        (
+            frontend.family.value,
+            "internal" if frontend.kind is FrontendKind.CLUSTER_IP else "external",
+            frontend.service_port,
+        )
+        for frontend in state.frontends
+        if not frontend.route.backends and frontend.route.otherwise is Unserved.DROP
+    )

@@ -1,0 +1,147 @@
+"""Answers for the status page: the document, what it asks for, and a stream of what changes.
+
+Nothing can be changed here. Which pages may read it is decided for the whole server (`proxy.observe.metrics.metrics_answers`).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import parse_qs
+
+import msgspec
+
+from nodeagent.model.reports import KernelCounts
+from nodeagent.proxy.observe.status_page.book import ServiceBook, compare, picked_of
+from nodeagent.proxy.observe.status_page.packet_ways import way_of
+from nodeagent.runtime.serving.page_document import page_document
+from nodeagent.runtime.serving.responses import JSON_HEADERS, NOT_FOUND, Request, Response, Stream
+
+TICK_SECONDS = 1.0
+MOST_STREAMS = 16
+MOST_TRANSACTIONS = 50
+MOST_PROBLEMS = 500
+_DOCUMENT = Path(__file__).with_name("page.html")
+_PORTION = 1000
+_JSON = {**JSON_HEADERS, "Cache-Control": "no-store"}
+_BUSY = Response(503, {"Content-Type": "text/plain; charset=utf-8"}, b"too many watch this page\n")
+
+_encode = msgspec.json.encode
+
+
+class Journal(Protocol):
+    """What the last passes did, and which problems there are."""
+
+    @property
+    def transactions(self) -> Collection[msgspec.Struct]: ...
+    @property
+    def problems(self) -> Collection[msgspec.Struct]: ...
+
+
+class StatusPage:
+    """counts: reads the kernel's. about: what never changes, by name. ready: None when ready, else why not."""
+
+    def __init__(
+        self,
+        book: ServiceBook,
+        journal: Journal,
+        *,
+        counts: Callable[[], Awaitable[KernelCounts]],
+        about: Mapping[str, str],
+        ready: Callable[[], str | None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._book = book
+        self._journal = journal
+        self._counts = counts
+        self._about = dict(about)
+        self._ready = ready
+        self._clock = clock
+        self._started = clock()
+        self._counted: float | None = None
+        self._latest = KernelCounts()
+        self._streams = 0
+        self._document = page_document(_DOCUMENT)
+        self._paths: dict[str, Callable[[Request], Response | Stream | Awaitable[Response]]] = {
+            "/": lambda _: self._document,
+            "/api/services": lambda _: self._services(),
+            "/api/service": self._service,
+            "/api/events": self._events,
+        }
+
+    def answer(self, request: Request) -> Response | Stream | Awaitable[Response]:
+        """What is true right now."""
+        found = self._paths.get(request.path)
+        if found is None:
+            return NOT_FOUND
+        return found(request)
+
+    async def _services(self) -> Response:
+        """In portions: 10,000 rows at once would hold the loop for 50 ms."""
+        await self._count()
+        revision, portions, rows = self._book.revision, list[bytes](), self._book.all_rows()
+        while portion := list(islice(rows, _PORTION)):
+            portions.append(_encode(portion)[1:-1])
+            await asyncio.sleep(0)
+        body = b'{"revision":%d,"services":[%s]}' % (revision, b",".join(portions))
+        return Response(200, _JSON, body)
+
+    async def _service(self, request: Request) -> Response:
+        name = parse_qs(request.query).get("name", [""])[0]
+        await self._count()
+        picked = await asyncio.to_thread(picked_of, self._latest, name.encode())
+        ways = [way_of(*found, picked.get(str(found[0].service_port), {})) for found in self._book.frontends(name)]
+        return _json({"name": name, "ways": ways})
+
+    def _events(self, request: Request) -> Response | Stream:
+        if self._streams >= MOST_STREAMS:
+            return _BUSY
+        headers = {
+            "Content-Type": "text/event-stream",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        }
+        since = parse_qs(request.query).get("since", [""])[0]
+        return Stream(
+            headers, self._changes(int(since) if since.isascii() and since.isdigit() else self._book.revision)
+        )
+
+    async def _changes(self, revision: int) -> AsyncGenerator[bytes, None]:
+        """How things are, and the services that changed after this revision: once a tick."""
+        self._streams += 1
+        try:
+            while True:
+                await self._count()
+                rows = self._book.rows(revision)
+                revision = self._book.revision
+                told = {**self._overview(), "revision": revision, "services": rows}
+                yield b"data: " + _encode(told) + b"\n\n"
+                await asyncio.sleep(TICK_SECONDS)
+        finally:
+            self._streams -= 1
+
+    def _overview(self) -> dict[str, object]:
+        transactions, problems = list(self._journal.transactions), list(self._journal.problems)
+        return {
+            "about": self._about,
+            "up": round(self._clock() - self._started),
+            "not_ready": self._ready(),
+            "count": self._book.services,
+            "connections": self._book.connections,
+            "problem_count": len(problems),
+            "problems": problems[:MOST_PROBLEMS],
+            "transactions": transactions[: -MOST_TRANSACTIONS - 1 : -1],
+        }
+
+    async def _count(self) -> None:
+        """Read the counters, once a tick however many watch."""
+        now = self._clock()
+        if self._counted is None or now - self._counted >= TICK_SECONDS:
+            self._counted = now
+            self._latest = await self._counts()
+            self._book.counted(*await asyncio.to_thread(compare, self._latest, self._book.counts))
+
+
+def _json(document: object) -> Response:
+    return Response(200, _JSON, _encode(document))

@@ -1,0 +1,99 @@
+"""What the API server would have filled in, as far as the agent depends on it. Pure.
+
+Followed: kubernetes pkg/apis/core/v1/defaults.go, pkg/apis/discovery/v1/defaults.go and the ClusterIP bookkeeping of
+pkg/registry/core/service/storage/alloc.go. Nothing is *allocated* here: an object that needs an address or a port
+from an allocator gets an advice instead.
+"""
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from nodeagent.model.addresses import family_of, parse_address
+from nodeagent.model.objects import (
+    ApiObject,
+    EndpointPort,
+    Endpoints,
+    EndpointSlice,
+    Node,
+    Service,
+    ServiceCIDR,
+    ServicePort,
+    ServiceSpec,
+)
+
+CLUSTER_SCOPED = (Node, ServiceCIDR)
+DEFAULT_NAMESPACE = "default"
+HEADLESS = "None"
+
+ObjectT = TypeVar("ObjectT", bound=ApiObject)
+PortT = TypeVar("PortT", ServicePort, EndpointPort)
+
+
+def with_defaults(obj: ApiObject) -> ApiObject:
+    """The object as it would read after it was created."""
+    if isinstance(obj, Service):
+        return replace(_in_namespace(obj), spec=_service_spec(obj.spec))
+    if isinstance(obj, EndpointSlice):
+        ports = tuple(replace(_with_protocol(port), name=port.name or "") for port in obj.ports or ())
+        return replace(_in_namespace(obj), ports=ports)
+    if isinstance(obj, Endpoints):
+        subsets = tuple(
+            replace(subset, ports=tuple(_with_protocol(port) for port in subset.ports or ()))
+            for subset in obj.subsets or ()
+        )
+        return replace(_in_namespace(obj), subsets=subsets)
+    return _in_namespace(obj)
+
+
+def missing_allocations(obj: ApiObject) -> Iterator[tuple[str, str]]:
+    """(reason, detail) for what an API server would have allocated and nothing allocates here."""
+    if not isinstance(obj, Service) or obj.spec.type == "ExternalName":
+        return
+    if not obj.spec.cluster_ip:
+        yield "NoClusterIP", "no clusterIP: nothing allocates one here; the service is not reachable until it has one"
+    elif obj.spec.type == "NodePort" and obj.spec.cluster_ip != HEADLESS:
+        ports = ", ".join(str(port.port) for port in obj.spec.ports or () if not port.node_port)
+        if ports:
+            yield (
+                "NoNodePort",
+                f"no nodePort for port {ports}: nothing allocates one here; set it to open it on the node",
+            )
+
+
+def _in_namespace(obj: ObjectT) -> ObjectT:
+    namespace = "" if isinstance(obj, CLUSTER_SCOPED) else obj.metadata.namespace or DEFAULT_NAMESPACE
+    if namespace == obj.metadata.namespace:
+        return obj
+    return replace(obj, metadata=replace(obj.metadata, namespace=namespace))
+
+
+def _service_spec(spec: ServiceSpec) -> ServiceSpec:
+    """clusterIP and clusterIPs say the same; ipFamilies follows the addresses unless it is given in full."""
+    kind = spec.type or "ClusterIP"
+    ports = tuple(_with_protocol(port) for port in spec.ports or ())
+    addresses = spec.cluster_ips or ((spec.cluster_ip,) if spec.cluster_ip else ())
+    if kind == "ExternalName" or not addresses:
+        return replace(spec, type=kind, ports=ports)
+    return replace(
+        spec,
+        type=kind,
+        ports=ports,
+        cluster_ip=addresses[0],
+        cluster_ips=addresses,
+        ip_families=_families(spec.ip_families, addresses),
+    )
+
+
+def _families(given: tuple[str, ...] | None, addresses: tuple[str, ...]) -> tuple[str, ...] | None:
+    """As given, unless there is an address they say nothing about and every address is one."""
+    if given is not None and len(given) >= len(addresses):
+        return given
+    parsed = [parse_address(address) for address in addresses]
+    families = tuple(family_of(address).value for address in parsed if address is not None)
+    return families if len(families) == len(addresses) else given
+
+
+def _with_protocol(port: PortT) -> PortT:
+    return port if port.protocol else replace(port, protocol="TCP")

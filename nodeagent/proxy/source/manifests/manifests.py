@@ -1,0 +1,365 @@
+"""One manifest file as typed objects: text in, objects and faults out. No file is opened here. Pure.
+
+Read are the kinds in `KINDS`, alone, in a ``v1 List`` or in their own typed list (``ServiceList``). Any other kind is
+only counted, and tells of a namespace: a directory of manifests usually describes whole applications. A document that has neither `kind` nor
+`apiVersion` (a kustomization, Helm values) counts as such too.
+
+JSON is decoded straight into structs; a document that does not fit is read again as the YAML it also is, which knows
+lines and treats null as absent.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec import Raw, Struct
+
+from nodeagent.model.objects import ApiObject, Endpoints, EndpointSlice, Node, Service, ServiceCIDR, key_of
+from nodeagent.proxy.source.manifests.manifest_defaults import missing_allocations, with_defaults
+from nodeagent.proxy.source.manifests.manifest_fields import FIELDS, fits, misfits, prepare, unknown_kind
+from nodeagent.wire.yaml.yaml_documents import Value, YamlDocument, YamlFault, documents
+
+KINDS: Mapping[tuple[str, str], type[ApiObject]] = {
+    ("v1", "Service"): Service,
+    ("v1", "Endpoints"): Endpoints,
+    ("v1", "Node"): Node,
+    ("discovery.k8s.io/v1", "EndpointSlice"): EndpointSlice,
+    ("networking.k8s.io/v1", "ServiceCIDR"): ServiceCIDR,
+    ("networking.k8s.io/v1beta1", "ServiceCIDR"): ServiceCIDR,
+}
+prepare(KINDS.values())
+_GROUPED_KINDS = frozenset((version.rpartition("/")[0], kind) for version, kind in KINDS)
+_BYTE = re.compile(r"\(byte (\d+)\)")
+NAMESPACE = "v1 Namespace"
+_NOT_AN_OBJECT = "(no Kubernetes object)"
+
+
+class ManifestFault(Struct, frozen=True):
+    """What is wrong at a line (from 1; 0 for the whole file): a CamelCase reason and a detail of one line."""
+
+    line: int
+    reason: str
+    detail: str
+
+
+class ManifestObject(Struct, frozen=True):
+    """An object and the line (from 1) at which it begins. advice: what of it the API server would refuse."""
+
+    line: int
+    obj: ApiObject
+    advice: tuple[ManifestFault, ...] = ()
+
+
+class Located(Struct, frozen=True):
+    """An object of a kind that is read, as plain values, and where it is.
+
+    kind: with its apiVersion. path: of the object in its document (``$.items[0]``).
+    """
+
+    document: YamlDocument
+    path: str
+    version: str
+    kind: str
+    value: Value
+
+    def line_of(self, path: str = "$") -> int:
+        """The line (from 1) of what `path` names in the object, or of its closest parent."""
+        return self.document.line_of(self.path + path[1:])
+
+
+class Manifest(Struct, frozen=True):
+    """What one file says.
+
+    objects: what could be read, in file order, with the API's defaults.
+    faults: documents and objects that could not; the file is valid without faults.
+    advice: what is legal, but not what its author meant.
+    ignored: how many objects there are of each kind that is not read (``apps/v1 Deployment``).
+    namespaces: those that are declared, and those that an object of any kind is in.
+    """
+
+    objects: tuple[ManifestObject, ...] = ()
+    faults: tuple[ManifestFault, ...] = ()
+    advice: tuple[ManifestFault, ...] = ()
+    ignored: tuple[tuple[str, int], ...] = ()
+    namespaces: frozenset[str] = frozenset()
+
+
+class _Unfit(Exception):
+    """An object that cannot be read; `path` (``$.spec``) says where in it, if that is known."""
+
+    def __init__(self, detail: str, path: str = "$") -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.path = path
+
+
+class _Ignored(Struct, frozen=True):
+    """doubt: why the kind cannot be what was meant. namespace: the one that it is, or is in; empty for none."""
+
+    kind: str
+    doubt: ManifestFault | None = None
+    namespace: str = ""
+
+
+class _Header(Struct, frozen=True, rename="camel"):
+    kind: str = ""
+    api_version: str = ""
+    items: Raw = Raw()
+
+
+class _Names(Struct, frozen=True):
+    name: str | None = None
+    namespace: str | None = None
+
+
+class _Named(Struct, frozen=True):
+    metadata: _Names | None = None
+
+
+_Finding = ManifestObject | ManifestFault | _Ignored
+
+
+def parse_manifest(name: str, data: bytes) -> Manifest:
+    """Read the file `name` (its suffix tells JSON from YAML) with the content `data`. Never raises for its content."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return Manifest(faults=(ManifestFault(line, "InvalidManifest", "not UTF-8 text"),))
+    findings = _read_json(text) if name.endswith(".json") else _read_yaml(text)
+    return _collect(findings)
+
+
+def located_objects(data: bytes) -> Iterator[Located]:
+    """The objects in a file that can be read (`parse_manifest` says what is wrong with the others)."""
+    for document in documents(data.decode("utf-8-sig", errors="replace")):
+        if isinstance(document, YamlDocument) and document.value is not None:
+            yield from _located(document, document.value, "$", ("", ""))
+
+
+def _located(document: YamlDocument, value: Value, path: str, default: tuple[str, str]) -> Iterator[Located]:
+    try:
+        version, kind = _type_of(value, default)
+        items_are = _items_of(version, kind)
+        if items_are is None:
+            if isinstance(_object(0, version, kind, value), ManifestObject):
+                yield Located(document, path, version, kind, value)
+            return
+        items = _items_in(value)
+    except _Unfit:
+        return
+    for index, item in enumerate(items):
+        yield from _located(document, item, f"{path}.items[{index}]", items_are)
+
+
+def _collect(findings: Iterator[_Finding]) -> Manifest:
+    objects: list[ManifestObject] = []
+    faults: list[ManifestFault] = []
+    advice: list[ManifestFault] = []
+    ignored: Counter[str] = Counter()
+    namespaces: set[str] = set()
+    for finding in findings:
+        if isinstance(finding, ManifestObject):
+            objects.append(finding)
+            namespaces.add(finding.obj.metadata.namespace)
+            title = _title(finding.obj)
+            advice += finding.advice
+            advice += [
+                ManifestFault(finding.line, reason, f"{title}: {detail}")
+                for reason, detail in missing_allocations(finding.obj)
+            ]
+        elif isinstance(finding, ManifestFault):
+            faults.append(finding)
+        else:
+            namespaces.add(finding.namespace)
+            if finding.kind != NAMESPACE:
+                ignored[finding.kind] += 1
+            advice += [finding.doubt] if finding.doubt is not None else []
+    exist = frozenset(filter(None, namespaces))
+    return Manifest(tuple(objects), tuple(faults), tuple(advice), tuple(sorted(ignored.items())), exist)
+
+
+def _read_yaml(text: str) -> Iterator[_Finding]:
+    for document in documents(text):
+        if isinstance(document, YamlFault):
+            yield ManifestFault(document.line, "InvalidManifest", document.reason)
+        elif document.value is not None:
+            yield from _read_value(document, document.value, "$", ("", ""))
+
+
+def _read_value(document: YamlDocument, value: Value, path: str, default: tuple[str, str]) -> Iterator[_Finding]:
+    """The object at `path` of the document, or all of its items if it is a list."""
+    try:
+        version, kind = _type_of(value, default)
+        items_are = _items_of(version, kind)
+        items = _items_in(value) if items_are is not None else None
+        if items_are is None or items is None:
+            found = _object(document.line_of(path), version, kind, value)
+            yield _advised(found, Located(document, path, version, kind, value))
+            return
+    except _Unfit as unfit:
+        yield ManifestFault(document.line_of(path + unfit.path[1:]), "InvalidManifest", unfit.detail)
+        return
+    for index, item in enumerate(items):
+        yield from _read_value(document, item, f"{path}.items[{index}]", items_are)
+
+
+def _type_of(value: Value, default: tuple[str, str]) -> tuple[str, str]:
+    """(apiVersion, kind) of an object. Raises _Unfit."""
+    if not isinstance(value, dict):
+        raise _Unfit(f"expected an object, got {_spell(value)}")
+    version, kind = value.get("apiVersion") or default[0], value.get("kind") or default[1]
+    if not isinstance(version, str) or not isinstance(kind, str):
+        raise _Unfit("apiVersion and kind must be text")
+    return version, kind
+
+
+def _items_in(value: Value) -> list[Value]:
+    """The items of a list object; empty when the field is absent. Raises _Unfit."""
+    items = value.get("items", []) if isinstance(value, dict) else None
+    if not isinstance(items, list):
+        raise _Unfit("items: expected a list", "$.items")
+    return items
+
+
+def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestObject | _Ignored:
+    """Raises _Unfit."""
+    cls = _class_of(version, kind)
+    if cls is None:
+        why = unknown_kind(version, kind) if kind else None
+        doubt = ManifestFault(line, "UnknownKind", f"{why}; this is not read") if why is not None else None
+        title = f"{version} {kind}".strip()
+        return _Ignored(title or _NOT_AN_OBJECT, doubt, _namespace_in(value, is_one=title == NAMESPACE))
+    try:
+        obj = msgspec.json.decode(value, type=cls) if isinstance(value, Raw) else msgspec.convert(value, type=cls)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `")
+        path = path.rstrip("`") or "$"
+        inside = path.removeprefix("$").removeprefix(".")
+        where = f"{inside}: " if inside else ""
+        raise _Unfit(f"{f'{kind} {_name_in(value)}'.strip()}: {where}{_lower(reason)}", path) from None
+    if not obj.metadata.name:
+        raise _Unfit(f"{kind}: metadata.name is missing", "$.metadata")
+    return ManifestObject(line, with_defaults(obj))
+
+
+def _advised(found: ManifestObject | _Ignored, located: Located) -> ManifestObject | _Ignored:
+    """The object with what its decoder did not notice."""
+    if isinstance(found, _Ignored) or fits(located.kind, located.value):
+        return found
+    advice = tuple(
+        ManifestFault(
+            located.line_of(misfit.path), misfit.reason, f"{_title(found.obj)}: {misfit.path[2:]}: {misfit.detail}"
+        )
+        for misfit in misfits(FIELDS[located.kind], located.value)
+    )
+    return ManifestObject(found.line, found.obj, tuple(sorted(advice, key=lambda fault: fault.line)))
+
+
+def _class_of(version: str, kind: str) -> type[ApiObject] | None:
+    """The class to decode into, None for a kind that is not read. Raises _Unfit."""
+    cls = KINDS.get((version, kind))
+    if cls is not None:
+        return cls
+    if bool(version) != bool(kind):
+        raise _Unfit("apiVersion is missing" if kind else "kind is missing")
+    group = version.rpartition("/")[0]
+    if (group, kind) in _GROUPED_KINDS:
+        read = ", ".join(sorted(known for known, its_kind in KINDS if its_kind == kind))
+        raise _Unfit(f"{kind}: apiVersion {version} is not read, only {read}", "$.apiVersion")
+    return None
+
+
+def _items_of(version: str, kind: str) -> tuple[str, str] | None:
+    """(apiVersion, kind) that the items of this kind have unless they say otherwise; None: it is not a list."""
+    if (version, kind) == ("v1", "List"):
+        return ("", "")
+    item = kind.removesuffix("List")
+    return (version, item) if item != kind and (version, item) in KINDS else None
+
+
+def _read_json(text: str) -> Iterator[_Finding]:
+    """Objects are decoded one by one, so that no single call holds the interpreter for long."""
+    content = text.lstrip()
+    if not content:
+        return
+    try:
+        raw = msgspec.json.decode(content, type=Raw)
+    except RecursionError:
+        yield ManifestFault(1, "InvalidManifest", "nested too deeply")
+    except msgspec.DecodeError as error:
+        broken_at = _BYTE.search(str(error))
+        end = int(broken_at[1]) if broken_at else None
+        line = text.count("\n") - content.count("\n") + content.encode().count(b"\n", 0, end) + 1
+        yield ManifestFault(line, "InvalidManifest", _lower(str(error)))
+    else:
+        yield from _read_raw(raw, ("", ""), text.count("\n") - content.count("\n") + 1)
+
+
+def _read_raw(raw: Raw, default: tuple[str, str], line: int) -> Iterator[_Finding]:
+    """The object that `raw` holds and that begins at `line`, or all of its items if it is a list."""
+    try:
+        header = msgspec.json.decode(raw, type=_Header)
+        version, kind = header.api_version or default[0], header.kind or default[1]
+        items_are = _items_of(version, kind)
+        if items_are is None:
+            found = _object(line, version, kind, raw)
+            if isinstance(found, ManifestObject) and not fits(kind, raw):
+                yield from _read_again(raw, default, line, "does not fit")
+            else:
+                yield found
+            return
+        items = msgspec.json.decode(header.items, type=list[Raw]) if memoryview(header.items).nbytes else []
+    except (_Unfit, msgspec.ValidationError) as error:
+        yield from _read_again(raw, default, line, str(error))
+        return
+    data = bytes(raw)
+    position = max(data.find(bytes(header.items)), 0)
+    line += data.count(b"\n", 0, position)
+    for item in items:
+        start = data.find(bytes(item), position)
+        line += data.count(b"\n", position, start)
+        yield from _read_raw(item, items_are, line)
+        position = start
+
+
+def _read_again(raw: Raw, default: tuple[str, str], line: int, reason: str) -> Iterator[_Finding]:
+    """What is wrong with an object that did not decode, and where; or the object, when only nulls were in the way."""
+    document = next(documents(bytes(raw).decode(), above=line - 1), None)
+    if isinstance(document, YamlDocument):
+        yield from _read_value(document, document.value, "$", default)
+    else:
+        yield ManifestFault(line, "InvalidManifest", _lower(reason))
+
+
+def _title(obj: ApiObject) -> str:
+    return f"{type(obj).__name__} {key_of(obj)}"
+
+
+def _name_in(value: Value | Raw) -> str:
+    """`namespace/name` of an object that does not fit its type, as far as it says."""
+    meta = value.get("metadata") if isinstance(value, dict) else None
+    if not isinstance(meta, dict):
+        return ""
+    return "/".join(str(meta[part]) for part in ("namespace", "name") if part in meta)
+
+
+def _namespace_in(value: Value | Raw, *, is_one: bool) -> str:
+    """The namespace that an object is, or says it is in; empty when it does not say so."""
+    try:
+        named = msgspec.json.decode(value, type=_Named) if isinstance(value, Raw) else msgspec.convert(value, _Named)
+    except msgspec.ValidationError:
+        return ""
+    found = named.metadata or _Names()
+    return (found.name if is_one else found.namespace) or ""
+
+
+def _spell(value: Value) -> str:
+    return "a list" if isinstance(value, list) else f"the text {value!r}"[:60]
+
+
+def _lower(text: str) -> str:
+    """msgspec's messages begin with a capital (unless it is a name, as JSON is) and quote types with backticks."""
+    plain = text.replace("`", "")
+    return plain if plain[1:2].isupper() else plain[:1].lower() + plain[1:]

@@ -1,0 +1,97 @@
+"""A program run in a container, by way of the API server.
+
+Over a WebSocket: the first byte of each message is the channel it belongs to (k8s.io/kubelet
+pkg/cri/streaming/remotecommand websocket.go). kube-apiserver has the protocol v5 since 1.30, v4 since 1.4.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import aiohttp
+from msgspec import Struct
+
+from nodeagent.proxy.source.client.api_errors import KubeError, OversizedError, ServerUnreachableError, status_of
+
+PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+STDIN, STDOUT, STDERR, STATUS = range(4)
+OUTPUT_LIMIT_BYTES = 16 << 20
+EXIT_CODE = "ExitCode"
+
+
+class PodExecError(KubeError):
+    """The program was not run, or it is not known how it ended."""
+
+
+class Ran(Struct, frozen=True):
+    """How a program ended. code: its exit code."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class ChannelClient(Protocol):
+    """Opens WebSockets to an API server."""
+
+    def channel(
+        self, path: str, parameters: Iterable[tuple[str, str]], protocols: Iterable[str]
+    ) -> AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]: ...
+
+
+async def run_in_pod(
+    client: ChannelClient,
+    namespace: str,
+    pod: str,
+    container: str,
+    command: Sequence[str],
+    *,
+    stdin: bytes = b"",
+    seconds: float,
+) -> Ran:
+    """Run `command` and wait for its end. The program's standard input has these bytes, and stays open.
+
+    Raises PodExecError, ServerUnreachableError also when it takes longer, or another KubeError.
+    """
+    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
+    parameters = [("container", container), ("stdout", "true"), ("stderr", "true")]
+    parameters += [("stdin", "true")] if stdin else []
+    parameters += [("command", word) for word in command]
+    gathered: dict[int, bytearray] = {STDOUT: bytearray(), STDERR: bytearray(), STATUS: bytearray()}
+    try:
+        async with asyncio.timeout(seconds), client.channel(path, parameters, PROTOCOLS) as opened:
+            if stdin:
+                await opened.send_bytes(bytes((STDIN,)) + stdin)
+            await _gather(opened, gathered)
+    except TimeoutError as error:
+        raise ServerUnreachableError(
+            f"{command[0]} in pod {namespace}/{pod}: it did not end in {seconds:g} s"
+        ) from error
+    return _ended(gathered, f"pod {namespace}/{pod}")
+
+
+async def _gather(opened: AsyncIterator[aiohttp.WSMessage], gathered: dict[int, bytearray]) -> None:
+    """Until the other side closes the channel."""
+    left = OUTPUT_LIMIT_BYTES
+    async for message in opened:
+        if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+            continue
+        piece = message.data[1:]
+        left -= len(piece)
+        if left < 0:
+            raise OversizedError(f"a program wrote more than {OUTPUT_LIMIT_BYTES} bytes")
+        if message.data[0] in gathered:
+            gathered[message.data[0]] += piece
+
+
+def _ended(gathered: dict[int, bytearray], where: str) -> Ran:
+    if not gathered[STATUS]:
+        raise PodExecError(f"{where}: the connection ended before the program did")
+    status = status_of(bytes(gathered[STATUS]))
+    causes = (status.details.causes if status.details else None) or ()
+    said = next((cause.message for cause in causes if cause.reason == EXIT_CODE), None)
+    if said is None and status.reason is not None:
+        raise PodExecError(f"{where}: {status.message or status.reason}")
+    code = int(said) if said is not None and said.isdigit() else 0
+    return Ran(code, gathered[STDOUT].decode(errors="replace"), gathered[STDERR].decode(errors="replace"))

@@ -1,0 +1,151 @@
+"""Two Services claim the same address (docs/semantics.md 17, docs/decisions/0011-address-conflicts.md).
+
+A frontend's place (family, address, protocol, port) belongs to one Service: the oldest, then the first by namespace
+and name. A cluster IP belongs to its Service as a whole: nobody else gets any port of it as an external or
+load-balancer address. The Service that loses goes without that frontend and gets a ``AddressConflict`` problem.
+"""
+
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.model.frontend import Frontend, FrontendKind, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.precedence import age_of
+from nodeagent.model.problem import Problem
+from nodeagent.proxy.translate.udp_ports import udp_ports
+
+FrontendPlace = tuple[Family, str | None, Protocol, int]
+
+_Where = TypeVar("_Where", FrontendPlace, str)
+
+
+class _Claim(NamedTuple):
+    """Claims sort by precedence: cluster IPs first, then age, then name."""
+
+    external: bool
+    created: str
+    key: ObjectKey
+
+
+class _Footprint(NamedTuple):
+    """All that matters of a service to others: what it claims, and how strongly.
+
+    places: with True for those that are not on a cluster IP. external: the other addresses among them, each once.
+    """
+
+    created: str
+    cluster_ips: tuple[str, ...]
+    places: tuple[tuple[FrontendPlace, bool], ...]
+    external: tuple[str, ...]
+
+
+class Claims:
+    """Who claims what, indexed so that a change costs as much as the service it concerns, not the cluster.
+
+    The outcome is a function of the present claims; the order in which they came makes no difference.
+    """
+
+    def __init__(self) -> None:
+        self._footprints: dict[ObjectKey, _Footprint] = {}
+        self._places: dict[FrontendPlace, tuple[_Claim, ...]] = {}
+        self._cluster_ips: dict[str, tuple[_Claim, ...]] = {}
+        self._external: dict[str, set[ObjectKey]] = {}
+
+    def update(self, key: ObjectKey, state: ServiceState | None) -> set[ObjectKey]:
+        """Replace what a service claims (None: nothing). Returns the *other* services that must be resolved again."""
+        before = self._footprints.get(key)
+        after = _footprint(state) if state is not None and (state.frontends or state.cluster_ips) else None
+        if before == after:
+            return set()
+        affected: set[ObjectKey] = set()
+        if before is not None:
+            self._withdraw(key, before, affected)
+        if after is None:
+            self._footprints.pop(key, None)
+        else:
+            self._footprints[key] = after
+            self._enter(key, after, affected)
+        affected.discard(key)
+        return affected
+
+    def resolve(self, state: ServiceState) -> ServiceState:
+        """The state without the frontends that belong to other services; the same object when it lost nothing."""
+        lost = [(frontend, winner) for frontend in state.frontends if (winner := self._winner(state.key, frontend))]
+        if not lost:
+            return state
+        missing = {frontend.place for frontend, _ in lost}
+        frontends = tuple([frontend for frontend in state.frontends if frontend.place not in missing])
+        problems = [_conflict(frontend, winner) for frontend, winner in lost]
+        return msgspec.structs.replace(
+            state,
+            frontends=frontends,
+            udp_ports=udp_ports(
+                frontends, {(port.family, port.service_port): port.serving for port in state.udp_ports}
+            ),
+            problems=tuple(sorted({*state.problems, *problems})),
+        )
+
+    def _winner(self, key: ObjectKey, frontend: Frontend) -> ObjectKey | None:
+        """The other service that has the frontend's place; None when it is the service's own."""
+        address = frontend.address
+        if address is not None and frontend.kind is not FrontendKind.CLUSTER_IP:
+            owners = self._cluster_ips.get(address, ())
+            if owners and all(owner.key != key for owner in owners):
+                return owners[0].key
+        winner = self._places[frontend.place][0].key
+        return winner if winner != key else None
+
+    def _enter(self, key: ObjectKey, footprint: _Footprint, affected: set[ObjectKey]) -> None:
+        age = age_of(footprint.created)
+        on_cluster_ip, elsewhere = _Claim(False, age, key), _Claim(True, age, key)
+        for address in footprint.cluster_ips:
+            _add(self._cluster_ips, address, on_cluster_ip)
+            affected.update(self._external.get(address, ()))
+        for place, external in footprint.places:
+            rivals = _add(self._places, place, elsewhere if external else on_cluster_ip)
+            affected.update([rival.key for rival in rivals])
+        for address in footprint.external:
+            self._external.setdefault(address, set()).add(key)
+
+    def _withdraw(self, key: ObjectKey, footprint: _Footprint, affected: set[ObjectKey]) -> None:
+        for address in footprint.cluster_ips:
+            _drop(self._cluster_ips, address, key)
+            affected.update(self._external.get(address, ()))
+        for place, _ in footprint.places:
+            affected.update([rival.key for rival in _drop(self._places, place, key)])
+        for address in footprint.external:
+            claimants = self._external[address]
+            claimants.discard(key)
+            if not claimants:
+                del self._external[address]
+
+
+def _footprint(state: ServiceState) -> _Footprint:
+    places = tuple([(frontend.place, frontend.kind is not FrontendKind.CLUSTER_IP) for frontend in state.frontends])
+    external = dict.fromkeys([place[1] for place, outside in places if outside and place[1] is not None])
+    return _Footprint(state.created, state.cluster_ips, places, tuple(external))
+
+
+def _add(index: dict[_Where, tuple[_Claim, ...]], where: _Where, claim: _Claim) -> tuple[_Claim, ...]:
+    """Puts a claim into an entry and returns those that were there already."""
+    rivals: tuple[_Claim, ...] = index.get(where, ())
+    index[where] = tuple(sorted((*rivals, claim))) if rivals else (claim,)
+    return rivals
+
+
+def _drop(index: dict[_Where, tuple[_Claim, ...]], where: _Where, key: ObjectKey) -> tuple[_Claim, ...]:
+    """Takes the claims of a service out of an entry and returns those that remain."""
+    rest = tuple([claim for claim in index[where] if claim.key != key])
+    if rest:
+        index[where] = rest
+    else:
+        del index[where]
+    return rest
+
+
+def _conflict(frontend: Frontend, winner: ObjectKey) -> Problem:
+    where = "node port" if frontend.address is None else f"{frontend.kind.value} {frontend.address} port"
+    detail = f"{where} {frontend.port}/{frontend.protocol.name} belongs to Service {winner}: not served for this one"
+    return Problem(f"Service {frontend.service_port.service}", "AddressConflict", detail)

@@ -1,0 +1,70 @@
+"""At which addresses of this node its node ports answer.
+
+docs/semantics.md 41, docs/decisions/0012-nodeport-addresses.md.
+"""
+
+from collections.abc import Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import TypeVar
+
+from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.problem import Problem
+from nodeagent.proxy.translate.cidrs import Network, merged, network_family, parse_cidrs
+from nodeagent.proxy.translate.context import Context
+
+_SUBJECT = "configuration nodePortAddresses"
+_EVERYTHING: dict[Family, Network] = {Family.IPV4: IPv4Network("0.0.0.0/0"), Family.IPV6: IPv6Network("::/0")}
+_N = TypeVar("_N", IPv4Network, IPv6Network)
+
+
+def node_port_cidrs(texts: Sequence[str], context: Context, problems: list[Problem]) -> tuple[str, ...]:
+    """The destinations at which node ports answer, never loopback; merged and sorted.
+
+    texts: CIDRs, or ``primary`` or ``all`` alone; empty is ``primary``.
+    ``primary``: the node's addresses; a family without one gets none. CIDRs: those; a family that is not mentioned
+    gets all its addresses, as upstream has it. A list without a single valid CIDR: none.
+    """
+    entries = [text.strip() for text in texts if text.strip()]
+    if not entries or set(entries) == {"primary"}:
+        return _primary(context, problems)
+    given = parse_cidrs([entry for entry in entries if entry != "all"], _SUBJECT, "entry", problems)
+    if not given and "all" not in entries:
+        return ()
+    chosen: list[Network] = []
+    for family in context.families:
+        own = [] if "all" in entries else [network for network in given if network_family(network) is family]
+        chosen += _served(own or [_EVERYTHING[family]], problems)
+    return merged(chosen)
+
+
+def _primary(context: Context, problems: list[Problem]) -> tuple[str, ...]:
+    """The node's addresses. That it has one family only is how it is; that it has none at all is a problem."""
+    known = {family_of(address): address for address in reversed(context.node_addresses)}
+    for family in context.families:
+        if not known:
+            detail = f"the node has no {family.value} address: node ports do not answer on {family.value}"
+            problems.append(Problem(_SUBJECT, "NoNodeAddress", detail))
+    return merged([ip_network(address) for family, address in known.items() if family in context.families])
+
+
+def _served(networks: Iterable[Network], problems: list[Problem]) -> list[Network]:
+    served: list[Network] = []
+    for network in networks:
+        parts = list(_without_loopback(network))
+        if not parts:
+            detail = f"{network} is loopback: node ports are never served there"
+            problems.append(Problem(_SUBJECT, "LoopbackNodePort", detail))
+        served += parts
+    return served
+
+
+def _without_loopback(network: Network) -> Iterable[Network]:
+    if isinstance(network, IPv4Network):
+        return _excluding(network, IPv4Network("127.0.0.0/8"))
+    return _excluding(network, IPv6Network("::1/128"))
+
+
+def _excluding(network: _N, hole: _N) -> Iterable[_N]:
+    if network.subnet_of(hole):
+        return ()
+    return network.address_exclude(hole) if hole.subnet_of(network) else (network,)

@@ -1,0 +1,184 @@
+"""One Service and its EndpointSlices become what the Service wants on this node."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from msgspec import Struct
+
+from nodeagent.model.addresses import Family, Protocol
+from nodeagent.model.frontend import Frontend, FrontendKind, HealthCheck, ServiceState
+from nodeagent.model.names import ObjectKey, ServicePortName
+from nodeagent.model.objects import (
+    DEFAULT_AFFINITY_SECONDS,
+    LONGEST_AFFINITY_SECONDS,
+    EndpointSlice,
+    Service,
+    ServiceSpec,
+    key_of,
+)
+from nodeagent.model.problem import Problem
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.exposed_addresses import Exposure, exposures, is_proxied
+from nodeagent.proxy.translate.protection import without_protected
+from nodeagent.proxy.translate.select import Routes, choose_routes, policies_of
+from nodeagent.proxy.translate.service_endpoints import Candidate, PortKey, collect_endpoints
+from nodeagent.proxy.translate.service_ports import ServicePortSpec, is_port_number, service_ports
+from nodeagent.proxy.translate.source_ranges import allowed_sources, source_ranges
+from nodeagent.proxy.translate.udp_ports import udp_ports
+
+
+class _Terms(Struct, frozen=True, gc=False):
+    """What all ports of a service share in one family."""
+
+    family: Family
+    exposure: Exposure
+    affinity_seconds: int | None
+    allowed_sources: tuple[str, ...] | None
+
+
+def translate_service(service: Service, slices: Collection[EndpointSlice], context: Context) -> ServiceState:
+    """Everything this Service wants on this node, before other services have their say (`conflicts`).
+
+    `slices`: those that carry the service's name, in any order. A Service that is not proxied wants nothing.
+    """
+    key = key_of(service)
+    created = service.metadata.creation_timestamp or ""
+    spec = service.spec
+    if not is_proxied(service):
+        return ServiceState(key, created)
+    problems: list[Problem] = []
+    exposed = exposures(service, key, context, problems)
+    ports = service_ports(service, key, problems)
+    endpoints = collect_endpoints(slices, context, problems)
+    policies = policies_of(spec)
+    affinity = _affinity_seconds(spec, key, problems)
+    ranges = source_ranges(spec, key, problems)
+    frontends: list[Frontend] = []
+    serving: dict[tuple[Family, ServicePortName], frozenset[tuple[str, int]]] = {}
+    for family, exposure in exposed.items():
+        sources = allowed_sources(ranges, family, exposure.load_balancer_ips, key, context, problems)
+        terms = _Terms(family, exposure, affinity, sources)
+        for port in ports:
+            candidates = endpoints.get((family, port.name.port, port.name.protocol), ())
+            frontends.extend(_frontends(port, terms, choose_routes(candidates, policies, context)))
+            if port.name.protocol is Protocol.UDP:
+                serving[family, port.name] = _serving(candidates)
+    own = _without_duplicates(without_protected(frontends, key, context.protection, problems), key, problems)
+    health_check = _health_check(spec, exposed, endpoints, key, problems) if policies.external_local else None
+    return ServiceState(
+        key=key,
+        created=created,
+        cluster_ips=tuple([exposure.cluster_ip for exposure in exposed.values()]),
+        frontends=own,
+        health_check=health_check,
+        udp_ports=udp_ports(own, serving) if serving else (),
+        problems=tuple(sorted(set(problems))) if problems else (),
+    )
+
+
+def _frontends(port: ServicePortSpec, terms: _Terms, routes: Routes) -> Iterator[Frontend]:
+    """In order of precedence when a service names one address twice: the load-balancer address is the one that
+    source ranges guard, so it comes before the external IP."""
+    exposure = terms.exposure
+    yield Frontend(
+        FrontendKind.CLUSTER_IP,
+        terms.family,
+        exposure.cluster_ip,
+        port.name.protocol,
+        port.port,
+        port.name,
+        routes.internal,
+        affinity_seconds=terms.affinity_seconds,
+    )
+    for address in exposure.load_balancer_ips:
+        yield _external(FrontendKind.LOAD_BALANCER, address, port, terms, routes, terms.allowed_sources)
+    for address in exposure.external_ips:
+        yield _external(FrontendKind.EXTERNAL_IP, address, port, terms, routes)
+    if port.node_port:
+        yield _external(FrontendKind.NODE_PORT, None, port, terms, routes)
+
+
+def _external(
+    kind: FrontendKind,
+    address: str | None,
+    port: ServicePortSpec,
+    terms: _Terms,
+    routes: Routes,
+    sources: tuple[str, ...] | None = None,
+) -> Frontend:
+    """A frontend under externalTrafficPolicy. Cluster: the endpoint may be on another node, and its answer must come
+    back through this one, so the source is rewritten. Local: the client's address is kept."""
+    return Frontend(
+        kind,
+        terms.family,
+        address,
+        port.name.protocol,
+        port.node_port if address is None else port.port,
+        port.name,
+        routes.external,
+        routes.short_circuit,
+        routes.short_circuit is None,
+        terms.affinity_seconds,
+        sources,
+    )
+
+
+def _without_duplicates(frontends: list[Frontend], key: ObjectKey, problems: list[Problem]) -> tuple[Frontend, ...]:
+    """The first frontend of each place. Losing to another port of the service is a mistake worth telling; the same
+    port at the same address under two names is not."""
+    if len(frontends) == 1:
+        return tuple(frontends)
+    places: dict[tuple[Family, str | None, Protocol, int], Frontend] = {}
+    for frontend in frontends:
+        first = places.setdefault(frontend.place, frontend)
+        if first.service_port != frontend.service_port:
+            where = "node port" if frontend.address is None else f"{frontend.address} port"
+            detail = (
+                f"{where} {frontend.port}/{frontend.protocol.name} is claimed by the ports"
+                f" {first.service_port.port!r} and {frontend.service_port.port!r}: the first has it"
+            )
+            problems.append(Problem(f"Service {key}", "DuplicatePort", detail))
+    return tuple(places.values())
+
+
+def _affinity_seconds(spec: ServiceSpec, key: ObjectKey, problems: list[Problem]) -> int | None:
+    if spec.session_affinity != "ClientIP":
+        return None
+    config = spec.session_affinity_config
+    seconds = config.client_ip.timeout_seconds if config and config.client_ip else None
+    if seconds is None:
+        return DEFAULT_AFFINITY_SECONDS
+    if 0 < seconds <= LONGEST_AFFINITY_SECONDS:
+        return seconds
+    detail = f"{seconds} s is not within 1-{LONGEST_AFFINITY_SECONDS} s: {DEFAULT_AFFINITY_SECONDS} s is used"
+    problems.append(Problem(f"Service {key}", "InvalidAffinityTimeout", detail))
+    return DEFAULT_AFFINITY_SECONDS
+
+
+def _serving(candidates: Collection[Candidate]) -> frozenset[tuple[str, int]]:
+    """An endpoint that is ready without serving (publishNotReadyAddresses) gets new flows, so it keeps its old ones."""
+    backends = [candidate.backend for candidate in candidates if candidate.serving or candidate.ready]
+    return frozenset([(backend.address, backend.port) for backend in backends])
+
+
+def _health_check(
+    spec: ServiceSpec,
+    exposed: Mapping[Family, Exposure],
+    endpoints: Mapping[PortKey, list[Candidate]],
+    key: ObjectKey,
+    problems: list[Problem],
+) -> HealthCheck | None:
+    """Distinct addresses of local ready endpoints over all ports (docs/semantics.md 72).
+
+    Terminating endpoints do not count although they may still get traffic: that is how a load balancer drains a node.
+    """
+    if spec.type != "LoadBalancer" or not spec.health_check_node_port or not exposed:
+        return None
+    if not is_port_number(spec.health_check_node_port):
+        detail = f"healthCheckNodePort {spec.health_check_node_port} is not within 1-65535: nothing answers there"
+        problems.append(Problem(f"Service {key}", "InvalidPort", detail))
+        return None
+    found: dict[Family, set[str]] = {family: set() for family in exposed}
+    for (family, _, _), candidates in endpoints.items():
+        if family in found:
+            found[family].update([c.backend.address for c in candidates if c.ready and c.backend.local])
+    return HealthCheck(spec.health_check_node_port, {family: len(addresses) for family, addresses in found.items()})

@@ -1,0 +1,137 @@
+"""All services, incrementally: translate what is dirty, settle conflicts, tell what changed."""
+
+import traceback
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+
+from nodeagent.model.frontend import ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice, Service
+from nodeagent.model.problem import Problem
+from nodeagent.model.snapshot import Snapshot
+from nodeagent.proxy.translate.conflicts import Claims
+from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.dependence import Part, changed_parts, looked_at
+from nodeagent.proxy.translate.services import translate_service
+
+_Inputs = tuple[Service, tuple[EndpointSlice, ...]]
+
+
+class Translator:
+    """What every Service wants on this node, kept up to date.
+
+    Law: after any sequence of updates `states` equals that of a new Translator that saw only the last snapshot,
+    provided every key that differs between two snapshots was dirty (or `dirty` was None).
+    """
+
+    def __init__(self) -> None:
+        self._context: Context | None = None
+        self._inputs: dict[ObjectKey, _Inputs] = {}
+        self._wanted: dict[ObjectKey, ServiceState] = {}
+        self._states: dict[ObjectKey, ServiceState] = {}
+        self._claims = Claims()
+        self._unsettled: set[ObjectKey] = set()
+        self._sensitive: dict[Part, set[ObjectKey]] = {part: set() for part in Part if part is not Part.REST}
+        self._outdated: set[ObjectKey] = set()
+
+    @property
+    def states(self) -> Mapping[ObjectKey, ServiceState]:
+        """The state of every service that wants anything (or has a problem), conflicts resolved. A live view."""
+        return MappingProxyType(self._states)
+
+    def outdated_by(self, context: Context) -> Collection[ObjectKey]:
+        """The services that look at something that differs between this context and the last."""
+        parts = changed_parts(self._context, context)
+        if Part.REST in parts:
+            return self._inputs.keys()
+        found = set(self._outdated)
+        for part, keys in self._sensitive.items():
+            if part in parts:
+                found |= keys
+        return found
+
+    def update(
+        self, snapshot: Snapshot, dirty: Collection[ObjectKey] | None, context: Context
+    ) -> Mapping[ObjectKey, ServiceState | None]:
+        """Take in the services that may have changed (None: any) and return the states that did (None: gone).
+
+        A service whose objects are the identical ones as before is not translated again, unless it looks at a part of
+        the context that differs from the last one. When the snapshot raises, nothing is lost: the same update, or a
+        later one with the same keys, completes it.
+        """
+        self._outdated.update(self.outdated_by(context))
+        if self._context is None:
+            self._outdated.update(snapshot.services)
+        self._context = context
+        keys: Iterable[ObjectKey] = (
+            dict.fromkeys((*self._inputs, *snapshot.services)) if dirty is None else {*dirty, *self._outdated}
+        )
+        for key in keys:
+            if self._translate(key, snapshot, context):
+                self._unsettled.add(key)
+                self._unsettled |= self._claims.update(key, self._wanted.get(key))
+            self._outdated.discard(key)
+        return self._settle()
+
+    def _translate(self, key: ObjectKey, snapshot: Snapshot, context: Context) -> bool:
+        """Bring what one service wants up to date; whether that made a difference."""
+        service = snapshot.services.get(key)
+        before = self._wanted.get(key)
+        if service is None:
+            self._inputs.pop(key, None)
+            self._wanted.pop(key, None)
+            for sensitive in self._sensitive.values():
+                sensitive.discard(key)
+            return before is not None
+        slices = tuple(snapshot.slices_of(key))
+        known = self._inputs.get(key)
+        if known is not None and key not in self._outdated and _identical(known, service, slices):
+            return False
+        try:
+            wanted = translate_service(service, slices, context)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
+            wanted = _untranslatable(key, error)
+        self._inputs[key] = (service, slices)
+        parts = looked_at(service, slices)
+        for part, sensitive in self._sensitive.items():
+            (sensitive.add if part in parts else sensitive.discard)(key)
+        if wanted == before:
+            return False
+        if wanted.cluster_ips or wanted.frontends or wanted.problems:
+            self._wanted[key] = wanted
+            return True
+        self._wanted.pop(key, None)
+        return before is not None
+
+    def _settle(self) -> dict[ObjectKey, ServiceState | None]:
+        """Resolves all conflicts that are not settled yet, also of an earlier update that failed half-way."""
+        changed: dict[ObjectKey, ServiceState | None] = {}
+        for key in self._unsettled:
+            wanted = self._wanted.get(key)
+            before = self._states.get(key)
+            after = self._claims.resolve(wanted) if wanted is not None else None
+            if after == before:
+                continue
+            changed[key] = after
+            if after is None:
+                del self._states[key]
+            else:
+                self._states[key] = after
+        self._unsettled.clear()
+        return changed
+
+
+def _untranslatable(key: ObjectKey, error: Exception) -> ServiceState:
+    """Nothing but the problem. That is a defect of this program, so it names its place in the source."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{frame.name}, line {frame.lineno}"
+    detail = f"internal error, the service is left out: {type(error).__name__}: {error} ({place})"
+    return ServiceState(key, problems=(Problem(f"Service {key}", "TranslationFailed", detail),))
+
+
+def _identical(known: _Inputs, service: Service, slices: tuple[EndpointSlice, ...]) -> bool:
+    return (
+        known[0] is service
+        and len(known[1]) == len(slices)
+        and all(old is new for old, new in zip(known[1], slices, strict=True))
+    )

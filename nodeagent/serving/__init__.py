@@ -1,5 +1,0 @@
-"""What all HTTP listeners of this project share: which connections may stay, how long and how large the head of a request may be,
-and which pages may call.
-
-The agent's listeners (`observe.http`) and the API server's (`controlplane.api.listener`) are built on it.
-"""

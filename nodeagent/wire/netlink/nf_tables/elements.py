@@ -1,0 +1,182 @@
+"""Elements of sets and maps as the kernel takes them (pure); `element_reading` reads what it gives.
+
+A key in an interval set is first ‖ last, both inclusive; values are empty in sets. Comments stand behind the value.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nodeagent.wire.netlink.framing import (
+    ATTRIBUTE,
+    attribute,
+    nested,
+    string,
+)
+from nodeagent.wire.netlink.netfilter import u32, u64
+from nodeagent.wire.netlink.nf_tables.expressions import Code, verdict_value
+from nodeagent.wire.netlink.uapi import nf_tables as uapi
+from nodeagent.wire.netlink.uapi.netlink import NLA_F_NESTED
+from nodeagent.wire.netlink.uapi.nf_tables import (
+    NFTA_COUNTER_BYTES,
+    NFTA_COUNTER_PACKETS,
+    NFTA_EXPR_DATA,
+    NFTA_EXPR_NAME,
+    NFTA_SET_ELEM_EXPR,
+)
+
+MAX_LIST_BYTES = 65000
+"""Of elements in one message: an attribute's length field has 16 bits."""
+
+_HEAD = ATTRIBUTE.size
+
+
+@dataclass(frozen=True, slots=True)
+class ElementForm:
+    """What of a set decides how its elements look. Lengths in bytes.
+
+    concatenated: keys have several fields. commented: user data is a comment. counted: a counter is in each element.
+    timeout_milliseconds: of an element that tells none of its own.
+    """
+
+    key_length: int
+    value_length: int = 0
+    is_map: bool = False
+    interval: bool = False
+    concatenated: bool = False
+    commented: bool = False
+    counted: bool = False
+    timeout_milliseconds: int = 0
+
+    @property
+    def in_halves(self) -> bool:
+        """Whether a range is two elements, its first key and the one behind its last."""
+        return self.interval and not self.concatenated
+
+
+def pack_elements(
+    form: ElementForm, elements: Mapping[bytes, bytes], counts: Mapping[bytes, tuple[int, int]] | None = None
+) -> Iterable[bytes]:
+    """Elements in their netlink form, one entry per key (an interval's two elements in one entry), made as they are taken.
+
+    counts: with what counters begin, key → (packets, bytes); the others begin with nothing.
+    """
+    if form.interval:
+        with_values = (_halves(key, _data(value)) for key, value in elements.items())
+        return with_values if form.is_map else pack_keys(form, elements)
+    if form.commented:
+        length = form.value_length
+        if not counts:
+            return (_commented(key, value[:length], value[length:]) for key, value in elements.items())
+        return (
+            _commented(key, value[:length], value[length:], _counter_of(*counts[key]) if key in counts else b"")
+            for key, value in elements.items()
+        )
+    before, between, after = _frame(form)
+    if not form.is_map:
+        return (before + key + between for key in elements)
+    if not counts:
+        return (before + key + between + value + after for key, value in elements.items())
+    return (
+        _element(key, _data(value), _counter_of(*counts[key]))
+        if key in counts
+        else before + key + between + value + after
+        for key, value in elements.items()
+    )
+
+
+def pack_keys(form: ElementForm, keys: Iterable[bytes]) -> list[bytes]:
+    """Elements without values: for plain sets, and to delete from any or to ask for."""
+    if form.in_halves:
+        return [_halves(key) for key in keys]
+    if form.interval:
+        return [_range(key) for key in keys]
+    before, between, _ = _frame(ElementForm(form.key_length))
+    return [before + key + between for key in keys]
+
+
+def pack_catch_all() -> bytes:
+    """The element that matches every key which has none of its own, by which it is asked for."""
+    return nested(uapi.NFTA_LIST_ELEM, u32(uapi.NFTA_SET_ELEM_FLAGS, uapi.NFT_SET_ELEM_CATCHALL))
+
+
+def pack_verdicts(elements: Mapping[bytes, str]) -> list[bytes]:
+    """Elements of a verdict map that go to chains: key → chain."""
+    return [
+        _element(key, nested(uapi.NFTA_SET_ELEM_DATA, verdict_value(Code.GOTO, chain)))
+        for key, chain in elements.items()
+    ]
+
+
+def pack_expiring(elements: Mapping[bytes, tuple[bytes, int, int]]) -> list[bytes]:
+    """Elements that end by themselves: key → (value, timeout ms, remaining ms)."""
+    return [
+        _element(
+            key,
+            _data(value),
+            u64(uapi.NFTA_SET_ELEM_TIMEOUT, timeout),
+            u64(uapi.NFTA_SET_ELEM_EXPIRATION, remaining),
+        )
+        for key, (value, timeout, remaining) in elements.items()
+    ]
+
+
+def _frame(form: ElementForm) -> tuple[bytes, bytes, bytes]:
+    """What stands before the key, between key and value, and after the value of every element of a set."""
+    key_nest = 2 * _HEAD + (form.key_length + 3 & ~3)
+    data_nest = 2 * _HEAD + (form.value_length + 3 & ~3) if form.is_map else 0
+    before = (
+        ATTRIBUTE.pack(_HEAD + key_nest + data_nest, uapi.NFTA_LIST_ELEM | NLA_F_NESTED)
+        + ATTRIBUTE.pack(key_nest, uapi.NFTA_SET_ELEM_KEY | NLA_F_NESTED)
+        + ATTRIBUTE.pack(_HEAD + form.key_length, uapi.NFTA_DATA_VALUE)
+    )
+    between = b"\0" * (-form.key_length % 4)
+    if form.is_map:
+        between += ATTRIBUTE.pack(data_nest, uapi.NFTA_SET_ELEM_DATA | NLA_F_NESTED)
+        between += ATTRIBUTE.pack(_HEAD + form.value_length, uapi.NFTA_DATA_VALUE)
+    return before, between, b"\0" * (-form.value_length % 4)
+
+
+def _element(key: bytes, *rest: bytes) -> bytes:
+    return nested(uapi.NFTA_LIST_ELEM, nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, key)), *rest)
+
+
+def _data(value: bytes) -> bytes:
+    return nested(uapi.NFTA_SET_ELEM_DATA, attribute(uapi.NFTA_DATA_VALUE, value))
+
+
+def comment_attribute(text: bytes) -> bytes:
+    """The attribute that holds an element's comment, with libnftnl's head of two bytes."""
+    head = bytes((uapi.NFTNL_UDATA_SET_ELEM_COMMENT, len(text) + 1))
+    return attribute(uapi.NFTA_SET_ELEM_USERDATA, head + text + b"\0")
+
+
+def _counter_of(packets: int, size: int) -> bytes:
+    counted = nested(NFTA_EXPR_DATA, u64(NFTA_COUNTER_BYTES, size), u64(NFTA_COUNTER_PACKETS, packets))
+    return nested(NFTA_SET_ELEM_EXPR, string(NFTA_EXPR_NAME, "counter"), counted)
+
+
+def _commented(key: bytes, value: bytes, comment: bytes, counter: bytes = b"") -> bytes:
+    return nested(
+        uapi.NFTA_LIST_ELEM,
+        nested(uapi.NFTA_SET_ELEM_KEY, attribute(uapi.NFTA_DATA_VALUE, key)),
+        nested(uapi.NFTA_SET_ELEM_DATA, attribute(uapi.NFTA_DATA_VALUE, value)),
+        counter,
+        comment_attribute(comment),
+    )
+
+
+def _range(key: bytes) -> bytes:
+    half = len(key) // 2
+    return _element(key[:half], nested(uapi.NFTA_SET_ELEM_KEY_END, attribute(uapi.NFTA_DATA_VALUE, key[half:])))
+
+
+def _halves(key: bytes, value: bytes = b"") -> bytes:
+    """A range of a lone field: its first element, which has the value, and the one behind its last as the end (none at the
+    space's end)."""
+    half = len(key) // 2
+    first = _element(key[:half], value)
+    behind = int.from_bytes(key[half:], "big") + 1
+    if behind >> (8 * half):
+        return first
+    end = u32(uapi.NFTA_SET_ELEM_FLAGS, uapi.NFT_SET_ELEM_INTERVAL_END)
+    return first + _element(behind.to_bytes(half, "big"), end)

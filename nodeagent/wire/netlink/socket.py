@@ -1,0 +1,353 @@
+"""The netlink socket: requests in batches, questions, dumps, and what the kernel tells by itself.
+
+It blocks: callers on the event loop use it in a worker thread. It belongs to the network namespace of the thread that
+opens it, and is closed on exec.
+"""
+
+import errno
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+from nodeagent.wire.netlink.framing import HEADER, Received, Request, attribute_map, messages, packed_message, text_of
+from nodeagent.wire.netlink.uapi.netlink import (
+    NETLINK_CAP_ACK,
+    NETLINK_EXT_ACK,
+    NETLINK_GET_STRICT_CHK,
+    NLM_F_ACK,
+    NLM_F_ACK_TLVS,
+    NLM_F_DUMP,
+    NLM_F_DUMP_INTR,
+    NLM_F_REQUEST,
+    NLMSG_DONE,
+    NLMSG_ERROR,
+    NLMSGERR_ATTR_MSG,
+    NLMSGERR_ATTR_OFFS,
+    SO_RCVBUFFORCE,
+    SO_SNDBUFFORCE,
+    SOL_NETLINK,
+)
+
+T = TypeVar("T")
+
+REPLY_SECONDS = 60.0
+"""No request takes the kernel so long; a longer silence is a lost answer."""
+_ERRNO = struct.Struct("=i")
+_OFFSET = struct.Struct("=I")
+_LARGEST_CODE = (
+    1 << 31
+) - 1  # that can be spelled; above 4095 subsystems have codes of their own (linux/netfilter/ipset/ip_set.h)
+_SEQUENCE_NUMBERS = 1 << 32
+# A dump fills at most 32 kB per datagram (measured; a smaller buffer truncates them without an error).
+_RECEIVE_BYTES = 1 << 16
+# Each failing message answers with a datagram; this many always fit in a receive buffer of default size.
+_BATCH_MESSAGES = 128
+_FIRST_PAUSE_SECONDS = 0.001
+_LAST_PAUSE_SECONDS = 0.05
+
+
+class Failure(NamedTuple):
+    """The kernel refused the request at `position` of a batch. `detail`: its extended text, or that of the errno."""
+
+    position: int
+    errno: int
+    detail: str
+
+
+class DumpInterruptedError(OSError):
+    """The dumped objects changed meanwhile: what was read may lack some of them. Read again."""
+
+
+def read_consistently(read: Callable[[], T], attempts: int = 10) -> T:
+    """What `read` returns, repeated with growing pauses while it raises DumpInterruptedError, at last raising it."""
+    pause = _FIRST_PAUSE_SECONDS
+    for _ in range(attempts - 1):
+        try:
+            return read()
+        except DumpInterruptedError:
+            time.sleep(pause)
+            pause = min(2 * pause, _LAST_PAUSE_SECONDS)
+    return read()
+
+
+class NetlinkSocket:
+    """A netlink socket of one protocol (NETLINK_ROUTE, …). Not for use by two threads at a time.
+
+    groups: multicast groups to join; such a socket is read with `receive_now` and does not block.
+    All methods raise TimeoutError, an OSError, when the kernel does not answer within a minute.
+    """
+
+    def __init__(self, protocol: int, groups: int = 0) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+        self._socket.settimeout(0 if groups else REPLY_SECONDS)
+        self._socket.bind((0, groups))
+        self._sequence = 0
+        self._buffer = bytearray(_RECEIVE_BYTES)
+        self._view = memoryview(self._buffer)
+        for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK):
+            try:
+                self._socket.setsockopt(SOL_NETLINK, option, 1)
+            except OSError:  # an older kernel: errors are longer, dumps unfiltered; both are understood
+                continue
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closing twice does nothing."""
+        self._socket.close()
+
+    def fileno(self) -> int:
+        """The file descriptor, negative once closed."""
+        return self._socket.fileno()
+
+    @property
+    def port(self) -> int:
+        """The socket's address, by which the kernel knows it."""
+        return int(self._socket.getsockname()[0])
+
+    def enlarge_receive_buffer(self, size: int) -> None:
+        """So many bytes of answers may wait; without CAP_NET_ADMIN as many of them as net.core.rmem_max allows."""
+        self._enlarge(SO_RCVBUFFORCE, socket.SO_RCVBUF, size)
+
+    def enlarge_send_buffer(self, size: int) -> None:
+        """Datagrams of so many bytes fit; without CAP_NET_ADMIN as many of them as net.core.wmem_max allows."""
+        self._enlarge(SO_SNDBUFFORCE, socket.SO_SNDBUF, size)
+
+    def _enlarge(self, force: int, plain: int, size: int) -> None:
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, force, size)
+        except PermissionError:
+            self._socket.setsockopt(socket.SOL_SOCKET, plain, size)
+
+    def perform(self, requests: Iterable[Request]) -> list[Failure]:
+        """Performs all requests in order and returns those that failed; one failing does not stop the others.
+
+        The requests are taken from the iterable a batch at a time, so thousands need not exist at once.
+
+        Raises OSError when the socket itself fails (the outcome is then unknown: read back).
+        """
+        failures: list[Failure] = []
+        remaining = iter(requests)
+        position = 0
+        while batch := list(islice(remaining, _BATCH_MESSAGES)):
+            failures.extend(self._perform_batch(batch, position))
+            position += len(batch)
+        return failures
+
+    def _perform_batch(self, requests: Sequence[Request], position: int) -> Iterator[Failure]:
+        first = self.reserve(len(requests))
+        last = first + len(requests) - 1
+        parts = [
+            packed_message(kind, flags | NLM_F_REQUEST, seq, body)
+            for seq, (kind, flags, body) in enumerate(requests[:-1], first)
+        ]
+        kind, flags, body = requests[-1]
+        parts.append(packed_message(kind, flags | NLM_F_REQUEST | NLM_F_ACK, last, body))
+        self.send(b"".join(parts))
+        for answer in self.acknowledgements(first, last):
+            code = errno_of(answer)
+            if code:
+                yield Failure(position + answer.seq - first, code, _error_text(code, answer))
+
+    def ask(self, request: Request) -> memoryview:
+        """The body of the one message that answers a request; valid until the socket's next use.
+
+        Raises OSError when the kernel refuses (ENODEV, ENOENT, …).
+        """
+        seq = self._send_request(request, 0)
+        while True:
+            for received in messages(self.receive()):
+                if received.seq != seq:
+                    continue
+                if received.type == NLMSG_ERROR:
+                    code = errno_of(received)
+                    raise OSError(code, _error_text(code, received))
+                return received.body
+
+    def dump(self, request: Request) -> Iterator[memoryview]:
+        """The bodies of all messages a dump request yields; each is valid until the next step.
+
+        Raises OSError when the kernel refuses, DumpInterruptedError at the end of an inconsistent dump.
+        """
+        return self._answers(request, NLM_F_DUMP)
+
+    def fetch(self, request: Request) -> Iterator[memoryview]:
+        """As `dump`, of a request that names what it wants: a message for each, and an acknowledgement at the end."""
+        return self._answers(request, NLM_F_ACK)
+
+    def _answers(self, request: Request, flags: int) -> Iterator[memoryview]:
+        """An interrupted dump goes on to its end first: the kernel refuses another one before that (EBUSY)."""
+        seq = self._send_request(request, flags)
+        interrupted = ended = False
+        try:
+            while True:
+                for received in messages(self.receive()):
+                    if received.seq != seq:
+                        continue
+                    interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
+                    if received.type in {NLMSG_DONE, NLMSG_ERROR}:
+                        ended = True
+                        _raise_for_end(received, interrupted=interrupted)
+                        return
+                    if not interrupted:
+                        yield received.body
+        finally:
+            if not ended:
+                self.drain()
+
+    def dump_datagrams(self, request: Request) -> Iterator[memoryview]:
+        """As `dump`, but whole datagrams, the control messages among them, for readers that parse in bulk."""
+        seq = self._send_request(request, NLM_F_DUMP)
+        interrupted = False
+        end: Received | None = None
+        try:
+            while end is None:
+                datagram = self.receive()
+                for received in messages(datagram):
+                    if received.seq == seq:
+                        interrupted = interrupted or bool(received.flags & NLM_F_DUMP_INTR)
+                        end = received if received.type in {NLMSG_DONE, NLMSG_ERROR} else end
+                if end is not None:
+                    _raise_for_end(end, interrupted=False)
+                yield datagram
+        finally:
+            if end is None:
+                self.drain()
+        if interrupted:
+            raise _interruption()
+
+    def confirmed(self, request: Request, start: int, expected: Iterable[tuple[bytes, bytes]], *, exact: bool) -> int:
+        """How many objects that a request names, from the first on, are answered as expected.
+
+        expected: what stands at `start` of each answer, and with what it ends; exact: it ends with the former.
+        Raises OSError when the kernel could not answer.
+        """
+        count = 0
+        self._send_request(request, NLM_F_ACK)
+        receive, buffer = self._socket.recv_into, self._view
+        try:
+            for head, tail in expected:
+                size = receive(buffer)
+                if exact:
+                    if buffer[start:size] != head:
+                        break
+                elif buffer[start : start + len(head)] != head or buffer[size - len(tail) : size] != tail:
+                    break
+                count += 1
+        finally:
+            self.drain()
+        return count
+
+    def reserve(self, count: int) -> int:
+        """The first of so many sequence numbers, for the caller's own messages."""
+        first = self._sequence + 1
+        if first + count > _SEQUENCE_NUMBERS:
+            first = 1
+        self._sequence = first + count - 1
+        return first
+
+    def send(self, data: bytes) -> None:
+        """One datagram, in which are whole messages. The kernel has handled them all when this returns."""
+        self._socket.sendall(data)
+
+    def receive(self) -> memoryview:
+        """The next datagram; valid until the socket's next use."""
+        size = self._socket.recv_into(self._buffer)
+        return self._view[:size]
+
+    def receive_now(self) -> memoryview | None:
+        """The next datagram of a socket with groups, or None when nothing was received; valid until the next use.
+
+        Raises OSError with ENOBUFS when notifications were lost.
+        """
+        try:
+            return self.receive()
+        except BlockingIOError:
+            return None
+
+    def acknowledgements(self, first: int, last: int, *, echoes: bool = False) -> Iterator[Received]:
+        """Failures, and what else is acknowledged, of messages with these sequence numbers, up to that of the last.
+
+        echoes: also the kernel's echoes (NLM_F_ECHO), each valid until the next step. Its sequence number may be 0: the
+        kernel (6.18) forgets that of an element's deletion.
+        """
+        ended = False
+        try:
+            while True:
+                for received in messages(self.receive()):
+                    if received.type != NLMSG_ERROR:
+                        if echoes:
+                            yield received
+                        continue
+                    if not first <= received.seq <= last:
+                        continue
+                    ended = received.seq == last
+                    yield received
+                    if ended:
+                        return
+        finally:
+            if not ended:
+                self.drain()
+
+    def drain(self) -> None:
+        """Receive what is left of answers that nobody wants: a dump goes on only as it is received."""
+        if self._socket.fileno() < 0:
+            return
+        self._socket.settimeout(0)
+        try:
+            while self._socket.recv_into(self._buffer):
+                continue
+        except OSError:
+            return
+        finally:
+            self._socket.settimeout(REPLY_SECONDS)
+
+    def _send_request(self, request: Request, flags: int) -> int:
+        seq = self.reserve(1)
+        self.send(packed_message(request.type, request.flags | NLM_F_REQUEST | flags, seq, request.body))
+        return seq
+
+
+def errno_of(answer: Received) -> int:
+    """Why an NLMSG_ERROR (or NLMSG_DONE) says that it failed; 0 for success (struct nlmsgerr)."""
+    code = -int(_ERRNO.unpack_from(answer.body)[0]) if len(answer.body) >= _ERRNO.size else 0
+    return code if code <= _LARGEST_CODE else errno.EBADMSG
+
+
+def offset_at_fault(answer: Received) -> int | None:
+    """At which byte of the refused message the kernel saw the fault, where it says so."""
+    found = _extended(answer).get(NLMSGERR_ATTR_OFFS)
+    return None if found is None or len(found) != _OFFSET.size else int(_OFFSET.unpack(found)[0])
+
+
+def _extended(answer: Received) -> dict[int, memoryview]:
+    """What the kernel adds to an error: attributes behind the errno and the refused message's header."""
+    return attribute_map(answer.body[_ERRNO.size + HEADER.size :]) if answer.flags & NLM_F_ACK_TLVS else {}
+
+
+def _error_text(code: int, answer: Received) -> str:
+    said = _extended(answer).get(NLMSGERR_ATTR_MSG)
+    return os.strerror(code) if said is None else f"{os.strerror(code)} ({text_of(said)})"
+
+
+def _raise_for_end(end: Received, *, interrupted: bool) -> None:
+    code = errno_of(end)
+    if interrupted:
+        raise _interruption()
+    if code > 0:
+        raise OSError(code, _error_text(code, end))
+
+
+def _interruption() -> DumpInterruptedError:
+    return DumpInterruptedError(errno.EINTR, "the dumped objects changed meanwhile")

@@ -1,0 +1,136 @@
+"""Others read the whole ruleset while endpoints churn."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nodeagent.model.frontend import ServiceState
+from nodeagent.proxy.dataplane.ruleset_readers import netfilter_sockets
+from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
+from tests.contract.driver.conftest import NODE, Agent
+from tests.harness.effort import AT_LENGTH, PUNCTUAL
+
+pytestmark = pytest.mark.kernel
+
+MakeService = Callable[..., ServiceState]
+SERVICES, ENDPOINTS = 2000, 10
+WITHIN = 45.0 if PUNCTUAL else 180.0
+NEVER = 6.0
+NFT_1_1 = Path(".tools/nft-1.1/nft").resolve()
+
+
+@pytest.fixture
+def agent(kernel: Any, service: MakeService) -> Agent:
+    made: Agent = kernel.start()
+    made.sync(*(state(service, number, ENDPOINTS) for number in range(SERVICES)))
+    return made
+
+
+def state(service: MakeService, number: int, endpoints: int) -> ServiceState:
+    pods = (f"10.244.{number % 200}.{pod}" for pod in range(1, endpoints + 1))
+    return service(f"s{number}", f"10.96.{1 + number // 250}.{1 + number % 250}", *pods)
+
+
+@contextmanager
+def churn(
+    kernel: Any, agent: Agent, service: MakeService, a_second: float, sockets: Callable[[], Sockets]
+) -> Iterator[list[float]]:
+    """Endpoints change so often, as the engine lets them. Yields by how many seconds each change came late."""
+    ended = threading.Event()
+    late: list[float] = []
+
+    async def change() -> None:
+        window, number = ReaderWindow(sockets), 0
+        while not ended.is_set():
+            await asyncio.sleep(1 / a_second)
+            due = time.monotonic()
+            await window.wait()
+            number += 1
+            changed = state(service, number % SERVICES, ENDPOINTS - number % 2)
+            await agent.driver.sync({changed.key: changed}, NODE)
+            window.committed()
+            late.append(time.monotonic() - due)
+
+    thread = threading.Thread(target=lambda: asyncio.run(change()))
+    kernel.run(thread.start)
+    try:
+        yield late
+    finally:
+        ended.set()
+        thread.join()
+    assert late
+
+
+def listing(kernel: Any, program: str) -> subprocess.Popen[bytes]:
+    argv = [program, "list", "ruleset"]
+    process: subprocess.Popen[bytes] = kernel.run(lambda: subprocess.Popen(argv, stdout=subprocess.DEVNULL))
+    return process
+
+
+PROGRAMS = ["nft", *([str(NFT_1_1)] if NFT_1_1.exists() else [])]
+
+
+@pytest.mark.parametrize("a_second", [5, 20])
+def test_others_list_the_ruleset_while_endpoints_churn(
+    kernel: Any, service: MakeService, agent: Agent, a_second: int
+) -> None:
+    with churn(kernel, agent, service, a_second, netfilter_sockets) as late:
+        for program in PROGRAMS * (3 if AT_LENGTH else 1):
+            with listing(kernel, program) as process:
+                try:
+                    assert process.wait(WITHIN) == 0
+                finally:
+                    process.kill()
+    late.sort()
+    assert late[len(late) // 2] < 1, "half of the changes wait for nobody"
+
+
+@pytest.mark.parametrize("a_second", [5, 20])
+def test_a_check_ends_while_endpoints_churn_and_finds_nothing_wrong(
+    kernel: Any, service: MakeService, agent: Agent, a_second: int
+) -> None:
+    """It reads by itself and by libnftables, and compares."""
+    argv = [sys.executable, "-m", "nodeagent", "check", "-o", "json"]
+    with churn(kernel, agent, service, a_second, netfilter_sockets):
+        checking = kernel.run(lambda: subprocess.Popen(argv, stdout=subprocess.PIPE))
+        with checking as process:
+            try:
+                told, _ = process.communicate(timeout=WITHIN)
+            finally:
+                process.kill()
+    found = {each["check"]: each["detail"] for each in json.loads(told)["checks"]}
+    assert "nft reads the same" in found["IPv4 table"], found
+
+
+def test_without_a_wait_a_listing_would_not_end(kernel: Any, service: MakeService, agent: Agent) -> None:
+    """The control."""
+    with churn(kernel, agent, service, 50, dict), listing(kernel, "nft") as process:
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(NEVER)
+        finally:
+            process.kill()
+
+
+def test_dumps_of_others_are_seen_and_own_ones_are_not(kernel: Any, agent: Agent) -> None:
+    dumping: set[str] = set()
+    assert kernel.run(netfilter_sockets) == {} or not any(kernel.run(netfilter_sockets).values())
+    with listing(kernel, "nft") as process:
+        while process.poll() is None:
+            dumping |= {name for name, reads in kernel.run(netfilter_sockets).items() if reads}
+        assert process.returncode == 0
+    assert len(dumping) == 1
+
+    reading = threading.Thread(target=kernel.contents)
+    reading.start()
+    while reading.is_alive():
+        assert not any(kernel.run(netfilter_sockets).values())

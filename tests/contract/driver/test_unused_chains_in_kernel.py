@@ -1,0 +1,110 @@
+"""Chains that nothing leads to go; how many there are is bounded; what clients learned lives on."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from nodeagent.model.addresses import Family
+from nodeagent.model.frontend import ServiceState
+from nodeagent.proxy.dataplane.driver.belief import Ownership
+from nodeagent.proxy.dataplane.driver.unused_chains import LOOK_SECONDS
+from nodeagent.proxy.dataplane.image.timeouts import EXACT, rounded_up
+from nodeagent.proxy.dataplane.program import schema
+from tests.contract.driver.test_driver_in_kernel import learn
+
+pytestmark = pytest.mark.kernel
+
+MakeService = Callable[..., ServiceState]
+OWNERSHIPS = pytest.mark.parametrize("ownership", Ownership, ids=lambda ownership: ownership.value)
+FAMILIES = pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+VIP = {Family.IPV4: "10.96.0.10", Family.IPV6: "fd00:10:96::10"}
+POD = {Family.IPV4: "10.244.2.", Family.IPV6: "fd00:244:2::"}
+
+
+def pods(family: Family, count: int) -> Iterable[str]:
+    return [f"{POD[family]}{number}" for number in range(2, 2 + count)]
+
+
+def chains(kernel: Any, family: Family, start: str) -> set[str]:
+    return {name for name in kernel.contents(family).hooks if name.startswith(start)}
+
+
+def pass_with_a_look(agent: Any, *states: ServiceState) -> None:
+    agent.driver._unused._last -= LOOK_SECONDS
+    agent.sync(*states)
+
+
+@FAMILIES
+@OWNERSHIPS
+def test_numbers_of_endpoints_that_no_service_has_any_more_leave_no_chain(
+    kernel: Any, service: MakeService, family: Family, ownership: Ownership
+) -> None:
+    agent = kernel.start(ownership, family)
+    for count in (*range(1, 41), 3):
+        agent.sync(service("web", VIP[family], *pods(family, count), node_port=30080, allowed=(f"{VIP[family]}",)))
+    assert len(chains(kernel, family, "pick-")) == 80
+    pass_with_a_look(agent)
+    assert len(chains(kernel, family, "pick-")) == 80, "a Service that scales up and down keeps its chains"
+    pass_with_a_look(agent)
+
+    assert chains(kernel, family, "pick-") == {"pick-3", "pick-3-nodeport"}
+    assert agent.sync().messages == 0
+    agent.sync(service("web", VIP[family], *pods(family, 5)))
+    assert chains(kernel, family, "pick-") == {"pick-3", "pick-3-nodeport", "pick-5"}
+
+
+@FAMILIES
+@OWNERSHIPS
+def test_timeouts_come_and_go_and_what_clients_learned_stays(
+    kernel: Any, service: MakeService, family: Family, ownership: Ownership
+) -> None:
+    agent = kernel.start(ownership, family)
+
+    def web(seconds: int | None) -> ServiceState:
+        return service("web", VIP[family], *pods(family, 2), affinity=seconds, node_port=30080)
+
+    agent.sync(web(60))
+    client = learn(kernel, agent) if family is Family.IPV4 else None
+    for seconds in (90, 120, 600):
+        agent.sync(web(seconds))
+    for _ in range(2):
+        pass_with_a_look(agent)
+    assert chains(kernel, family, "learn-6") == {"learn-600", "learn-600-nodeport"}
+    assert chains(kernel, family, "learn-") == {"learn-affinity", "learn-600", "learn-600-nodeport"}
+    assert client is None or set(kernel.elements(schema.AFFINITY)) == {client}
+
+    agent.sync(web(None))
+    for _ in range(2):
+        pass_with_a_look(agent)
+    assert not chains(kernel, family, "learn-")
+    assert not chains(kernel, family, "prerouting-translated"), "what nobody learns by costs no packet anything"
+    agent.sync(web(60))
+    assert chains(kernel, family, "learn-") == {"learn-affinity", "learn-60", "learn-60-nodeport"}
+    assert len(kernel.contents(family).rules["prerouting-translated"]) == 1
+    agent.driver.forget()
+    assert agent.sync().messages == 0, "the kernel has what is believed"
+
+
+def test_five_thousand_timeouts_at_once_are_rounded_beyond_a_bound_and_change_cheaply(
+    kernel: Any, service: MakeService
+) -> None:
+    agent = kernel.start()
+
+    def sticky(number: int) -> ServiceState:
+        return service(
+            f"s{number}", f"10.96.{1 + number // 250}.{1 + number % 250}", "10.244.2.2", affinity=100 + number
+        )
+
+    agent.sync(*map(sticky, range(5000)))
+    learning = {name for name in chains(kernel, Family.IPV4, "learn-") if name != "learn-affinity"}
+    assert len(learning) <= 2 * (EXACT + 64)
+    problems = [problem for problem in agent.driver.problems if problem.reason == "AffinityTimeoutRounded"]
+    assert len(problems) > 4500
+    assert all(seconds <= rounded_up(seconds) <= seconds * 9 / 8 for seconds in range(1, 86401))
+
+    report = agent.sync(service("s7", "10.96.1.8", "10.244.2.2", "10.244.2.3", affinity=107))
+    again = agent.sync(service("s8", "10.96.1.9", "10.244.2.2", "10.244.2.3", affinity=86399))
+    assert report.touched <= 3
+    assert again.touched <= 4
+    assert again.messages <= 40

@@ -1,0 +1,51 @@
+"""How a connection is typed."""
+
+import pytest
+
+from nodeagent.diagnosis.trace.question import Question, parse_question
+from nodeagent.model.addresses import Protocol
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("10.244.1.5", "->", "10.96.0.10:80"),
+        ("10.244.1.5", "10.96.0.10:80/tcp"),
+        ("10.244.1.5->10.96.0.10:80",),
+        ("10.244.1.05 -> 10.96.0.10:80/TCP",),
+        ("10.244.1.5", "to", "10.96.0.10:80"),
+    ],
+)
+def test_an_arrow_and_a_protocol_may_be_left_out(words: tuple[str, ...]) -> None:
+    assert parse_question(words) == Question("10.244.1.5", "10.96.0.10", 80, Protocol.TCP)
+
+
+def test_ipv6_has_brackets_as_in_urls() -> None:
+    asked = parse_question(["fd00:244:1:0::5", "->", "[fd00:10:96::10]:53/udp"])
+    assert asked == Question("fd00:244:1::5", "fd00:10:96::10", 53, Protocol.UDP)
+    assert parse_question([str(asked)]) == asked
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "is no connection"),
+        (("10.96.0.10:80",), "is no connection"),
+        (("a", "b", "c"), "is no connection"),
+        (("web", "->", "10.96.0.10:80"), "'web' is no address"),
+        (("10.244.1.5", "10.96.0.10"), "is no address and port"),
+        (("10.244.1.5", "10.96.0.10:0"), "is no port"),
+        (("10.244.1.5", "10.96.0.10:http"), "is no port"),
+        (("10.244.1.5", "10.96.0.10:65536"), "is no port"),
+        (("10.244.1.5", "10.96.0.10:80/icmp"), "is no protocol"),
+        (("10.244.1.5", "[fd00::1]:80"), "different families"),
+        (("fd00::1", "fd00::2:80"), r"where its port begins is unclear: write \[fd00::2\]:80"),
+        (("fd00::1", "->", "fd00:10:96:0:0:0:0:2:80/udp"), r"write \[fd00:10:96::2\]:80/udp"),
+        (("fd00::1", "fd00::2"), "is no address and port"),
+        (("fd00::1", "fd00::http"), "is no address and port"),
+    ],
+)
+def test_what_is_no_connection_is_told_in_a_line(words: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint) as error:
+        parse_question(words)
+    assert "\n" not in str(error.value)

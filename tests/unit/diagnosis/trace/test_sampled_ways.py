@@ -1,0 +1,69 @@
+"""Whether connections to Services get through: what a daemon of the node answers is no Service."""
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
+from nodeagent.diagnosis.trace.routes import Route as Route_
+from nodeagent.diagnosis.trace.sampled_ways import ways_to_services
+from nodeagent.model.frontend import Backend, Route
+
+from .conftest import Routes
+from .test_others_walk import match, payload
+from .test_report import PODS, VIP, frontend, hooked, node_with
+
+NOTRACK: list[Any] = [match(payload("ip", "daddr"), VIP), {"notrack": None}]
+
+
+@dataclass
+class LocalVips(Routes):
+    """As on a node: ClusterIPs are local to it."""
+
+    local: frozenset[str] = field(default_factory=lambda: frozenset({VIP}))
+
+    def route(self, leg: Leg) -> Route_:
+        return Route_(RouteOutcome.HERE, "lo") if leg.destination in self.local else super().route(leg)
+
+
+def test_a_service_that_is_translated_is_reached() -> None:
+    found = ways_to_services(node_with(frontend(Route(PODS))), LocalVips())
+    assert [(way.asked, way.stopped) for way in found] == [(1, ()), (1, ())]
+
+
+@pytest.mark.parametrize("listening", [True, False], ids=["a daemon answers", "nobody answers"])
+def test_what_others_do_not_let_be_tracked_does_not_reach_the_service(listening: bool) -> None:
+    """A hook of the node's own packets; those of pods are translated."""
+    guard = hooked(NOTRACK, hook="output", prio=-300)
+    (way,) = ways_to_services(node_with(frontend(Route(PODS)), others=(guard,)), LocalVips(listening=listening))
+    assert way.closed
+    (stopped,) = way.stopped
+    assert stopped.reason.why.startswith(
+        "default/web:http is not asked, the packet is not tracked: output: inet guard, chain f"
+    )
+    assert stopped.reason.cure.startswith("change that rule")
+    assert not stopped.by_route
+
+
+MANY = tuple(Backend(f"192.0.2.{number}", 8080, local=False) for number in range(1, 21))
+
+
+@pytest.mark.parametrize("count", [8, 9, 20])
+def test_of_many_endpoints_some_are_followed(count: int) -> None:
+    """A range that leads nowhere is found however many endpoints there are; what was left out is counted."""
+    node = node_with(frontend(Route(MANY[:count])))
+    blocked = LocalVips(blocked=frozenset(one.address for one in MANY))
+    (way,) = ways_to_services(node, blocked)
+    assert way.closed
+    assert [one.share for one in way.stopped] == [1]
+    assert way.left_out == count - 8
+    (right,) = ways_to_services(node, LocalVips())
+    assert (right.asked, right.stopped, right.left_out) == (1, (), count - 8)
+
+
+def test_the_share_of_the_cases_that_fail() -> None:
+    node = node_with(frontend(Route(MANY[:3])))
+    (way,) = ways_to_services(node, LocalVips(blocked=frozenset({MANY[1].address})))
+    assert [one.share for one in way.stopped] == [Fraction(1, 3)]

@@ -1,0 +1,29 @@
+"""An observer that fails is reported once, by the names of the objects it failed over."""
+
+import logging
+
+import pytest
+
+from nodeagent.model.names import ObjectKey
+from nodeagent.proxy.observe.last_guard import LastGuard
+
+KEYS = [ObjectKey("default", f"s{number}") for number in range(7)]
+
+
+def test_a_failing_observer_is_told_once_and_the_others_hear(caplog: pytest.LogCaptureFixture) -> None:
+    guard = LastGuard()
+    heard: list[int] = []
+
+    def fails(number: int) -> None:
+        raise OverflowError(f"no {number}")
+
+    for number in range(3):
+        guard.call(fails, number, KEYS)
+        guard.call(heard.append, number, KEYS)
+    assert heard == [0, 1, 2]
+    (told,) = caplog.records
+    assert told.levelno == logging.ERROR
+    assert (
+        "fails failed over default/s0, default/s1, default/s2, default/s3, default/s4 and 2 more" in told.getMessage()
+    )
+    assert told.exc_info is not None
