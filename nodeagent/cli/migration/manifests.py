@@ -17,7 +17,7 @@ CLEANING_LABEL = "nodeagent.io/cleaning"
 def deploy_directory() -> Path:
     """In the package, or in the tree that it is run from."""
     own = Path(nodeagent.cli.migration.__file__).parent / "deploy"
-    return own if own.is_dir() else own.parents[2] / "deploy"
+    return own if own.is_dir() else own.parents[3] / "deploy"
 
 
 def agents(

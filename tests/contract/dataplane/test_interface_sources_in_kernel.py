@@ -29,6 +29,7 @@ A_NODE = """
     ip -6 addr add 2001:db8::b/64 dev out nodad; ip -6 addr add 2001:db8::c/64 dev out nodad
     ip -6 route add default via 2001:db8::1; sysctl -qw net.ipv4.conf.out.promote_secondaries=1
     until ip -6 route get 2001:db8:9::9 >/dev/null 2>&1; do sleep 0.01; done
+    until [ $(ip -6 route show table local dev out | grep -c '^local 2001:db8::') = 2 ]; do sleep 0.01; done
 """
 FIRST, SECOND = ("192.0.2.11", "2001:db8::b"), ("192.0.2.12", "2001:db8::c")
 

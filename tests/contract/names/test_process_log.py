@@ -47,4 +47,4 @@ def test_a_warning_is_repeated_sixty_times_a_minute_and_no_more(tmp_path: Path) 
         )
     lines = result.stderr.splitlines()
     assert len(lines) == LINES, result.stderr
-    assert all(re.search(r" warning dns\.upstream\.probes: upstream a is odd", line) for line in lines)
+    assert all(re.search(r" warning names\.upstream\.upstream_probes: upstream a is odd", line) for line in lines)
