@@ -241,19 +241,25 @@ class Watch:
 
     def _gathered(self, events: Sequence[Event]) -> Steps[tuple[list[Part], int]]:
         """(what is to be written, how far it leads): of the first of these events, as many as are not long, or one. Events of one
-        revision are not parted."""
-        parts: list[Part] = []
+        revision are not parted. Small events are written as one piece, whatever they weigh together."""
+        pieces: list[Part] = []
+        small: list[Part] = []
         weight, position = 0, self._position
         for event in events:
             if event.revision > position:
-                if parts and weight + len(event.record.body) > _BATCH_BYTES:
+                if weight and weight + len(event.record.body) > _BATCH_BYTES:
                     break
                 position = event.revision
             frame = self._told(event)
-            parts += frame
-            weight += sum(map(len, frame))
+            size = sum(map(len, frame))
+            weight += size
+            if size > _BATCH_BYTES:
+                pieces += (b"".join(small), *frame)
+                small = []
+            else:
+                small += frame
             yield
-        return (parts if weight > _BATCH_BYTES or not parts else [b"".join(parts)]), position
+        return [piece for piece in (*pieces, b"".join(small)) if piece], position
 
     def _told(self, event: Event) -> tuple[Part, ...]:
         kind = selected_kind(event, self._request.selection)

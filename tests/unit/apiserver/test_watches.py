@@ -329,6 +329,26 @@ def test_a_watcher_that_reads_nothing_is_given_little_at_a_time(is_new: bool) ->
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("size", range(1000, 1060, 4))
+def test_small_events_are_written_as_one_piece(size: int) -> None:
+    """Also where what surrounds an event carries its batch over the bound: a write for each costs a record of TLS each."""
+
+    async def story() -> None:
+        async with world() as w:
+            since = w.store.revision
+            for number in range(300):
+                meta = {"name": f"{number:03}", "resourceVersion": "0"}
+                body = draft({"metadata": meta, "data": {"x": "y" * size}})
+                await w.store.commit([Change("configmaps", f"default/{number:03}", None, body)])
+            stream = Still()
+            stream.goes_on.set()
+            w.watch(stream, since=since)
+            await stream.until(lambda: stream.text.count(b"\n") == 300)
+            assert len(stream.asked) <= 3
+
+    asyncio.run(story())
+
+
 def test_events_of_one_revision_are_told_together() -> None:
     async def story() -> None:
         async with world() as w:
