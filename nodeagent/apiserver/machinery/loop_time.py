@@ -32,8 +32,8 @@ class LoopTime:
         self._clock = clock
         self._waiting: dict[str, deque[_Job]] = {}
         """The clients in the order of their turns."""
-        self._left_seconds = PIECE_SECONDS
-        """Of this turn of the loop."""
+        self._turn_ends: float | None = None
+        """When this turn of the loop has had its time, what requests wrote between two pieces included; None: it has not begun."""
         self._left_jobs = _MOST_JOBS
         self._renewing = False
 
@@ -59,7 +59,7 @@ class LoopTime:
 
     @property
     def _has_time(self) -> bool:
-        return self._left_seconds > 0 and self._left_jobs > 0
+        return self._left_jobs > 0 and (self._turn_ends is None or self._clock() < self._turn_ends)
 
     async def next_piece(self, client: str, made: Iterator[bytes | memoryview]) -> bytes | memoryview:
         """The next piece that is not empty, or an empty one at the end. Empty ones are steps on the way to it."""
@@ -67,17 +67,14 @@ class LoopTime:
 
     def _advance(self, work: Generator[None, None, object]) -> None:
         """One piece of work. Raises StopIteration at its end, and what the work raises."""
-        began = self._clock()
-        ends = began + self._left_seconds
-        now = began
-        try:
-            while now < ends:
-                next(work)
-                now = self._clock()
-        finally:
-            self._left_seconds -= self._clock() - began
-            self._left_jobs -= 1
-            self._renew()
+        now = self._clock()
+        if self._turn_ends is None:
+            self._turn_ends = now + PIECE_SECONDS
+        self._left_jobs -= 1
+        self._renew()
+        while now < self._turn_ends:
+            next(work)
+            now = self._clock()
 
     def _renew(self) -> None:
         if not self._renewing:
@@ -87,7 +84,7 @@ class LoopTime:
     def _turn(self) -> None:
         """The next turn of the loop: the time is there again, for those who wait first."""
         self._renewing = False
-        self._left_seconds = PIECE_SECONDS
+        self._turn_ends = None
         self._left_jobs = _MOST_JOBS
         while self._waiting and self._has_time:
             client, jobs = next(iter(self._waiting.items()))
