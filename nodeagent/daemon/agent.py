@@ -130,7 +130,7 @@ class Agent:
         with_names = names is not None
         self._metrics = self._figures(loop.time, journal)
         self._store = ClusterStore(
-            health,
+            self._changes,
             for_names=with_names,
             on_problems=self._board.reporter("sources"),
             on_change=self._metrics.kube_proxy.object_changed,

@@ -32,14 +32,16 @@ class ChangeQueue:
         self._node = False
         self._interface = False
         self._oldest: float | None = None
+        self._taken: float | None = None
         self._wake = asyncio.Event()
         self._synced = asyncio.Event()
         self._all_listed = asyncio.Event()
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest change came that no pass has taken."""
-        return self._oldest
+        """When the oldest change came that no pass has finished: it waits here, or the pass that took it still runs.
+        None if there is no such change."""
+        return self._oldest if self._taken is None else self._taken
 
     @property
     def pending(self) -> int:
@@ -98,10 +100,15 @@ class ChangeQueue:
     def take(self) -> ChangeSet:
         """Everything that changed, and forget it. Take before reading the snapshot: what comes later is a new entry."""
         taken = ChangeSet(frozenset(self._services), self._node, self._interface, self._oldest)
+        self._taken = self._oldest
         self._services.clear()
         self._node, self._interface, self._oldest = False, False, None
         self._wake.clear()
         return taken
+
+    def finish(self) -> None:
+        """The pass that took the changes has ended, well or not; its report says which."""
+        self._taken = None
 
     def _mark(self) -> None:
         if self._oldest is None:

@@ -286,6 +286,7 @@ class Engine:
             interface_right=self._cluster_ips.are_right,
         )
         self._disturbed.clear()
+        self._changes.finish()
         self._observer.passed(report)
         return report
 

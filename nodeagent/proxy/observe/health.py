@@ -60,15 +60,13 @@ class HealthState:
         }
         return HealthState({**self.families, **waiting}) if waiting else self
 
-    def passed(
-        self, succeeded: Mapping[Family, bool], *, started: float, finished: float, newer: float | None
-    ) -> "HealthState":
-        """A pass ended. newer: when the oldest change came that the pass had not taken in; None: no such change."""
+    def passed(self, succeeded: Mapping[Family, bool], *, started: float, finished: float) -> "HealthState":
+        """A pass ended that took in all changes this state knows."""
         after = {}
         for family, success in succeeded.items():
             known = self.families.get(family, FamilyHealth())
             if success:
-                after[family] = FamilyHealth(updated=finished, waiting_since=newer)
+                after[family] = FamilyHealth(updated=finished)
             elif known.waiting_since is None:
                 after[family] = replace(known, waiting_since=started)
         return HealthState({**self.families, **after})

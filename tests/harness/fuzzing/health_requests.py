@@ -6,7 +6,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from nodeagent.model.addresses import Family
-from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.observe.health_answers import HealthAnswers
 from nodeagent.proxy.observe.health_monitor import HealthMonitor
 from nodeagent.runtime.serving.http import HttpListeners, listening_socket
@@ -30,16 +29,6 @@ TOKENS = [
 
 class _Queue:
     oldest: float | None = None
-
-    def service_changed(self, key: ObjectKey) -> None: ...
-
-    def node_changed(self) -> None: ...
-
-    def service_cidrs_changed(self) -> None: ...
-
-    def synced(self) -> None: ...
-
-    def all_listed(self) -> None: ...
 
 
 class _Heard(logging.Handler):

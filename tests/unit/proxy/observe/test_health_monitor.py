@@ -1,6 +1,4 @@
-"""The monitor between store and change queue: what it notices that the queue cannot tell."""
-
-import asyncio
+"""Health as the monitor reads it from the queue of changes and the reports of passes."""
 
 import pytest
 
@@ -26,41 +24,28 @@ class Node:
             clock=lambda: self.now,
         )
 
+    def begin_pass(self) -> None:
+        self.started, self.oldest = self.now, self.queue.take().oldest
+
     def finish_pass(self, *, ok: bool = True) -> None:
-        """A pass that was begun with `queue.take()` ends now."""
+        """The pass that was begun ends now."""
         result = {Family.IPV4: TableReport(error=None if ok else "refused")}
-        self.monitor.passed(PassReport(self.now, self.now, result))
+        waited = 0.0 if self.oldest is None else self.started - self.oldest
+        self.queue.finish()
+        self.monitor.passed(PassReport(self.started, self.now, result, waited_seconds=waited))
 
 
 @pytest.fixture
 def node() -> Node:
     node = Node()
-    node.queue.take()
+    node.begin_pass()
     node.finish_pass()
     return node
 
 
-def test_changes_are_passed_on(node: Node) -> None:
-    node.monitor.service_changed(WEB)
-    node.monitor.service_cidrs_changed()
-    node.monitor.node_changed()
-    taken = node.queue.take()
-    assert (taken.services, taken.node) == (frozenset({WEB}), True)
-
-
-def test_that_lists_are_complete_is_passed_on(node: Node) -> None:
-    async def scenario() -> None:
-        node.monitor.synced()
-        async with asyncio.timeout(60):
-            await node.queue.wait_synced()
-
-    asyncio.run(scenario())
-
-
 def test_a_pass_that_hangs_over_a_change_makes_unhealthy(node: Node) -> None:
-    node.monitor.service_changed(WEB)
-    node.queue.take()
-    assert node.queue.oldest is None, "the queue knows of nothing that waits"
+    node.queue.service_changed(WEB)
+    node.begin_pass()
     node.now = 60
     assert not node.monitor.is_healthy()
     node.finish_pass()
@@ -68,10 +53,10 @@ def test_a_pass_that_hangs_over_a_change_makes_unhealthy(node: Node) -> None:
 
 
 def test_what_comes_during_a_pass_waits_from_then_on(node: Node) -> None:
-    node.monitor.service_changed(WEB)
-    node.queue.take()
+    node.queue.service_changed(WEB)
+    node.begin_pass()
     node.now = 30
-    node.monitor.service_changed(WEB)
+    node.queue.service_changed(WEB)
     node.now = 40
     node.finish_pass()
     node.now = 89
@@ -83,14 +68,15 @@ def test_what_comes_during_a_pass_waits_from_then_on(node: Node) -> None:
 def test_a_change_is_waited_for_until_it_is_programmed(node: Node) -> None:
     seen = [node.monitor.oldest_change]
     node.now = 5
-    node.monitor.service_changed(WEB)
+    node.queue.service_changed(WEB)
     seen.append(node.monitor.oldest_change)
     node.now = 6
-    node.queue.take()
+    node.begin_pass()
     seen.append(node.monitor.oldest_change)  # the pass runs
     node.finish_pass(ok=False)
     seen.append(node.monitor.oldest_change)  # it failed
     node.now = 7
+    node.begin_pass()
     node.finish_pass()
     seen.append(node.monitor.oldest_change)
     assert seen == [None, 5, 5, 5, None]
@@ -99,6 +85,6 @@ def test_a_change_is_waited_for_until_it_is_programmed(node: Node) -> None:
 def test_a_change_before_the_first_pass_is_waited_for_too() -> None:
     node = Node()
     node.now = 3
-    node.monitor.service_changed(WEB)
+    node.queue.service_changed(WEB)
     node.now = 4
     assert node.monitor.oldest_change == 3

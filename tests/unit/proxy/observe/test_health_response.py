@@ -10,11 +10,9 @@ from nodeagent.runtime.serving.responses import Response
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 IDLE = HealthState.before_any_pass([Family.IPV6, Family.IPV4])
-PROGRAMMED = IDLE.passed({Family.IPV4: True, Family.IPV6: True}, started=99, finished=100, newer=None)
-ONE_LATE = PROGRAMMED.changed(110).passed(
-    {Family.IPV4: True, Family.IPV6: False}, started=110, finished=112.5, newer=None
-)
-NEVER_IPV6 = IDLE.passed({Family.IPV4: True, Family.IPV6: False}, started=100, finished=100.25, newer=None)
+PROGRAMMED = IDLE.passed({Family.IPV4: True, Family.IPV6: True}, started=99, finished=100)
+ONE_LATE = PROGRAMMED.changed(110).passed({Family.IPV4: True, Family.IPV6: False}, started=110, finished=112.5)
+NEVER_IPV6 = IDLE.passed({Family.IPV4: True, Family.IPV6: False}, started=100, finished=100.25)
 
 
 def ask(path: str, state: HealthState, *, eligible: bool = True, now: float = 160) -> Response:

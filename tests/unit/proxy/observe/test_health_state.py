@@ -18,13 +18,11 @@ def changed(at: float) -> Step:
     return lambda state: state.changed(at)
 
 
-def passed(
-    at: float, *, failed: tuple[Family, ...] = (), started: float | None = None, newer: float | None = None
-) -> Step:
+def passed(at: float, *, failed: tuple[Family, ...] = (), started: float | None = None) -> Step:
     """A pass over both families that ends at `at`."""
     succeeded = {family: family not in failed for family in BOTH}
     began = at if started is None else started
-    return lambda state: state.passed(succeeded, started=began, finished=at, newer=newer)
+    return lambda state: state.passed(succeeded, started=began, finished=at)
 
 
 def after(*steps: Step) -> HealthState:
@@ -46,10 +44,10 @@ def after(*steps: Step) -> HealthState:
         pytest.param([passed(10), changed(20), passed(70)], 200, True, id="a pass took it in"),
         pytest.param([passed(10), changed(20), passed(90)], 90, True, id="a late pass heals"),
         pytest.param(
-            [passed(10), changed(20), changed(25), passed(30, newer=25)], 84, True, id="what came during a pass: not late"
+            [passed(10), changed(20), passed(30), changed(25)], 84, True, id="what came during a pass: not late"
         ),
         pytest.param(
-            [passed(10), changed(20), changed(25), passed(30, newer=25)], 85, False, id="what came during a pass: late"
+            [passed(10), changed(20), passed(30), changed(25)], 85, False, id="what came during a pass: late"
         ),
         pytest.param([passed(10), changed(20), passed(21, failed=BOTH)], 79, True, id="failing, not late"),
         pytest.param([passed(10), changed(20), passed(21, failed=BOTH)], 80, False, id="failing counts from the change"),
