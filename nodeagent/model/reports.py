@@ -14,7 +14,8 @@ from nodeagent.model.problem import Problem
 class TableReport:
     """What a pass did to the table of one family. touched: elements written or removed. messages: in the transaction.
     new_table: the table was rebuilt. read_back: it was read first, so that what was written may repair what somebody did.
-    error: why it does not hold what it should, in one line; None when it does."""
+    error: why it does not hold what it should, in one line; None when it does. problems: Services that are not in it as
+    they want, though the rest is in effect."""
 
     touched: int = 0
     messages: int = 0
@@ -22,6 +23,7 @@ class TableReport:
     seconds: float = 0.0
     error: str | None = None
     read_back: bool = False
+    problems: tuple[Problem, ...] = ()
 
     @property
     def ok(self) -> bool:

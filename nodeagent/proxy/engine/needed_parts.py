@@ -11,19 +11,30 @@ from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
 
 
 class Table(Protocol):
-    """The dataplane of one family."""
+    """The dataplane of one family. A pass enters it once, by `sync`.
+
+    Three things are asked apart, for they have no pass or have to be known elsewhere in it:
+    `changed_by_others` is asked between passes, ten times a second, and is a reason for one;
+    `has_other_owner` decides before the tables change whether ClusterIPs leave the interface, and is asked only as long as
+    the interface is not as it should be;
+    `problems` is asked when `sync` raised, which returns them otherwise.
+    """
 
     @property
     def family(self) -> Family: ...
     @property
     def problems(self) -> tuple[Problem, ...]: ...
 
-    def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> Awaitable[TableReport]:
-        """Take the changes in and commit what differs; after an exception a call without changes retries."""
+    def sync(
+        self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, *, compare: bool = False
+    ) -> Awaitable[TableReport]:
+        """Take the changes in and commit what differs; after an exception a call without changes retries.
+
+        compare: with what the kernel holds, not with what it is believed to hold.
+        """
         ...
 
     def changed_by_others(self) -> Awaitable[bool]: ...
-    def forget(self) -> None: ...
 
     def has_other_owner(self) -> bool:
         """Whether another process that lives owns the table in the kernel: nothing of ours will be in force."""

@@ -160,9 +160,8 @@ class Engine:
                 await self._readers.wait()
                 self._heartbeat.beat()
             now = loop.time()
-            if compare := full_sync.take(now):
-                self._forget_kernel()
-            await self._run_pass(self._changes.take(), full=resync.take(now) or compare)
+            compare = full_sync.take(now)
+            await self._run_pass(self._changes.take(), full=resync.take(now) or compare, compare=compare)
             self._give_up_if_hopeless()
             await self._rest(self._timing.min_period_seconds)
 
@@ -210,12 +209,6 @@ class Engine:
             if any(loop.time() >= at for at in due):
                 return
 
-    def _forget_kernel(self) -> None:
-        """Make the next pass compare with the kernel instead of with what is believed."""
-        for table in self._tables:
-            table.forget()
-        self._cluster_ips.doubt()
-
     async def _others_interfered(self) -> bool:
         interfered = False
         for table in self._tables:
@@ -230,47 +223,30 @@ class Engine:
                 interfered = True
         return interfered
 
-    async def _run_pass(self, changes: ChangeSet, *, full: bool) -> PassReport:
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        context = node_context(self._snapshot.node, self._options, self._belief.context, self._protected())
-        node, node_problems = node_state(
-            self._snapshot.node,
-            self._snapshot.service_cidrs,
-            self._options,
-            context,
-            self._belief.node,
-            in_use=self._in_use(),
-        )
-        node = replace(node, names=self._names())
-        self._belief.context, self._belief.node, self._belief.node_problems = context, node, node_problems
+    async def _run_pass(self, changes: ChangeSet, *, full: bool, compare: bool = False) -> PassReport:
+        """One pass, step by step. compare: with what the kernel holds, not with what it is believed to hold."""
+        started = asyncio.get_running_loop().time()
+        context, node = self._look_at_node()
         changed = await self._translate(changes, context, everything=full)
         self._heartbeat.beat()
         self._udp.note(changed)
         self._note_problems(changed)
-        self._cluster_ips.node_is_at(context.node_addresses)
-        self._cluster_ips.range_over(node.service_cidrs)
-        gone, new = self._cluster_ips.take_in(changed)
+        gone, new = self._choose_cluster_ips(changed, context, node, doubt=compare or changes.interface)
         if changes.interface:
-            self._cluster_ips.doubt()
             self._disturbed.add("interface")
         foreign = self._is_anothers_node()
         if not foreign:
             await self._cluster_ips.release(gone)
-        families = {table.family: await self._sync_table(table, changed, node) for table in self._tables}
+        families = {
+            table.family: await self._sync_table(table, changed, node, compare=compare) for table in self._tables
+        }
         if any(table.messages for table in families.values()):
             self._readers.committed()
         programmed = frozenset(family for family, table in families.items() if table.ok)
-        self._flows.submit(self._udp.take(programmed))
-        for family in programmed:
-            if families[family].read_back and families[family].messages:
-                self._flows.look_again(family)
+        self._end_stale_flows(families, programmed)
         await self._cluster_ips.occupy(new, programmed, elsewhere=foreign and not programmed)
-        finished = loop.time()
-        failures = max(*self._failures.values(), self._cluster_ips.failures)
-        if not failures and not all(table.ok for table in families.values()):
-            failures = 1
-        self._retry_at = finished + self._timing.backoff.seconds(failures) if failures else None
+        finished = asyncio.get_running_loop().time()
+        self._plan_retry(finished, all_ok=len(programmed) == len(families))
         report = PassReport(
             started=started,
             finished=finished,
@@ -279,7 +255,7 @@ class Engine:
             full=full,
             waited_seconds=0.0 if changes.oldest is None else started - changes.oldest,
             families=families,
-            problems=self._problems(),
+            problems=self._problems(families.values()),
             node=node,
             looked_at=changes.services,
             disturbed=frozenset(self._disturbed),
@@ -289,6 +265,48 @@ class Engine:
         self._changes.finish()
         self._observer.passed(report)
         return report
+
+    def _look_at_node(self) -> tuple[Context, NodeState]:
+        """The node as its object, its addresses and the options describe it now."""
+        belief = self._belief
+        context = node_context(self._snapshot.node, self._options, belief.context, self._protected())
+        node, problems = node_state(
+            self._snapshot.node,
+            self._snapshot.service_cidrs,
+            self._options,
+            context,
+            belief.node,
+            in_use=self._in_use(),
+        )
+        node = replace(node, names=self._names())
+        belief.context, belief.node, belief.node_problems = context, node, problems
+        return context, node
+
+    def _choose_cluster_ips(
+        self, changed: Mapping[ObjectKey, ServiceState | None], context: Context, node: NodeState, *, doubt: bool
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """The ClusterIPs that leave the interface before the tables change, and those that appear on it after that.
+
+        doubt: what the interface carries is to be read.
+        """
+        self._cluster_ips.node_is_at(context.node_addresses)
+        self._cluster_ips.range_over(node.service_cidrs)
+        if doubt:
+            self._cluster_ips.doubt()
+        return self._cluster_ips.take_in(changed)
+
+    def _end_stale_flows(self, families: Mapping[Family, TableReport], programmed: frozenset[Family]) -> None:
+        """Hand the UDP ports that changed to the cleaner, and the families whose table was not what it should be."""
+        self._flows.submit(self._udp.take(programmed))
+        for family in programmed:
+            if families[family].read_back and families[family].messages:
+                self._flows.look_again(family)
+
+    def _plan_retry(self, finished: float, *, all_ok: bool) -> None:
+        failures = max(*self._failures.values(), self._cluster_ips.failures)
+        if not failures and not all_ok:
+            failures = 1
+        self._retry_at = finished + self._timing.backoff.seconds(failures) if failures else None
 
     def _is_anothers_node(self) -> bool:
         """Whether another agent programs this node: the addresses on the service interface are its own."""
@@ -311,15 +329,15 @@ class Engine:
         return await asyncio.to_thread(self._translator.update, self._snapshot, dirty, context)
 
     async def _sync_table(
-        self, table: Table, changed: Mapping[ObjectKey, ServiceState | None], node: NodeState
+        self, table: Table, changed: Mapping[ObjectKey, ServiceState | None], node: NodeState, *, compare: bool
     ) -> TableReport:
         """One family; its failure is its own: the changes stay in its driver and the next pass retries."""
         try:
-            report = await table.sync(changed, node)
+            report = await table.sync(changed, node, compare=compare)
             self._heartbeat.beat()
         except Interrupted as error:
             logger.warning("programming %s was interrupted by others, trying again: %s", table.family.value, error)
-            return TableReport(error=str(error))
+            return TableReport(error=str(error), problems=table.problems)
         except (Retryable, Unusable) as error:
             self._failures[table.family] += 1
             self._last_errors[table.family] = error
@@ -329,7 +347,7 @@ class Engine:
                 self._failures[table.family],
                 error,
             )
-            return TableReport(error=str(error))
+            return TableReport(error=str(error), problems=table.problems)
         self._failures[table.family] = 0
         self._last_errors.pop(table.family, None)
         return report
@@ -340,12 +358,12 @@ class Engine:
             if state is not None and state.problems:
                 self._belief.service_problems[key] = state.problems
 
-    def _problems(self) -> tuple[Problem, ...]:
+    def _problems(self, families: Iterable[TableReport]) -> tuple[Problem, ...]:
         belief = self._belief
         return (
             *belief.node_problems,
             *self._cluster_ips.problems,
-            *(problem for table in self._tables for problem in table.problems),
+            *(problem for table in families for problem in table.problems),
             *(problem for problems in belief.service_problems.values() for problem in problems),
         )
 

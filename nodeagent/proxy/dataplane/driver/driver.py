@@ -113,13 +113,19 @@ class TableDriver:
         """Connections to add to what the kernel has counted, by map and key."""
         return self._counts.uncounted
 
-    async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
-        """One pass: take in what changed and commit what differs.
+    async def sync(
+        self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, *, compare: bool = False
+    ) -> TableReport:
+        """One pass: take in what changed and commit what differs. The only entry of an ordinary pass.
+
+        compare: read the kernel first, and repair whatever drifted.
 
         Changes are kept when this raises; calling again retries them. Raises Unsupported and NotPermitted (somebody
         must act), CommitRejected and KernelUnclear (try again).
         """
         started = monotonic()
+        if compare:
+            self.forget()
         self._pending.update(changes)
         try:
             belief = self._belief
@@ -139,7 +145,7 @@ class TableDriver:
             self.forget()
             raise
         self._failures = 0
-        report = replace(report, read_back=self._looked_back)
+        report = replace(report, read_back=self._looked_back, problems=self.problems)
         affinity = self._desired.affinity
         # Only now: as long as an endpoint is in the backends, clients can be bound to it.
         self._purge.programmed(affinity.snapshot(), lost=affinity.take_lost() or self._looked_back)

@@ -80,22 +80,25 @@ class RecordingTable:
     interfered: bool = False
     look_fails_with: list[Exception] = field(default_factory=list)
     looks: int = 0
-    forgotten: int = 0
+    compared: int = 0
     problems: tuple[Problem, ...] = ()
     hang: bool = False
     read_back: bool = False
     repairs: int = 0
     other_owner: bool = False
 
-    async def sync(self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState) -> TableReport:
+    async def sync(
+        self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, *, compare: bool = False
+    ) -> TableReport:
         self.calls.append(dict(changes))
+        self.compared += compare
         if self.hang:
             await asyncio.Event().wait()
         if self.fail_with:
             raise self.fail_with.pop(0)
         if changes:
             self.log.append(f"table {self.family.value}")
-        return TableReport(len(changes), len(changes) + self.repairs, read_back=self.read_back)
+        return TableReport(len(changes), len(changes) + self.repairs, read_back=self.read_back, problems=self.problems)
 
     async def changed_by_others(self) -> bool:
         self.looks += 1
@@ -103,9 +106,6 @@ class RecordingTable:
             raise self.look_fails_with.pop(0)
         interfered, self.interfered = self.interfered, False
         return interfered
-
-    def forget(self) -> None:
-        self.forgotten += 1
 
     def has_other_owner(self) -> bool:
         return self.other_owner
