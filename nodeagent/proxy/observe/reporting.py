@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from nodeagent.model.names import ObjectKey
@@ -21,10 +21,10 @@ from nodeagent.runtime.serving.http import Answer, HttpServer
 class Reporting:
     """Make it and use it inside one event loop.
 
-    board: all that is wrong. node_eligible: see `NodeEligibility`. reader: shows the status line. ready: called with
+    board: all that is wrong. health_answers: what the health server answers. reader: shows the status line. ready: called with
     that line after the first pass that programmed a family. healthz: address and port of the health server, None for
     none. hard_fail: raise BindFailed when that is taken. listeners: who else hears
-    of every pass. health_counts: answers of the health server by path and status.
+    of every pass.
     """
 
     def __init__(
@@ -32,9 +32,9 @@ class Reporting:
         node_name: str,
         board: ProblemBoard,
         health: HealthMonitor,
+        health_answers: HealthAnswers,
         reader: StatusReader,
         *,
-        node_eligible: Callable[[], bool],
         ready: Callable[[str], None],
         healthz: tuple[str, int] | None,
         hard_fail: bool,
@@ -46,8 +46,7 @@ class Reporting:
         self._recorder: EventRecorder | None = None
         self._metrics: HttpServer | None = None
         self._pass_log = PassLog(loop.call_later)
-        self._answers = HealthAnswers(health, clock=loop.time, wall=_utc_now, node_eligible=node_eligible)
-        self.health_counts: Mapping[tuple[str, int], int] = self._answers.counts
+        self._answers = health_answers
         self._healthz = None if healthz is None else self._health_server(*healthz, hard_fail=hard_fail)
         self.service_health = ServiceHealth(is_healthy=health.is_healthy, report=board.reporter("service health"))
         told: tuple[PassListener, ...] = (self._pass_log, health, self.service_health, *listeners)

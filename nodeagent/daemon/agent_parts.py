@@ -1,0 +1,182 @@
+"""Builders of the agent's parts: source, names, what is done beside the passes, figures. Each takes only parts that exist already."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from nodeagent import __version__
+from nodeagent.config import AgentConfig
+from nodeagent.daemon.part_options import (
+    configz,
+    conntrack_options,
+    describe_source,
+    dns_places,
+    dns_settings,
+    followed_pods,
+    metrics_host_names,
+    named_hosts,
+    pod_ranges,
+    ways,
+)
+from nodeagent.model.addresses import Family
+from nodeagent.model.reports import KernelCounts, MapFill
+from nodeagent.names.feed.cluster_dns import NodeNames
+from nodeagent.names.feed.feed_messages import Settings
+from nodeagent.names.upstream.node_resolvers import resolvers_here
+from nodeagent.proxy.dataplane.conntrack_cleaner import ConntrackCleaner
+from nodeagent.proxy.dataplane.nearby_addresses import Surroundings
+from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
+from nodeagent.proxy.engine.change_queue import ChangeQueue
+from nodeagent.proxy.observe.admin.journal import Journal
+from nodeagent.proxy.observe.dataplane_listeners import DataplaneListeners
+from nodeagent.proxy.observe.dataplane_log import DataplaneLog
+from nodeagent.proxy.observe.health_answers import HealthAnswers
+from nodeagent.proxy.observe.health_monitor import HealthMonitor
+from nodeagent.proxy.observe.metrics.agent_figures import Views
+from nodeagent.proxy.observe.metrics.kube_proxy_figures import ProxyViews
+from nodeagent.proxy.observe.metrics.metrics import About, Metrics
+from nodeagent.proxy.observe.problem_board import ProblemBoard
+from nodeagent.proxy.source.api_address import ApiServerAddress
+from nodeagent.proxy.source.client.api_client import ApiClient
+from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
+from nodeagent.proxy.source.namespaces import NamespaceNames
+from nodeagent.proxy.source.object_source import Source, source_of
+from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.source.pod_addresses import PodAddresses
+
+
+@dataclass(frozen=True, slots=True)
+class DnsParts:
+    """Cluster DNS and what only it needs of the cluster. settings: None when this agent answers no names; pods: None when
+    they are not followed."""
+
+    settings: Settings | None
+    node_names: NodeNames
+    namespaces: NamespaceNames
+    pods: PodAddresses | None
+
+
+def build_names(
+    config: AgentConfig, families: tuple[Family, ...], store: ClusterStore, changes: ChangeQueue, board: ProblemBoard
+) -> DnsParts:
+    """The namespaces and pods that a source will deliver, and who answers names from them."""
+    settings = dns_settings(config, families)
+    # These two and `names` know each other: they are called when objects arrive, which is after this function.
+    namespaces = NamespaceNames(lambda: names.namespaces_changed())
+    pods = None
+    if (followed := followed_pods(config)) != "none":
+        pods = PodAddresses(
+            lambda addresses: names.pods_changed(addresses),
+            board.reporter("pods"),
+            node_name=None if followed == "all" else config.node.name,
+        )
+    names = NodeNames(
+        settings,
+        store,
+        is_dirty=changes.is_dirty,
+        namespaces=lambda: namespaces.names,
+        pods=pods,
+        clients=[str(cidr) for cidr in config.dns.clients],
+        pod_ranges=lambda: pod_ranges(config, store.node),
+        adopts=not config.dns.handover.seconds,
+        report=board.reporter("dns"),
+        changed=changes.node_changed,
+    )
+    return DnsParts(settings, names, namespaces, pods)
+
+
+def build_source(config: AgentConfig, client: ApiClient | None, store: ClusterStore, names: DnsParts) -> Source:
+    """What feeds the store, and cluster DNS with what only that needs."""
+    with_names = names.settings is not None
+    return source_of(
+        client,
+        config.source.manifests,
+        store,
+        node_name=config.node.name,
+        endpoints_api=config.source.endpoints_api.value,
+        for_names=with_names,
+        namespaces=names.namespaces if with_names else None,
+        pods=names.pods,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DataplaneParts:
+    """What is done beside the passes. listeners: all who hear of that."""
+
+    listeners: DataplaneListeners
+    cleaner: ConntrackCleaner
+    sysctls: NodeSysctls
+    surroundings: Surroundings
+
+
+def build_dataplane(
+    config: AgentConfig, access: ClusterAccess | None, store: ClusterStore, changes: ChangeQueue, metrics: Metrics
+) -> DataplaneParts:
+    """Connection tracking, sysctls, and the addresses around this node."""
+    listeners = DataplaneListeners(DataplaneLog(), metrics.kube_proxy, metrics.agent)
+    surroundings = Surroundings(
+        changes.node_changed,
+        excluding=config.dataplane.interface_name,
+        others=ApiServerAddress(named_hosts(config, access), store).in_use,
+        ways=ways(access),
+        names=dns_places(config),
+        resolvers=resolvers_here,
+    )
+    sysctls = NodeSysctls(conntrack_options(config), manage=config.process.manage_sysctls)
+    return DataplaneParts(listeners, ConntrackCleaner(listeners), sysctls, surroundings)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelViews:
+    """What figures read of the tables, which are made later: how full they are, and what they counted (blocking)."""
+
+    maps: Callable[[], Collection[MapFill]]
+    counts: Callable[[], KernelCounts]
+
+
+def build_figures(
+    config: AgentConfig,
+    families: tuple[Family, ...],
+    journal: Journal,
+    board: ProblemBoard,
+    changes: ChangeQueue,
+    store: ClusterStore,
+    source: Source,
+    names: NodeNames,
+    health: HealthMonitor,
+    health_answers: HealthAnswers,
+    kernel: KernelViews,
+    *,
+    ready: Callable[[], str | None],
+) -> Metrics:
+    """What is counted. ready: None when ready, else why not."""
+    reporting = config.reporting
+    return Metrics(
+        families,
+        About(
+            __version__,
+            config.node.name,
+            describe_source(config),
+            configz(config),
+            reporting.metrics_services,
+            reporting.metrics_endpoints,
+            metrics_host_names(config),
+        ),
+        Views(
+            oldest_change=lambda: health.oldest_change,
+            pending=lambda: changes.pending,
+            problems=lambda: board.problems,
+            objects=lambda: store.counts,
+            following=lambda: source.following,
+            maps=kernel.maps,
+        ),
+        ProxyViews(slices_of=store.slices_of, is_dirty=changes.is_dirty, health_counts=lambda: health_answers.counts),
+        names=lambda: names.counts,
+        read_counts=kernel.counts,
+        ready=ready,
+        clock=asyncio.get_running_loop().time,
+        wall=time.time,
+        journal=journal,
+    )
