@@ -193,7 +193,7 @@ def reaches_its_endpoints(stage: Stage, flow: Any, told: tuple[Journey, ...]) ->
     assert {one.probability for one in told} == {Fraction(1, len(flow.endpoints))}, (flow, told)
     for answer in answers:
         masqueraded = flow.masquerades(answer.local)
-        assert foretold[answer.local, answer.local_port].rewritten == masqueraded, (flow, answer, told)
+        assert foretold[answer.local, answer.local_port].packet.rewritten == masqueraded, (flow, answer, told)
         seen = stage.node_addresses if masqueraded else {flow.source}
         assert answer.peer in seen, (flow, answer)
         assert not masqueraded or answer.peer != flow.source or flow.source in stage.node_addresses, (flow, answer)

@@ -65,8 +65,8 @@ def _steps(journey: Journey, own: OwnTable | None) -> tuple[tuple[str, int], ...
 
 def _same_end(journey: Journey, destination: str, *, dropped: bool) -> bool:
     """The header is shown where a chain begins, so a translation in the last chain of all is not seen."""
-    ended = journey.end in (End.DROPPED, End.REFUSED) and not journey.routing and not journey.unheard
-    return dropped is ended and (dropped or destination == journey.destination)
+    ended = journey.end in (End.DROPPED, End.REFUSED) and not journey.routing and not journey.delivery.unheard
+    return dropped is ended and (dropped or destination == journey.packet.destination)
 
 
 def _place(event: TraceEvent | None) -> str:

@@ -50,41 +50,65 @@ class Node(Struct, frozen=True):
     local: frozenset[str] = frozenset()
 
 
-class Journey(Struct, frozen=True):
-    """One possible way of the packet, with its probability. destination, port: after all translations.
+class FinalPacket(Struct, frozen=True, kw_only=True):
+    """The packet as it is after all rules.
 
-    translated: whether a rule of anybody changed the destination. rewritten: whether its source becomes the node's. route:
-    the last one asked for. came_by: the interface, empty for packets of the node. routing: whether the routing ended it,
-    not a rule. here: whether it was delivered to this node. unheard: so, but no program listens there. tracked: whether
-    connection tracking sees it. answer: what becomes of the first answer; None where that was not followed. new_source: as others
-    say what it is rewritten to; empty where the node's own is taken. heard_at: the loopback address at which a program listens, where
-    it is unheard. bridged: a bridge of this node carries the answer past all rules. hole: by which long packets
-    vanish.
+    destination, port: after all translations.
+    translated: whether a rule of any table changed the destination.
+    rewritten: whether its source becomes the node's.
+    new_source: the source that rules of others give it; empty where the node's own is taken.
+    tracked: whether connection tracking sees it.
     """
 
-    end: End
-    probability: Fraction
     destination: str
     port: int
     translated: bool
     rewritten: bool
+    new_source: str = ""
+    tracked: bool = True
+
+
+class Delivery(Struct, frozen=True, kw_only=True):
+    """What happens to it on this node.
+
+    here: it was delivered to this node.
+    unheard: so, but no program listens there.
+    heard_at: the loopback address at which a program listens instead; empty for none.
+    """
+
+    here: bool = False
+    unheard: bool = False
+    heard_at: str = ""
+
+
+class Journey(Struct, frozen=True, kw_only=True):
+    """One possible way of the packet, with its probability.
+
+    route: the last one asked for.
+    came_by: the interface, empty for packets of the node.
+    routing: whether the routing ended it, not a rule.
+    answer: what becomes of the first answer; None where that was not followed.
+    bridged: a bridge of this node carries the answer past all rules.
+    hole: by which long packets vanish.
+    """
+
+    end: End
+    probability: Fraction
+    packet: FinalPacket
+    delivery: Delivery
     route: Route | None
     came_by: str
     decisions: tuple[Decision, ...]
     routing: bool = False
-    here: bool = False
-    unheard: bool = False
-    tracked: bool = True
     answer: Answer | None = None
-    new_source: str = ""
-    heard_at: str = ""
     bridged: bool = False
     hole: Hole | None = None
 
     @property
     def endpoint(self) -> tuple[str, int] | None:
         """(address, port) that it was translated to; None when it was not, or did not arrive."""
-        return (self.destination, self.port) if self.end is End.ARRIVED and self.translated else None
+        packet = self.packet
+        return (packet.destination, packet.port) if self.end is End.ARRIVED and packet.translated else None
 
 
 def journeys(
@@ -315,25 +339,26 @@ class _Trip:
         unheard = here and not self._router.listens(machine.destination, machine.port, self._question.protocol)
         if answer is not None and answer.lost:
             end = End.ONE_WAY
+        packet = FinalPacket(
+            destination=machine.destination,
+            port=machine.port,
+            translated=machine.translated,
+            rewritten=machine.masqueraded,
+            new_source=traveller.new_source,
+            tracked=traveller.tracked,
+        )
         return Journey(
-            End.REFUSED if unheard else end,
-            machine.probability,
-            machine.destination,
-            machine.port,
-            machine.translated,
-            machine.masqueraded,
-            route,
-            self._iif,
-            tuple(traveller.decisions),
-            routing,
-            here,
-            unheard,
-            traveller.tracked,
-            answer,
-            traveller.new_source,
-            self._heard_at(machine.port) if unheard else "",
-            end is End.ONE_WAY and route is not None and self._between(route) is Between.BRIDGED,
-            hole,
+            end=End.REFUSED if unheard else end,
+            probability=machine.probability,
+            packet=packet,
+            delivery=Delivery(here=here, unheard=unheard, heard_at=self._heard_at(machine.port) if unheard else ""),
+            route=route,
+            came_by=self._iif,
+            decisions=tuple(traveller.decisions),
+            routing=routing,
+            answer=answer,
+            bridged=end is End.ONE_WAY and route is not None and self._between(route) is Between.BRIDGED,
+            hole=hole,
         )
 
     def _heard_at(self, port: int) -> str:

@@ -39,11 +39,11 @@ class Reason(NamedTuple):
 
 def reason_of(question: Question, journey: Journey, own: OwnTable | None) -> Reason:
     """Why a journey did not arrive, or not at the Service."""
-    if journey.unheard:
+    if journey.delivery.unheard:
         return _of_unheard(question, journey, own)
     if journey.routing:
         return _of_routing(question, journey)
-    if journey.end in (End.UNTRANSLATED, End.ONE_WAY) or (journey.here and passes_service(journey)):
+    if journey.end in (End.UNTRANSLATED, End.ONE_WAY) or (journey.delivery.here and passes_service(journey)):
         return _of_what_left(question, journey, own)
     decisive = next((one for one in reversed(journey.decisions) if one.applied), None)
     if decisive is None or own is None or decisive.table != own.name:
@@ -56,7 +56,7 @@ def passes_service(journey: Journey) -> bool:
 
     What our own table does not let be tracked is a query for a name, which is answered here.
     """
-    return not journey.translated and (journey.tracked or _not_tracked_by_others(journey) is not None)
+    return not journey.packet.translated and (journey.packet.tracked or _not_tracked_by_others(journey) is not None)
 
 
 def _not_tracked_by_others(journey: Journey) -> Decision | None:
@@ -64,8 +64,8 @@ def _not_tracked_by_others(journey: Journey) -> Decision | None:
 
 
 def _of_unheard(question: Question, journey: Journey, own: OwnTable | None) -> Reason:
-    place = f"{endpoint_text(journey.destination, journey.port)}/{question.protocol.name}"
-    if journey.translated:
+    place = f"{endpoint_text(journey.packet.destination, journey.packet.port)}/{question.protocol.name}"
+    if journey.packet.translated:
         return _of_no_server(question, journey, own, place)
     if own is not None and (service := own.node_port_of(question)):
         return _of_node_port(place, service, own.node_port_addresses)
@@ -77,21 +77,21 @@ def _of_unheard(question: Question, journey: Journey, own: OwnTable | None) -> R
 def _of_no_server(question: Question, journey: Journey, own: OwnTable | None, place: str) -> Reason:
     """An endpoint on this node's own network that nobody serves."""
     why = f"no program of this node listens on {place}"
-    if journey.heard_at:
+    if journey.delivery.heard_at:
         return Reason(
-            f"{why}, one does on {journey.heard_at} alone",
-            f"let it listen on {journey.destination}, or on all addresses",
+            f"{why}, one does on {journey.delivery.heard_at} alone",
+            f"let it listen on {journey.packet.destination}, or on all addresses",
         )
-    again = Question(question.source, journey.destination, journey.port, question.protocol)
+    again = Question(question.source, journey.packet.destination, journey.packet.port, question.protocol)
     if own is not None and (service := own.service_of(again)):
         return Reason(
             f"{why}: that is {service} itself, and what was translated once is not translated again",
             "write the addresses of pods into the EndpointSlice",
         )
-    if own is not None and own.is_pod(journey.destination):
+    if own is not None and own.is_pod(journey.packet.destination):
         return Reason(
-            f"{why}: {journey.destination} is an address of this node, and in the ranges of pods",
-            f"see who gave it that address (ip address show to {journey.destination}; ip route show table local), or start it",
+            f"{why}: {journey.packet.destination} is an address of this node, and in the ranges of pods",
+            f"see who gave it that address (ip address show to {journey.packet.destination}; ip route show table local), or start it",
         )
     return Reason(why, "start it, or correct the Service's targetPort")
 
@@ -107,12 +107,17 @@ def _of_node_port(place: str, service: str, addresses: Sequence[str]) -> Reason:
 
 def _of_routing(question: Question, journey: Journey) -> Reason:
     route = journey.route
-    if not journey.came_by and route is not None and not journey.decisions and journey.destination != question.source:
+    if (
+        not journey.came_by
+        and route is not None
+        and not journey.decisions
+        and journey.packet.destination != question.source
+    ):
         return Reason(
             f"the node has no route back to {question.source}" if route.interface == "" else str(route),
             route.cure or f"ip route add {question.source} …, or name the interface it comes in by with --from",
         )
-    place = journey.destination
+    place = journey.packet.destination
     why = f"no route to {place}" if route is None or not route.reason else f"to {place}: {route.reason}"
     return Reason(why, "" if route is None else route.cure)
 
@@ -123,7 +128,7 @@ def _of_what_left(question: Question, journey: Journey, own: OwnTable | None) ->
     service = "" if own is None else own.service_of(question)
     rule = _not_tracked_by_others(journey)
     if rule is None:
-        what = "it stays here" if journey.here or journey.unheard else "it leaves the node"
+        what = "it stays here" if journey.delivery.here or journey.delivery.unheard else "it leaves the node"
         told = f"{what} as it was sent, and {service} is not asked"
         last = next((one for one in reversed(journey.decisions) if own and one.applied and one.table == own.name), None)
         if own is not None and last is not None and own.is_foreign(last.chain, last.rule):
@@ -134,11 +139,11 @@ def _of_what_left(question: Question, journey: Journey, own: OwnTable | None) ->
 
 
 def _of_one_way(question: Question, journey: Journey) -> Reason:
-    end = endpoint_text(journey.destination, journey.port)
+    end = endpoint_text(journey.packet.destination, journey.packet.port)
     if journey.answer is not None and journey.answer.lost:
-        return _of_answer(question, end, journey.answer, translated=journey.translated)
+        return _of_answer(question, end, journey.answer, translated=journey.packet.translated)
     cure = "rewrite its source: see that the ranges of pods (--cluster-cidr) are right, or masquerade there"
-    if journey.destination == question.source:
+    if journey.packet.destination == question.source:
         return Reason(f"{end} is the client itself, which takes no packet from its own address", cure)
     if journey.bridged:
         setting = f"bridge-nf-call-{'iptables' if question.family is Family.IPV4 else 'ip6tables'}"
@@ -261,8 +266,8 @@ def scope_of(journey: Journey, own: OwnTable | None) -> str:
 
 def why_rewritten(journey: Journey, own: OwnTable | None) -> str:
     """Why the source is rewritten, or that it is not."""
-    if not journey.rewritten:
-        return "no: the endpoint sees the client's own address" if journey.translated else "no"
+    if not journey.packet.rewritten:
+        return "no: the endpoint sees the client's own address" if journey.packet.translated else "no"
     for one in reversed(journey.decisions):
         if own is not None and one.applied and one.table == own.name:
             rule = own.rule(one.chain, one.rule)

@@ -38,17 +38,17 @@ class Report(Struct, frozen=True):
 
     def _crowds(self, one: Journey) -> tuple[Crowd, ...]:
         """The crowds that a connection would have to join."""
-        if not one.rewritten or one.end is not End.ARRIVED:
+        if not one.packet.rewritten or one.end is not End.ARRIVED:
             return ()
-        end = one.destination, one.port
+        end = one.packet.destination, one.packet.port
         return tuple(crowd for crowd in self.connections.crowds if crowd.endpoint == end)
 
     @property
     def stale(self) -> tuple[TrackedFlow, ...]:
         """Tracked flows that go where no new one would, unless packets are not tracked and so belong to none."""
-        if not any(journey.tracked for journey in self.found):
+        if not any(journey.packet.tracked for journey in self.found):
             return ()
-        ends = {(journey.destination, journey.port) for journey in self.found}
+        ends = {(journey.packet.destination, journey.packet.port) for journey in self.found}
         return tuple(flow for flow in self.connections.flows if flow.endpoint not in ends)
 
     @property
@@ -94,10 +94,15 @@ class Report(Struct, frozen=True):
             for step in (*one.decisions, *(() if one.answer is None else one.answer.decisions)):
                 if step.unclear and step.may_stop:
                     return f"{step.hook}: {step.table}, chain {step.chain}: {step.text}"
-            if one.new_source and (strange := self._strange_source(one)):
+            if one.packet.new_source and (strange := self._strange_source(one)):
                 return strange
-            if one.end is End.ARRIVED and one.translated and not one.here and (again := self._service_at(one)):
-                end = endpoint_text(one.destination, one.port)
+            if (
+                one.end is End.ARRIVED
+                and one.packet.translated
+                and not one.delivery.here
+                and (again := self._service_at(one))
+            ):
+                end = endpoint_text(one.packet.destination, one.packet.port)
                 return (
                     f"{end} is an address of {again} itself, and what was translated once is not translated again here"
                 )
@@ -106,16 +111,16 @@ class Report(Struct, frozen=True):
     def _service_at(self, one: Journey) -> str:
         """The service port that has the very address that a connection was translated to; empty for none."""
         own, asked = self.node.own, self.question
-        at = Question(asked.source, one.destination, one.port, asked.protocol)
+        at = Question(asked.source, one.packet.destination, one.packet.port, asked.protocol)
         return own.service_of(at) if own is not None and own.serves(at) else ""
 
     def _strange_source(self, one: Journey) -> str:
         """That answers are sent to an address that is none of this node, by others' leave; empty where they come by it."""
-        if one.route is None or not one.route.gateway or one.new_source in self.node.local:
+        if one.route is None or not one.route.gateway or one.packet.new_source in self.node.local:
             return ""
         rule = next((step for step in one.decisions if step.applied and step.effect == REWRITTEN), None)
         place = "" if rule is None else f" ({rule.hook}: {rule.table}, chain {rule.chain}: {rule.text})"
-        return f"answers are sent to {one.new_source}, which is no address of this node{place}"
+        return f"answers are sent to {one.packet.new_source}, which is no address of this node{place}"
 
     def _silence(self) -> str:
         """That the client's last connection to one of these endpoints was not answered."""
@@ -131,7 +136,7 @@ class Report(Struct, frozen=True):
     def _left_behind(self) -> str:
         """That a connection of the client hangs at an endpoint that is no longer one."""
         asked = self.question
-        ends = {(one.destination, one.port) for one in self.found if one.translated}
+        ends = {(one.packet.destination, one.packet.port) for one in self.found if one.packet.translated}
         left: Silence | None = next((one for one in self.connections.silent if one.endpoint not in ends), None)
         if left is None or not ends:
             return ""
@@ -157,7 +162,7 @@ class Report(Struct, frozen=True):
 
     def _missing(self) -> str:
         """That there is no table of ours, or one without rules, where that explains why nothing was translated."""
-        if any(one.translated for one in self.found):
+        if any(one.packet.translated for one in self.found):
             return ""
         own = self.node.own
         if own is None:
@@ -166,7 +171,10 @@ class Report(Struct, frozen=True):
 
     def _target(self) -> str:
         service, own, asked = self.service, self.node.own, self.question
-        stays = all(one.here and (one.destination, one.port) == (asked.destination, asked.port) for one in self.found)
+        stays = all(
+            one.delivery.here and (one.packet.destination, one.packet.port) == (asked.destination, asked.port)
+            for one in self.found
+        )
         if stays and own is not None and own.answers_names(asked):
             return "names, answered by this node"
         ends = sorted({endpoint_text(*one.endpoint) for one in self.found if one.endpoint is not None})
@@ -183,7 +191,7 @@ class Report(Struct, frozen=True):
         """That a program of this node answers on a node port, at an address at which the Service does not."""
         own = self.node.own
         service = "" if own is None else own.node_port_of(self.question)
-        if own is None or not service or not all(one.here for one in self.found):
+        if own is None or not service or not all(one.delivery.here for one in self.found):
             return ""
         return (
             f": a program of this node listens there; {self.question.port} is a node port of {service}, answered at "
@@ -212,10 +220,10 @@ class Report(Struct, frozen=True):
                 {
                     "end": one.end.value,
                     "probability": str(one.probability),
-                    "destination": endpoint_text(one.destination, one.port),
-                    "translated": one.translated,
+                    "destination": endpoint_text(one.packet.destination, one.packet.port),
+                    "translated": one.packet.translated,
                     "scope": scope_of(one, own),
-                    "sourceRewritten": one.rewritten,
+                    "sourceRewritten": one.packet.rewritten,
                     "why": why_rewritten(one, own)
                     if one.end is End.ARRIVED
                     else reason_of(self.question, one, own).why,
@@ -254,7 +262,7 @@ class Report(Struct, frozen=True):
 
     def _end_lines(self, one: Journey, common: int, *, everything: bool, new: bool) -> list[str]:
         own = self.node.own
-        where = endpoint_text(one.destination, one.port)
+        where = endpoint_text(one.packet.destination, one.packet.port)
         chance = "" if one.probability == 1 else f" ({_percent(one.probability)})"
         lines = _told(one.decisions[common:], everything=everything) if new else []
         if one.end is End.ARRIVED:

@@ -91,7 +91,7 @@ def _ways(client: str, source: str, places: Sequence[Place], node: Node, router:
     for address, protocol, port in places:
         question = Question(source, address, port, protocol)
         found = journeys(question, node, router, most=MOST_ENDPOINTS)
-        pods += (one.destination for one in found if _is_pod_here(one, node))
+        pods += (one.packet.destination for one in found if _is_pod_here(one, node))
         hole = hole or next((one.hole for one in found if one.hole is not None), None)
         lost = [one for one in found if _is_lost(one, node)]
         if lost or any(one.end is End.ARRIVED for one in found):
@@ -140,14 +140,14 @@ def _own_address(node: Node, own: OwnTable) -> str:
 def _is_pod_here(one: Journey, node: Node) -> bool:
     """Whether it ends at a pod of this node: an address in the pods' ranges that needs no gateway."""
     own, route = node.own, one.route
-    if own is None or route is None or route.way is not RouteOutcome.OUT or route.gateway or not one.translated:
+    if own is None or route is None or route.way is not RouteOutcome.OUT or route.gateway or not one.packet.translated:
         return False
-    return own.is_pod(one.destination)
+    return own.is_pod(one.packet.destination)
 
 
 def _is_lost(one: Journey, node: Node) -> bool:
     """Whether it does not come to the Service's endpoints, and that is not the Service's own state."""
-    if one.here or one.unheard:
+    if one.delivery.here or one.delivery.unheard:
         return passes_service(one)
     return one.end is not End.ARRIVED and _is_not_ours(one, node)
 
