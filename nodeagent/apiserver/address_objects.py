@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Final
 
 from nodeagent.apiserver.machinery.managed import Manager, track_update
-from nodeagent.apiserver.machinery.schema.decoding import empty, normalise
 from nodeagent.apiserver.storage.records import draft
+from nodeagent.kinds.description.decoding import empty, normalise
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.moments import rfc3339
 from nodeagent.kinds.ipaddress import SHAPES

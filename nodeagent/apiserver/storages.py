@@ -8,10 +8,10 @@ from typing import Final
 
 from nodeagent.apiserver.addresses.port_bitmap import RANGE_ALLOCATIONS
 from nodeagent.apiserver.living import MASTER_LEASES
-from nodeagent.apiserver.machinery.schema.decoding import normalise
 from nodeagent.apiserver.storage.disk_reserve import DiskReserve
 from nodeagent.apiserver.storage.log import Log
 from nodeagent.apiserver.storage.port import Storage
+from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.resources import Catalog, Resource
 

@@ -25,7 +25,7 @@ from nodeagent.proxy.observe.admin.admin_documents import ClusterDns, Status, Wo
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.api_errors import KubeconfigError
 from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig
-from nodeagent.proxy.source.manifests.manifest_source import ManifestError
+from nodeagent.proxy.source.manifests.manifest_error import ManifestError
 from nodeagent.proxy.source.namespaces import NamespaceNames
 from nodeagent.proxy.source.object_source import source_of
 from nodeagent.proxy.source.object_store import ClusterStore

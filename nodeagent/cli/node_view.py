@@ -10,6 +10,7 @@ import socket
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -40,13 +41,14 @@ from nodeagent.proxy.observe.admin.admin_documents import KnownProblem, Status, 
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.api_errors import OperatorError
 from nodeagent.proxy.source.configured_ranges import WithConfiguredCidrs
-from nodeagent.proxy.source.manifests.manifest_directory import ManifestDirectory
-from nodeagent.proxy.source.manifests.manifest_world import World
 from nodeagent.proxy.source.object_source import source_of
 from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.node_state import node_context, node_state
 from nodeagent.proxy.translate.translator import Translator
+
+if TYPE_CHECKING:
+    from nodeagent.proxy.source.manifests.manifest_world import World
 
 LeftOut = Mapping[ObjectKey, tuple[Service, Collection[EndpointSlice]]]
 LIST_SECONDS = 30.0
@@ -241,7 +243,7 @@ def _own_addresses(config: AgentConfig, snapshot: WithConfiguredCidrs) -> Collec
     return dns_addresses(config, ranges, in_use_here(config.dataplane.interface_name))
 
 
-def _store_of(world: World) -> ClusterStore:
+def _store_of(world: "World") -> ClusterStore:
     """The objects of a directory, as the translation wants them."""
     store = ClusterStore(_Nobody())
     store.replace(Node, world.nodes.values())
@@ -273,6 +275,8 @@ class _Nobody:
 def _manifests(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...], LeftOut]:
     root = config.source.manifests
     assert root is not None, "the caller looked"
+    from nodeagent.proxy.source.manifests.manifest_directory import ManifestDirectory  # noqa: PLC0415
+
     try:
         reading = ManifestDirectory(root, config.node.name).read()
     except OSError as error:

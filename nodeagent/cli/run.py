@@ -28,7 +28,7 @@ from nodeagent.proxy.dataplane.families import choose_families
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
 from nodeagent.proxy.engine.sync import SyncFailedError
 from nodeagent.proxy.source.client.api_errors import OperatorError
-from nodeagent.proxy.source.manifests.manifest_source import ManifestError
+from nodeagent.proxy.source.manifests.manifest_error import ManifestError
 from nodeagent.runtime.serving.http import BindFailed
 from nodeagent.runtime.systemd import SystemdNotifier
 

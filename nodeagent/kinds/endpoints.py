@@ -6,6 +6,7 @@ from nodeagent.kinds.description.address_texts import parse_ip
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import (
     IP_EXAMPLE,
+    PROTOCOLS,
     checked,
     dns_label,
     dns_subdomain,
@@ -113,6 +114,7 @@ ROWS = (
         creates_on_update=True,
         kind="Endpoints",
         struct=SHAPES["Endpoints"],
+        words={"subsets.ports.protocol": PROTOCOLS},
         short_names=("ep",),
         printer=PRINTER,
         default=default_endpoints,

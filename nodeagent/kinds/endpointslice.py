@@ -6,6 +6,7 @@ from nodeagent.kinds.description.address_texts import parse_ip
 from nodeagent.kinds.description.documents import Document, Json
 from nodeagent.kinds.description.formats import (
     LABEL_LONGEST,
+    PROTOCOLS,
     checked,
     dns_label,
     dns_subdomain,
@@ -185,6 +186,7 @@ ROWS = (
         singular="endpointslice",
         kind="EndpointSlice",
         struct=SHAPES["EndpointSlice"],
+        words={"addressType": ADDRESS_TYPES, "ports.protocol": PROTOCOLS},
         printer=PRINTER,
         default=default_slice,
         validate=validate_slice,

@@ -145,3 +145,11 @@ def test_the_agent_loads_no_library_that_only_people_need() -> None:
     code = "import sys, nodeagent.daemon.agent; print(*sorted({name.split('.')[0] for name in sys.modules}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"nftables", "rich", "click", "jwt", "dns", "pyroute2"} & set(done.stdout.split())
+
+
+def test_an_agent_that_follows_an_api_server_loads_nothing_for_manifests() -> None:
+    code = "import sys, nodeagent.cli.run; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "nodeagent.proxy.source.object_source" in loaded
+    assert not {"nodeagent.kinds", "nodeagent.proxy.source.manifests.manifest_source", "watchfiles"} & loaded

@@ -46,7 +46,7 @@ SAME_NAME = {
     "names that are too general; each is renamed when its package is edited, and none is added": """
     Access Account Answer Answers Change Conversation End Facts Failed Failure Finding Followed Found Gone Group
     Interrupted Kept Located Outcome OwnTable Ownership Part Patience Program Random Reason Sets Silence Step
-    Stopped Target Timing Unreadable Words World
+    Stopped Target Timing Unreadable World
     """,
 }
 """Names that more than one class has, by the reason."""

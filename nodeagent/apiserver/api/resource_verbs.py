@@ -33,7 +33,6 @@ from nodeagent.apiserver.machinery.reading import (
 )
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.request_worker import LARGE_BYTES, Worker
-from nodeagent.apiserver.machinery.schema.decoding import duplicate_fields
 from nodeagent.apiserver.machinery.schema.json_patch import (
     MOST_OPERATIONS,
     PatchRejected,
@@ -44,6 +43,7 @@ from nodeagent.apiserver.machinery.schema.strategic import merge_patch, strategi
 from nodeagent.apiserver.machinery.selectors import EVERYTHING, parse_fields, parse_labels
 from nodeagent.apiserver.storage.records import Record, StorageFailed
 from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.decoding import duplicate_fields
 from nodeagent.kinds.description.documents import Document, Json, decode, encode
 from nodeagent.kinds.description.resources import Catalog, FieldReader, Resource
 from nodeagent.kinds.description.status import (

@@ -8,7 +8,7 @@ from nodeagent.apiserver.api import authorization
 from nodeagent.apiserver.api.account_tokens import ISSUER
 from nodeagent.apiserver.api.authorization import TokenReader, User
 from nodeagent.apiserver.api.review_shapes import ReviewKind
-from nodeagent.apiserver.machinery.schema.decoding import TypeMismatch, normalise
+from nodeagent.kinds.description.decoding import TypeMismatch, normalise
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.resources import Catalog
 from nodeagent.kinds.description.status import ApiError, FieldError, bad_request, invalid, object_invalid

@@ -5,8 +5,8 @@ from typing import Final
 from nodeagent.apiserver.api.account_tokens import ISSUER, Account, AccountTokens
 from nodeagent.apiserver.api.bodies import Sent, parse_object
 from nodeagent.apiserver.api.replies import Reply, document_reply
-from nodeagent.apiserver.machinery.schema.decoding import TypeMismatch, normalise
 from nodeagent.apiserver.storage.records import Record
+from nodeagent.kinds.description.decoding import TypeMismatch, normalise
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.moments import rfc3339
 from nodeagent.kinds.description.status import FieldError, bad_request, conflict, forbidden, invalid, object_invalid

@@ -16,9 +16,9 @@ from nodeagent.apiserver.api.request_target import Shape
 from nodeagent.apiserver.api.table_output import bookmark_row, table_of
 from nodeagent.apiserver.machinery.loop_time import LoopTime
 from nodeagent.apiserver.machinery.reading import Selection, Steps
-from nodeagent.apiserver.machinery.schema.decoding import normalise
 from nodeagent.apiserver.storage.records import Compacted, Event, EventKind, Record
 from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.documents import Document, decode, encode
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.status import ApiError, expired, future_version

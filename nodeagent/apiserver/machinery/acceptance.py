@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Final
 
-from nodeagent.apiserver.machinery.schema.decoding import TypeMismatch, claims, normalise
+from nodeagent.kinds.description.decoding import TypeMismatch, claims, normalise
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.object_rules import metadata
 from nodeagent.kinds.description.resources import Resource

@@ -11,7 +11,6 @@ from nodeagent.apiserver.machinery.acceptance import WriteOptions
 from nodeagent.apiserver.machinery.joint_writes import JointWrites
 from nodeagent.apiserver.machinery.planned import PlannedWrites
 from nodeagent.apiserver.machinery.request_worker import Worker
-from nodeagent.apiserver.machinery.schema.decoding import normalise
 from nodeagent.apiserver.storage.records import (
     Change,
     ObjectTooLarge,
@@ -24,6 +23,7 @@ from nodeagent.apiserver.storage.records import (
     draft,
 )
 from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.status import (

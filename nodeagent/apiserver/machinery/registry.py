@@ -15,7 +15,6 @@ from nodeagent.apiserver.machinery.acceptance import WriteOptions, accept, check
 from nodeagent.apiserver.machinery.commits import Commits, Written
 from nodeagent.apiserver.machinery.joint_writes import JointWrites
 from nodeagent.apiserver.machinery.request_worker import Worker
-from nodeagent.apiserver.machinery.schema.decoding import empty, normalise
 from nodeagent.apiserver.machinery.write_rules import (
     DeleteOptions,
     apply_conflict,
@@ -32,6 +31,7 @@ from nodeagent.apiserver.storage.records import (
     Record,
 )
 from nodeagent.apiserver.storage.store import Store
+from nodeagent.kinds.description.decoding import empty, normalise
 from nodeagent.kinds.description.documents import Document, copy, decode, encode
 from nodeagent.kinds.description.moments import rfc3339
 from nodeagent.kinds.description.object_rules import new_finalizers

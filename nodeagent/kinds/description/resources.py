@@ -99,6 +99,8 @@ class Resource:
     name_check: Check = dns_subdomain
     default: Callable[[Document], None] = _nothing
     validate: Validate = _no_errors
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By path without indexes (``spec.ports.protocol``): all that `validate` accepts there."""
     validate_update: ValidateUpdate | None = None
     warnings: Callable[[Document], list[str]] = _no_warnings
     """Warnings that a client receives beside the answer to a write."""

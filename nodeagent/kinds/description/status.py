@@ -56,11 +56,16 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with an object. `cause` is the machine-readable kind, `text` what follows the field's name."""
+    """One thing wrong with an object. `cause` is the machine-readable kind, `text` what follows the field's name.
+
+    value, supported: of a word that the field cannot hold, and those that it can.
+    """
 
     cause: str
     field: str
     text: str
+    value: Json = None
+    supported: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.field}: {self.text}"
@@ -103,9 +108,10 @@ def forbidden(field: str, detail: str) -> FieldError:
 
 
 def unsupported(field: str, value: Json, supported: Sequence[str]) -> FieldError:
-    """The value is none of an enumeration."""
+    """The value is not part of an enumeration."""
     names = ", ".join(shown(item) for item in sorted(supported))
-    return FieldError("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {names}")
+    text = f"Unsupported value: {shown(value)}: supported values: {names}"
+    return FieldError("FieldValueNotSupported", field, text, value, tuple(supported))
 
 
 def too_many(field: str, count: int, limit: int) -> FieldError:

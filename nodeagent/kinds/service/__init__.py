@@ -6,7 +6,7 @@ from nodeagent.kinds.description.printing import AGE, NONE, Column, Printer, nam
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.shared import read_shapes
 from nodeagent.kinds.service.life import ServiceLife
-from nodeagent.kinds.service.validation import validate_service, validate_service_update, warn_of_service
+from nodeagent.kinds.service.validation import WORDS, validate_service, validate_service_update, warn_of_service
 from nodeagent.model.objects import DEFAULT_AFFINITY_SECONDS
 
 SHAPES = read_shapes(r"""
@@ -146,6 +146,7 @@ ROWS = (
         creates_on_update=True,
         kind="Service",
         struct=SHAPES["Service"],
+        words=WORDS,
         short_names=("svc",),
         categories=("all",),
         printer=PRINTER,

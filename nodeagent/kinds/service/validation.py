@@ -25,7 +25,22 @@ FAMILIES = ("IPv4", "IPv6")
 _FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _POLICIES = ("Cluster", "Local")
 _DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
+_AFFINITIES = ("ClientIP", "None")
+_IP_MODES = ("Proxy", "VIP")
 _HEADLESS = "None"
+
+WORDS = {
+    "spec.type": TYPES,
+    "spec.ports.protocol": PROTOCOLS,
+    "spec.sessionAffinity": _AFFINITIES,
+    "spec.externalTrafficPolicy": _POLICIES,
+    "spec.internalTrafficPolicy": _POLICIES,
+    "spec.ipFamilies": FAMILIES,
+    "spec.ipFamilyPolicy": _FAMILY_POLICIES,
+    "spec.trafficDistribution": _DISTRIBUTIONS,
+    "status.loadBalancer.ingress.ipMode": _IP_MODES,
+}
+"""What of these fields is accepted."""
 
 
 def validate_service(service: Document) -> Iterator[FieldError]:
@@ -161,8 +176,8 @@ def _affinity(spec: Document) -> list[FieldError]:
     field = "spec.sessionAffinityConfig"
     if not affinity:
         return [required("spec.sessionAffinity")]
-    if affinity not in ("ClientIP", "None"):
-        return [unsupported("spec.sessionAffinity", affinity, ("ClientIP", "None"))]
+    if affinity not in _AFFINITIES:
+        return [unsupported("spec.sessionAffinity", affinity, _AFFINITIES)]
     config = spec.get("sessionAffinityConfig")
     if affinity == "None":
         why = f"must not be set when session affinity is {affinity}"
@@ -305,8 +320,8 @@ def _ingress(service: Document) -> Iterator[FieldError]:
         if address and parse_ip(address) is None:
             yield (invalid(f"{field}.ip", address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
         mode = entry.get("ipMode")
-        if address and mode is not None and mode not in ("VIP", "Proxy"):
-            yield unsupported(f"{field}.ipMode", mode, ("VIP", "Proxy"))
+        if address and mode is not None and mode not in _IP_MODES:
+            yield unsupported(f"{field}.ipMode", mode, _IP_MODES)
         if mode is not None and not address:
             yield forbidden(f"{field}.ipMode", "may not be specified when `ip` is not set")
         if entry.get("hostname"):

@@ -9,7 +9,6 @@ from typing import Protocol
 from nodeagent.proxy.source.api_source import ApiServerSource, EndpointsApi
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.following import Following
-from nodeagent.proxy.source.manifests.manifest_source import ManifestSource
 from nodeagent.proxy.source.namespaces import NamespaceNames
 from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.proxy.source.pace import AMONG_SEVERAL, Pace
@@ -54,4 +53,7 @@ def source_of(
             pace=Pace(random.random, asyncio.sleep, AMONG_SEVERAL) if client.has_several_servers else None,
         )
     assert manifests is not None, "a source is one of the two"
+    # Who follows an API server needs no schemas of kinds, no YAML and no file events.
+    from nodeagent.proxy.source.manifests.manifest_source import ManifestSource  # noqa: PLC0415
+
     return ManifestSource(manifests, store, node_name=node_name, namespaces=namespaces)

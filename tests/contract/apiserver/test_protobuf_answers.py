@@ -11,10 +11,10 @@ import pytest
 from nodeagent.apiserver.api.protobuf_answers import ProtobufAnswers
 from nodeagent.apiserver.api.replies import Reply
 from nodeagent.apiserver.machinery.request_worker import Worker
-from nodeagent.apiserver.machinery.schema.decoding import normalise
 from nodeagent.apiserver.machinery.schema.protobuf import MEDIA_TYPE, read_object
 from nodeagent.apiserver.machinery.schema.protobuf_writing import write_object
 from nodeagent.kinds.catalog import all_kinds
+from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.status import ApiError
 
 RECORDED = json.loads((Path(__file__).parents[2] / "unit/apiserver/protobuf_objects.json").read_text())

@@ -12,9 +12,9 @@ import pytest
 from nodeagent.apiserver.api.bodies import JSON, YAML, parse, parse_delete_options, parse_object
 from nodeagent.apiserver.machinery.acceptance import check
 from nodeagent.apiserver.machinery.bounds import MOST_VALUES
-from nodeagent.apiserver.machinery.schema.decoding import normalise
 from nodeagent.apiserver.machinery.schema.protobuf import MEDIA_TYPE as PROTOBUF
 from nodeagent.kinds.catalog import all_kinds
+from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.documents import Json
 from nodeagent.kinds.description.resources import Resource
 from nodeagent.kinds.description.status import ApiError, FieldError, required

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from nodeagent.apiserver.machinery.reading import Selection
-from nodeagent.apiserver.machinery.schema.decoding import normalise
 from nodeagent.apiserver.machinery.selectors import parse_fields
 from nodeagent.apiserver.storage.records import Record, assemble, draft
 from nodeagent.kinds.catalog import all_kinds
+from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.resources import FieldReader, Resource
 from nodeagent.kinds.description.status import ApiError
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.apiserver.api.bodies import JSON, YAML, parse
-from nodeagent.apiserver.machinery.schema.decoding import TypeMismatch, duplicate_fields, normalise
 from nodeagent.apiserver.machinery.schema.json_patch import PatchRejected, TooManyOperations, json_patch
 from nodeagent.apiserver.machinery.schema.strategic import strategic_merge
 from nodeagent.kinds import endpointslice, node, service
 from nodeagent.kinds.description import formats
 from nodeagent.kinds.description.address_texts import parse_ip
+from nodeagent.kinds.description.decoding import TypeMismatch, duplicate_fields, normalise
 from nodeagent.kinds.description.documents import Json, encode, is_deeper
 from nodeagent.kinds.description.shapes import Struct
 from nodeagent.kinds.description.status import ApiError

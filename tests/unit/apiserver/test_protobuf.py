@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from nodeagent.apiserver.machinery.schema.decoding import normalise
 from nodeagent.apiserver.machinery.schema.protobuf import (
     NotProtobuf,
     read_delete_options,
@@ -17,6 +16,7 @@ from nodeagent.apiserver.machinery.schema.protobuf import (
 from nodeagent.apiserver.machinery.schema.protobuf_writing import write_event, write_object
 from nodeagent.kinds import serviceaccount
 from nodeagent.kinds.catalog import all_kinds
+from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.shapes import ListOf, MapOf, Shape, Struct
 from nodeagent.kinds.description.shared import ANSWERS
 from tests.harness.protobuf import envelope, field

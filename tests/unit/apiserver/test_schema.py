@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeagent.apiserver.machinery import managed
-from nodeagent.apiserver.machinery.schema.decoding import TypeMismatch, duplicate_fields, normalise
 from nodeagent.apiserver.machinery.schema.fieldsets import from_fields_v1, set_fields, to_fields_v1
 from nodeagent.apiserver.machinery.schema.json_patch import PatchRejected, json_patch
 from nodeagent.apiserver.machinery.schema.protobuf import NotProtobuf, read_object
 from nodeagent.apiserver.machinery.schema.strategic import merge_patch, strategic_merge
 from nodeagent.kinds import endpointslice, pod
 from nodeagent.kinds import service as service_kind
+from nodeagent.kinds.description.decoding import TypeMismatch, duplicate_fields, normalise
 from nodeagent.kinds.description.notation import read
 
 SERVICE = service_kind.SHAPES["Service"]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from nodeagent.apiserver.machinery.schema.decoding import normalise
 from nodeagent.kinds import endpoints, endpointslice, node, pod, service
 from nodeagent.kinds.description import formats, object_rules
+from nodeagent.kinds.description.decoding import normalise
 from nodeagent.kinds.description.status import FieldError, object_invalid
 from nodeagent.kinds.endpointslice import default_slice
 from nodeagent.kinds.pod import default_pod

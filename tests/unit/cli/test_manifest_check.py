@@ -84,8 +84,8 @@ def test_it_needs_no_root() -> None:
         pytest.param(
             "addressType: IPv4",
             "addressType: ipv4",
-            "file a.yaml:17: UnknownValue: EndpointSlice default/web-1: addressType: 'ipv4' is none of FQDN, IPv4, IPv6; did"
-            " you mean IPv4?",
+            'file a.yaml:17: UnknownValue: EndpointSlice default/web-1: addressType: Unsupported value: "ipv4": supported'
+            ' values: "FQDN", "IPv4", "IPv6"; did you mean IPv4?',
             id="wrong case",
         ),
         pytest.param(
@@ -117,7 +117,7 @@ def test_it_needs_no_root() -> None:
         pytest.param(
             "clusterIP: 10.96.0.10",
             "clusterIP: 10.96.0.10\n  selector: [a]",
-            "file a.yaml:1: RefusedByAPI: Service default/web: json: cannot unmarshal array into Go struct field",
+            "file a.yaml:7: RefusedByAPI: Service default/web: spec.selector: json: cannot unmarshal array into Go struct field",
             id="a type of a field that the agent does not read",
         ),
         pytest.param(

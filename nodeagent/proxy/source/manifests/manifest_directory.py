@@ -64,13 +64,16 @@ class _Listing(Struct):
 class ManifestDirectory:
     """Reads a directory again and again, each time only what changed.
 
-    now_ns: the wall clock that file time stamps are compared to.
+    now_ns: the wall clock that file time stamps are compared to. thorough: see `parse_manifest`.
     """
 
-    def __init__(self, root: Path, node_name: str, *, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(
+        self, root: Path, node_name: str, *, now_ns: Callable[[], int] = time.time_ns, thorough: bool = False
+    ) -> None:
         self._root = root
         self._node_name = node_name
         self._now_ns = now_ns
+        self._thorough = thorough
         self._known: dict[str, _Known] = {}
         self._world = World()
 
@@ -87,6 +90,11 @@ class ManifestDirectory:
             self._world = merge(_versions(latest).values(), self._node_name)
         self._known = latest
         return Reading(self._world, frozenset(listing.places), tuple(_unreadable(self._root, listing)))
+
+    @property
+    def files(self) -> list[ManifestFile]:
+        """The files as they were read last, in the order of paths."""
+        return [file.version for _, file in sorted(self._known.items())]
 
     def _read_file(self, name: str, path: Path) -> _Known | None:
         """The file as of now: the known one if it did not change, None if it has just gone."""
@@ -107,15 +115,8 @@ class ManifestDirectory:
         digest = blake2b(data, digest_size=16).digest()
         if known is not None and known.digest == digest:
             return replace(known, identity=identity, settled=settled)
-        version = _parse(name, known, data)
+        version = _parse(name, known, data, thorough=self._thorough)
         return _Known(version, identity, digest, settled)
-
-
-def manifest_files(root: Path) -> dict[str, Path]:
-    """The files that are read, by name relative to `root`. Raises OSError when it cannot be listed."""
-    listing = _Listing(files={}, places=set(), unreadable={})
-    _list_into(listing, root, "")
-    return listing.files
 
 
 def _versions(files: dict[str, _Known]) -> dict[str, ManifestFile]:
@@ -153,14 +154,14 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
     return False
 
 
-def _parse(name: str, known: _Known | None, data: bytes) -> ManifestFile:
+def _parse(name: str, known: _Known | None, data: bytes, *, thorough: bool) -> ManifestFile:
     before = known.version if known is not None else None
     if not data and before is not None and before.manifest.objects:
         # `kubectl get ... > svc.yaml` leaves the file empty for as long as the command runs.
         detail = "the file is empty, maybe still being written; delete it to delete its objects"
         return next_version(name, before, Manifest(faults=(ManifestFault(0, "EmptyFile", detail),)))
     try:
-        manifest = parse_manifest(name, data)
+        manifest = parse_manifest(name, data, thorough=thorough)
     except Exception as error:
         logger.exception("manifest cannot be read file=%s", name)
         detail = f"internal error: {type(error).__name__}: {error}"

@@ -25,6 +25,7 @@ from nodeagent.proxy.source.manifests.manifest_directory import (
     Reading,
     unreadable_directory,
 )
+from nodeagent.proxy.source.manifests.manifest_error import ManifestError
 from nodeagent.proxy.source.manifests.manifest_world import World, changes_between
 from nodeagent.proxy.source.namespaces import NamespaceNames
 
@@ -37,10 +38,6 @@ T = TypeVar("T", bound=StoredObject)
 T_contra = TypeVar("T_contra", bound=StoredObject, contravariant=True)
 
 logger = logging.getLogger(__name__)
-
-
-class ManifestError(Exception):
-    """The directory cannot be read at start. One line for a person."""
 
 
 class ObjectListing(Protocol[T_contra]):

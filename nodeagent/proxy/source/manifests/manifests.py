@@ -15,9 +15,10 @@ from collections.abc import Iterator, Mapping
 import msgspec
 from msgspec import Raw, Struct
 
+from nodeagent.kinds.description.object_check import complaints
 from nodeagent.model.objects import ApiObject, Endpoints, EndpointSlice, Node, Service, ServiceCIDR, key_of
 from nodeagent.proxy.source.manifests.manifest_defaults import missing_allocations, with_defaults
-from nodeagent.proxy.source.manifests.manifest_fields import FIELDS, fits, misfits, prepare, unknown_kind
+from nodeagent.proxy.source.manifests.manifest_fields import ROWS, fits, prepare, unknown_kind
 from nodeagent.wire.yaml.yaml_documents import Value, YamlDocument, YamlFault, documents
 
 KINDS: Mapping[tuple[str, str], type[ApiObject]] = {
@@ -52,14 +53,10 @@ class ManifestObject(Struct, frozen=True):
 
 
 class Located(Struct, frozen=True):
-    """An object of a kind that is read, as plain values, and where it is.
-
-    kind: with its apiVersion. path: of the object in its document (``$.items[0]``).
-    """
+    """An object of a kind that is read, as plain values, and where it is: `path` in its document (``$.items[0]``)."""
 
     document: YamlDocument
     path: str
-    version: str
     kind: str
     value: Value
 
@@ -120,37 +117,19 @@ class _Named(Struct, frozen=True):
 _Finding = ManifestObject | ManifestFault | _Ignored
 
 
-def parse_manifest(name: str, data: bytes) -> Manifest:
-    """Read the file `name` (its suffix tells JSON from YAML) with the content `data`. Never raises for its content."""
+def parse_manifest(name: str, data: bytes, *, thorough: bool = False) -> Manifest:
+    """Read the file `name` (its suffix tells JSON from YAML) with the content `data`. Never raises for its content.
+
+    thorough: advise on everything that an API server would refuse, else only for objects with fields, types or words
+    that do not fit. The whole check takes several times as long as reading JSON does.
+    """
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         return Manifest(faults=(ManifestFault(line, "InvalidManifest", "not UTF-8 text"),))
-    findings = _read_json(text) if name.endswith(".json") else _read_yaml(text)
-    return _collect(findings)
-
-
-def located_objects(data: bytes) -> Iterator[Located]:
-    """The objects in a file that can be read (`parse_manifest` says what is wrong with the others)."""
-    for document in documents(data.decode("utf-8-sig", errors="replace")):
-        if isinstance(document, YamlDocument) and document.value is not None:
-            yield from _located(document, document.value, "$", ("", ""))
-
-
-def _located(document: YamlDocument, value: Value, path: str, default: tuple[str, str]) -> Iterator[Located]:
-    try:
-        version, kind = _type_of(value, default)
-        items_are = _items_of(version, kind)
-        if items_are is None:
-            if isinstance(_object(0, version, kind, value), ManifestObject):
-                yield Located(document, path, version, kind, value)
-            return
-        items = _items_in(value)
-    except _Unfit:
-        return
-    for index, item in enumerate(items):
-        yield from _located(document, item, f"{path}.items[{index}]", items_are)
+    read = _read_json if name.endswith(".json") else _read_yaml
+    return _collect(read(text, thorough=thorough))
 
 
 def _collect(findings: Iterator[_Finding]) -> Manifest:
@@ -180,15 +159,17 @@ def _collect(findings: Iterator[_Finding]) -> Manifest:
     return Manifest(tuple(objects), tuple(faults), tuple(advice), tuple(sorted(ignored.items())), exist)
 
 
-def _read_yaml(text: str) -> Iterator[_Finding]:
+def _read_yaml(text: str, *, thorough: bool) -> Iterator[_Finding]:
     for document in documents(text):
         if isinstance(document, YamlFault):
             yield ManifestFault(document.line, "InvalidManifest", document.reason)
         elif document.value is not None:
-            yield from _read_value(document, document.value, "$", ("", ""))
+            yield from _read_value(document, document.value, "$", ("", ""), thorough=thorough)
 
 
-def _read_value(document: YamlDocument, value: Value, path: str, default: tuple[str, str]) -> Iterator[_Finding]:
+def _read_value(
+    document: YamlDocument, value: Value, path: str, default: tuple[str, str], *, thorough: bool
+) -> Iterator[_Finding]:
     """The object at `path` of the document, or all of its items if it is a list."""
     try:
         version, kind = _type_of(value, default)
@@ -196,13 +177,13 @@ def _read_value(document: YamlDocument, value: Value, path: str, default: tuple[
         items = _items_in(value) if items_are is not None else None
         if items_are is None or items is None:
             found = _object(document.line_of(path), version, kind, value)
-            yield _advised(found, Located(document, path, version, kind, value))
+            yield _advised(found, Located(document, path, kind, value), thorough=thorough)
             return
     except _Unfit as unfit:
         yield ManifestFault(document.line_of(path + unfit.path[1:]), "InvalidManifest", unfit.detail)
         return
     for index, item in enumerate(items):
-        yield from _read_value(document, item, f"{path}.items[{index}]", items_are)
+        yield from _read_value(document, item, f"{path}.items[{index}]", items_are, thorough=thorough)
 
 
 def _type_of(value: Value, default: tuple[str, str]) -> tuple[str, str]:
@@ -244,16 +225,15 @@ def _object(line: int, version: str, kind: str, value: Value | Raw) -> ManifestO
     return ManifestObject(line, with_defaults(obj))
 
 
-def _advised(found: ManifestObject | _Ignored, located: Located) -> ManifestObject | _Ignored:
+def _advised(found: ManifestObject | _Ignored, located: Located, *, thorough: bool) -> ManifestObject | _Ignored:
     """The object with what its decoder did not notice."""
-    if isinstance(found, _Ignored) or fits(located.kind, located.value):
+    value = located.value
+    if isinstance(found, _Ignored) or not isinstance(value, dict) or (not thorough and fits(located.kind, value)):
         return found
-    advice = tuple(
-        ManifestFault(
-            located.line_of(misfit.path), misfit.reason, f"{_title(found.obj)}: {misfit.path[2:]}: {misfit.detail}"
-        )
-        for misfit in misfits(FIELDS[located.kind], located.value)
-    )
+    advice = [
+        ManifestFault(located.line_of(f"$.{path}"), reason, ": ".join(filter(None, (_title(found.obj), path, text))))
+        for path, reason, text in complaints(ROWS[located.kind], value)
+    ]
     return ManifestObject(found.line, found.obj, tuple(sorted(advice, key=lambda fault: fault.line)))
 
 
@@ -279,7 +259,7 @@ def _items_of(version: str, kind: str) -> tuple[str, str] | None:
     return (version, item) if item != kind and (version, item) in KINDS else None
 
 
-def _read_json(text: str) -> Iterator[_Finding]:
+def _read_json(text: str, *, thorough: bool) -> Iterator[_Finding]:
     """Objects are decoded one by one, so that no single call holds the interpreter for long."""
     content = text.lstrip()
     if not content:
@@ -294,10 +274,10 @@ def _read_json(text: str) -> Iterator[_Finding]:
         line = text.count("\n") - content.count("\n") + content.encode().count(b"\n", 0, end) + 1
         yield ManifestFault(line, "InvalidManifest", _lower(str(error)))
     else:
-        yield from _read_raw(raw, ("", ""), text.count("\n") - content.count("\n") + 1)
+        yield from _read_raw(raw, ("", ""), text.count("\n") - content.count("\n") + 1, thorough=thorough)
 
 
-def _read_raw(raw: Raw, default: tuple[str, str], line: int) -> Iterator[_Finding]:
+def _read_raw(raw: Raw, default: tuple[str, str], line: int, *, thorough: bool) -> Iterator[_Finding]:
     """The object that `raw` holds and that begins at `line`, or all of its items if it is a list."""
     try:
         header = msgspec.json.decode(raw, type=_Header)
@@ -305,14 +285,14 @@ def _read_raw(raw: Raw, default: tuple[str, str], line: int) -> Iterator[_Findin
         items_are = _items_of(version, kind)
         if items_are is None:
             found = _object(line, version, kind, raw)
-            if isinstance(found, ManifestObject) and not fits(kind, raw):
-                yield from _read_again(raw, default, line, "does not fit")
+            if isinstance(found, ManifestObject) and (thorough or not fits(kind, raw)):
+                yield from _read_again(raw, default, line, "does not fit", thorough=thorough)
             else:
                 yield found
             return
         items = msgspec.json.decode(header.items, type=list[Raw]) if memoryview(header.items).nbytes else []
     except (_Unfit, msgspec.ValidationError) as error:
-        yield from _read_again(raw, default, line, str(error))
+        yield from _read_again(raw, default, line, str(error), thorough=thorough)
         return
     data = bytes(raw)
     position = max(data.find(bytes(header.items)), 0)
@@ -320,15 +300,15 @@ def _read_raw(raw: Raw, default: tuple[str, str], line: int) -> Iterator[_Findin
     for item in items:
         start = data.find(bytes(item), position)
         line += data.count(b"\n", position, start)
-        yield from _read_raw(item, items_are, line)
+        yield from _read_raw(item, items_are, line, thorough=thorough)
         position = start
 
 
-def _read_again(raw: Raw, default: tuple[str, str], line: int, reason: str) -> Iterator[_Finding]:
+def _read_again(raw: Raw, default: tuple[str, str], line: int, reason: str, *, thorough: bool) -> Iterator[_Finding]:
     """What is wrong with an object that did not decode, and where; or the object, when only nulls were in the way."""
     document = next(documents(bytes(raw).decode(), above=line - 1), None)
     if isinstance(document, YamlDocument):
-        yield from _read_value(document, document.value, "$", default)
+        yield from _read_value(document, document.value, "$", default, thorough=thorough)
     else:
         yield ManifestFault(line, "InvalidManifest", _lower(reason))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nodeagent.apiserver.machinery.schema.decoding import TypeMismatch, normalise
 from nodeagent.kinds import event, lease
+from nodeagent.kinds.description.decoding import TypeMismatch, normalise
 from nodeagent.kinds.description.printing import age
 
 LEASE = lease.SHAPES["Lease"]

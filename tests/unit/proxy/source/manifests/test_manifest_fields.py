@@ -1,13 +1,13 @@
 """Fields and words that the API server would refuse, found with line and suggestion; kinds that nobody has."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from nodeagent.kinds.catalog import all_kinds
-from nodeagent.kinds.description.shapes import ListOf, MapOf, Scalar, Shape, Struct
-from nodeagent.proxy.source.manifests.manifest_fields import FIELDS, KINDS_OF_GROUP, Fields, Words
+from nodeagent.kinds.description.resources import Resource
+from nodeagent.kinds.description.shapes import ListOf, Shape, Struct
+from nodeagent.proxy.source.manifests.manifest_fields import ROWS, fits, kinds_of_groups, unknown_kind
 from nodeagent.proxy.source.manifests.manifests import Manifest, parse_manifest
 
 SERVICE = """\
@@ -57,21 +57,21 @@ def told(manifest: Manifest) -> list[tuple[int, str, str]]:
             service(port="protocol: tcp"),
             12,
             "UnknownValue",
-            "spec.ports[0].protocol: 'tcp' is none of SCTP, TCP, UDP; did you mean TCP?",
+            'spec.ports[0].protocol: Unsupported value: "tcp": supported values: "SCTP", "TCP", "UDP"; did you mean TCP?',
             id="a word in the wrong case",
         ),
         pytest.param(
             service("internalTrafficPolicy: local"),
             8,
             "UnknownValue",
-            "spec.internalTrafficPolicy: 'local' is none of Cluster, Local; did you mean Local?",
+            'spec.internalTrafficPolicy: Unsupported value: "local": supported values: "Cluster", "Local"; did you mean Local?',
             id="a policy",
         ),
         pytest.param(
             service("ipFamilies: [IPv4, ipv6]"),
             8,
             "UnknownValue",
-            "spec.ipFamilies: 'ipv6' is none of IPv4, IPv6; did you mean IPv6?",
+            'spec.ipFamilies[1]: Unsupported value: "ipv6": supported values: "IPv4", "IPv6"; did you mean IPv6?',
             id="a word in a list",
         ),
     ],
@@ -144,31 +144,65 @@ def test_kinds_of_others_are_nothing_to_tell_of(version: str, kind: str) -> None
     assert manifest.ignored == ((f"{version} {kind}", 1),)
 
 
-def described(fields: Fields, shape: Shape, path: str) -> Iterator[tuple[str, frozenset[str], frozenset[str]]]:
-    """(path, names here, names in the API server's schema) of every object that is described."""
-    while isinstance(shape, ListOf):
-        shape = shape.element
-    if shape is Scalar.ANY or isinstance(shape, MapOf):
-        return
-    assert isinstance(shape, Struct), path
-    top = frozenset(("apiVersion", "kind")) if path.count(".") == 0 else frozenset[str]()
-    yield path, fields.names - top, frozenset(shape.fields) - top
-    for name, below in fields.below:
-        if isinstance(below, Words):
-            assert name in shape.fields, f"{path}.{name}"
-        else:
-            yield from described(below, shape.fields[name].shape, f"{path}.{name}")
+def service_with(path: str, value: object) -> bytes:
+    """A Service that has `value` at the path, in a list where the schema says so."""
+    document: dict[str, object] = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+    place: dict[str, object] = document
+    *parents, last = path.split(".")
+    shape: Shape = ROWS["Service"].struct
+    for name in parents:
+        assert isinstance(shape, Struct)
+        shape = shape.fields[name].shape
+        inner: dict[str, object] = {}
+        place[name] = [inner] if isinstance(shape, ListOf) else inner
+        shape = shape.element if isinstance(shape, ListOf) else shape
+        place = inner
+    assert isinstance(shape, Struct)
+    place[last] = [value] if isinstance(shape.fields[last].shape, ListOf) else value
+    return json.dumps(document).encode()
 
 
-@pytest.mark.parametrize("kind", FIELDS)
-def test_the_fields_are_those_of_the_api_server(kind: str) -> None:
-    (row,) = [row for row in all_kinds().rows if row.kind == kind]
-    for path, here, there in described(FIELDS[kind], row.struct, kind):
-        assert here >= there, f"{path}: {sorted(there - here)} would be refused"
-        assert here == there or kind == "Node", f"{path}: {sorted(here - there)} would not be"
+@pytest.mark.parametrize("path", ROWS["Service"].words)
+def test_words_are_those_that_validation_accepts(path: str) -> None:
+    """Whether the fast look sees them; validation then says which there are."""
+    words = ROWS["Service"].words[path]
+    for word in words:
+        assert fits("Service", json.loads(service_with(path, word)))
+    assert not fits("Service", json.loads(service_with(path, "cluster-ip")))
 
 
-def test_every_kind_of_the_api_server_is_known() -> None:
-    for row in all_kinds().rows:
-        if row.group in KINDS_OF_GROUP:
-            assert row.kind in KINDS_OF_GROUP[row.group]
+def paths_of(shape: Shape, path: str) -> set[str]:
+    if isinstance(shape, ListOf):
+        return paths_of(shape.element, path)
+    if not isinstance(shape, Struct):
+        return {path}
+    return {
+        found for name, field in shape.fields.items() for found in paths_of(field.shape, f"{path}.{name}".lstrip("."))
+    }
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_words_are_of_fields_that_exist(kind: str) -> None:
+    assert ROWS[kind].words.keys() <= paths_of(ROWS[kind].struct, "")
+
+
+def test_the_whole_check_reports_what_only_an_api_server_refuses() -> None:
+    text = service().replace("name: web", "name: web_").encode()
+    assert parse_manifest("a.yaml", text).advice == ()
+    (refusal,) = parse_manifest("a.yaml", text, thorough=True).advice
+    assert (refusal.line, refusal.reason) == (4, "RefusedByAPI")
+    assert refusal.detail.startswith("Service shop/web_: metadata.name: Invalid value:")
+
+
+def test_a_wrong_type_of_a_field_that_the_agent_does_not_read_has_its_line() -> None:
+    (refusal,) = parse_manifest("a.yaml", service("selector: [a]").encode()).advice
+    assert (refusal.line, refusal.reason) == (8, "RefusedByAPI")
+    assert "json: cannot unmarshal array into Go struct field ServiceSpec.spec.selector" in refusal.detail
+
+
+@pytest.mark.parametrize("row", all_kinds().rows, ids=lambda row: row.kind)
+def test_every_kind_of_the_api_server_is_known(row: Resource) -> None:
+    version = f"{row.group}/v1".removeprefix("/")
+    assert unknown_kind(version, row.kind) is None
+    if row.group in kinds_of_groups():
+        assert unknown_kind(version, f"{row.kind}x") is not None

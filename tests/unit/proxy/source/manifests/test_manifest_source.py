@@ -10,7 +10,8 @@ import pytest
 
 from nodeagent.model.names import ObjectKey
 from nodeagent.proxy.source.manifests import manifest_source
-from nodeagent.proxy.source.manifests.manifest_source import ManifestError, ManifestSource
+from nodeagent.proxy.source.manifests.manifest_error import ManifestError
+from nodeagent.proxy.source.manifests.manifest_source import ManifestSource
 from nodeagent.proxy.source.namespaces import NamespaceNames
 from nodeagent.proxy.source.object_store import ClusterStore
 

@@ -36,7 +36,14 @@ Where: TypeAlias = tuple[()] | tuple["Where", str | int]
 
 
 class TypeMismatch(ValueError):
-    """A value of a type its field cannot hold; the text is the message Go's decoder would give."""
+    """A value of a type its field cannot hold; the text is the message Go's decoder would give.
+
+    path: of the field (``spec.ports[0].port``), empty where it is not known.
+    """
+
+    def __init__(self, text: str, path: str = "") -> None:
+        super().__init__(text)
+        self.path = path
 
 
 def normalise(struct: Struct, document: Mapping[str, Json], unknown: list[str] | None = None) -> Document:
@@ -223,10 +230,12 @@ def _bytes(raw: str) -> str:
 
 
 def _mismatch(raw: Json, path: Where, owner: Struct, shape: Shape) -> TypeMismatch:
-    plain = re.sub(r"\[\d+\]", "", _dotted(path))
+    dotted = _dotted(path)
+    plain = re.sub(r"\[\d+\]", "", dotted)
     return TypeMismatch(
         f"json: cannot unmarshal {_json_type(raw)} into Go struct field {owner.published_as or owner.name}.{plain}"
-        f" of type {go_name(shape)}"
+        f" of type {go_name(shape)}",
+        dotted,
     )
 
 

@@ -1,0 +1,69 @@
+"""What the API server would say to an object that somebody means to create. Pure.
+
+Nothing is allocated, stored or compared with other objects.
+"""
+
+from typing import NamedTuple
+
+from nodeagent.kinds.description.decoding import TypeMismatch, normalise
+from nodeagent.kinds.description.documents import Document
+from nodeagent.kinds.description.object_rules import metadata
+from nodeagent.kinds.description.resources import Resource
+from nodeagent.kinds.description.shapes import ListOf, Struct
+from nodeagent.kinds.description.status import FieldError
+from nodeagent.model.text import did_you_mean
+
+DEFAULT_NAMESPACE = "default"
+
+
+class Complaint(NamedTuple):
+    """path: of the field (``spec.ports[0].port``), empty for the object as a whole.
+
+    reason: `UnknownField`, `UnknownValue` (a word that the field cannot hold) or `RefusedByAPI`.
+    text: one line, the server's words, and what the author may have meant.
+    """
+
+    path: str
+    reason: str
+    text: str
+
+
+def complaints(row: Resource, given: Document) -> list[Complaint]:
+    """What is wrong with an object of the kind that `row` describes. The order: unknown fields, then the server's."""
+    unknown: list[str] = []
+    try:
+        document = normalise(row.struct, given, unknown)
+    except TypeMismatch as error:
+        return [Complaint(error.path, "RefusedByAPI", str(error))]
+    _complete(row, document)
+    errors = [*metadata(document, row.name_check, namespaced=row.namespaced), *row.validate(document)]
+    return [*(_unknown_field(row.struct, path) for path in unknown), *map(_refusal, errors)]
+
+
+def _complete(row: Resource, document: Document) -> None:
+    """What is filled in before validation. The status stays, though a server ignores it: here nobody else writes it."""
+    if row.namespaced:
+        document["metadata"].setdefault("namespace", DEFAULT_NAMESPACE)
+    row.default(document)
+    status = document.get("status")
+    row.life.prepare_create(document)
+    if status is not None:
+        document["status"] = status
+
+
+def _unknown_field(struct: Struct, path: str) -> Complaint:
+    rest = path
+    while True:
+        step, _, below = rest.partition(".")
+        field = struct.fields.get(step.partition("[")[0])
+        shape = field.shape if field is not None else None
+        inner = shape.element if isinstance(shape, ListOf) else shape
+        if not below or not isinstance(inner, Struct):
+            return Complaint(path, "UnknownField", f"unknown field{did_you_mean(rest, struct.fields)}")
+        struct, rest = inner, below
+
+
+def _refusal(error: FieldError) -> Complaint:
+    if not error.supported or not isinstance(error.value, str) or not error.value:
+        return Complaint(error.field, "RefusedByAPI", error.text)
+    return Complaint(error.field, "UnknownValue", f"{error.text}{did_you_mean(error.value, error.supported)}")
