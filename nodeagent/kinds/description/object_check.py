@@ -35,12 +35,12 @@ def complaints(row: Resource, given: Document) -> list[Complaint]:
         document = normalise(row.struct, given, unknown)
     except TypeMismatch as error:
         return [Complaint(error.path, "RefusedByAPI", str(error))]
-    _complete(row, document)
+    fill_in(row, document)
     errors = [*metadata(document, row.name_check, namespaced=row.namespaced), *row.validate(document)]
     return [*(_unknown_field(row.struct, path) for path in unknown), *map(_refusal, errors)]
 
 
-def _complete(row: Resource, document: Document) -> None:
+def fill_in(row: Resource, document: Document) -> None:
     """What is filled in before validation. The status stays, though a server ignores it: here nobody else writes it."""
     if row.namespaced:
         document["metadata"].setdefault("namespace", DEFAULT_NAMESPACE)

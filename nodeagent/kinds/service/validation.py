@@ -17,6 +17,7 @@ from nodeagent.kinds.description.formats import (
 )
 from nodeagent.kinds.description.object_rules import labels, unchanged
 from nodeagent.kinds.description.status import FieldError, duplicate, forbidden, invalid, required, unsupported
+from nodeagent.kinds.service.kept_addresses import HEADLESS
 from nodeagent.model.addresses import LAST_PORT
 from nodeagent.model.objects import LONGEST_AFFINITY_SECONDS
 
@@ -27,7 +28,6 @@ _POLICIES = ("Cluster", "Local")
 _DISTRIBUTIONS = ("PreferClose", "PreferSameNode", "PreferSameZone")
 _AFFINITIES = ("ClientIP", "None")
 _IP_MODES = ("Proxy", "VIP")
-_HEADLESS = "None"
 
 WORDS = {
     "spec.type": TYPES,
@@ -108,9 +108,9 @@ def _kind(spec: Document) -> list[FieldError]:
 
 def _headless(spec: Document) -> list[FieldError]:
     kind = spec.get("type")
-    if kind not in ("LoadBalancer", "NodePort") or spec.get("clusterIP") != _HEADLESS:
+    if kind not in ("LoadBalancer", "NodePort") or spec.get("clusterIP") != HEADLESS:
         return []
-    return [invalid("spec.clusterIPs[0]", _HEADLESS, f"may not be set to 'None' for {kind} services")]
+    return [invalid("spec.clusterIPs[0]", HEADLESS, f"may not be set to 'None' for {kind} services")]
 
 
 def warn_of_service(service: Document) -> list[str]:
@@ -120,7 +120,7 @@ def warn_of_service(service: Document) -> list[str]:
 
 def _ports(spec: Document) -> Iterator[FieldError]:
     ports: list[Document] = spec.get("ports") or []
-    headless = spec.get("clusterIP") == _HEADLESS
+    headless = spec.get("clusterIP") == HEADLESS
     if not ports and not headless and spec.get("type") != "ExternalName":
         yield required("spec.ports")
     names: set[str] = set()
@@ -223,9 +223,9 @@ def _cluster_addresses(spec: Document) -> Iterator[FieldError]:
         yield invalid("spec.clusterIPs", addresses, "may only hold up to 2 values")
     for index, address in enumerate(addresses):
         field = f"spec.clusterIPs[{index}]"
-        if address == _HEADLESS and len(addresses) > 1:
+        if address == HEADLESS and len(addresses) > 1:
             yield invalid(field, address, "'None' must be the first and only value")
-        elif address != _HEADLESS and parse_ip(address) is None:
+        elif address != HEADLESS and parse_ip(address) is None:
             yield invalid(field, address, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
     families: list[str] = spec.get("ipFamilies") or []
     yield from (

@@ -1,8 +1,8 @@
 """What the API server would have filled in, as far as the agent depends on it. Pure.
 
-Followed: kubernetes pkg/apis/core/v1/defaults.go, pkg/apis/discovery/v1/defaults.go and the ClusterIP bookkeeping of
-pkg/registry/core/service/storage/alloc.go. Nothing is *allocated* here: an object that needs an address or a port
-from an allocator gets an advice instead.
+The rules are those of `kinds/`, on decoded objects: a test holds that both lead to the same frontends. Families follow
+the addresses, as in pkg/registry/core/service/storage/alloc.go. Nothing is *allocated* here: an object that needs an
+address or a port from an allocator gets an advice instead.
 """
 
 from collections.abc import Iterator
@@ -10,22 +10,19 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from nodeagent.kinds.description.object_check import DEFAULT_NAMESPACE
+from nodeagent.kinds.service.kept_addresses import HEADLESS
 from nodeagent.model.addresses import family_of, parse_address
 from nodeagent.model.objects import (
     ApiObject,
     EndpointPort,
     Endpoints,
     EndpointSlice,
-    Node,
     Service,
-    ServiceCIDR,
     ServicePort,
     ServiceSpec,
 )
-
-CLUSTER_SCOPED = (Node, ServiceCIDR)
-DEFAULT_NAMESPACE = "default"
-HEADLESS = "None"
+from nodeagent.proxy.source.manifests.manifest_fields import ROWS
 
 ObjectT = TypeVar("ObjectT", bound=ApiObject)
 PortT = TypeVar("PortT", ServicePort, EndpointPort)
@@ -63,7 +60,8 @@ def missing_allocations(obj: ApiObject) -> Iterator[tuple[str, str]]:
 
 
 def _in_namespace(obj: ObjectT) -> ObjectT:
-    namespace = "" if isinstance(obj, CLUSTER_SCOPED) else obj.metadata.namespace or DEFAULT_NAMESPACE
+    is_namespaced = ROWS[type(obj).__name__].namespaced
+    namespace = (obj.metadata.namespace or DEFAULT_NAMESPACE) if is_namespaced else ""
     if namespace == obj.metadata.namespace:
         return obj
     return replace(obj, metadata=replace(obj.metadata, namespace=namespace))
