@@ -2,12 +2,13 @@
 
 import pytest
 
-from nodeagent.apiserver.storage.etcd.etcd_messages import KeyValue, Malformed, WatchEvent, read_range, read_watch
+from nodeagent.apiserver.storage.etcd.etcd_messages import KeyValue, WatchEvent, read_range, read_watch
 from nodeagent.apiserver.storage.etcd.layout import Layout
 from nodeagent.apiserver.storage.etcd.outcomes import Outcome, outcome_of
 from nodeagent.apiserver.storage.etcd.transactions import Transaction, transaction
 from nodeagent.apiserver.storage.etcd.versions import is_for_use, parse_version, tells_progress_in_step
 from nodeagent.apiserver.storage.records import Change, draft
+from nodeagent.wire.protobuf import Malformed
 
 LAYOUT = Layout("/registry", {})
 

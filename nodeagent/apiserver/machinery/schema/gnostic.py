@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from nodeagent.kinds.description.documents import Document, Json, encode
+from nodeagent.wire.protobuf import bytes_field, number_field
 
 MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 ASKED_AS: Final = (MEDIA_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
 """Old clients ask with an `@`, which no media type may contain; the answer is MEDIA_TYPE either way."""
 
-_SEVEN_BITS: Final = 0x7F
 _METHODS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
 
 
@@ -25,9 +25,9 @@ def encode_document(document: Document) -> bytes:
     return b"".join(
         (
             _text(1, document["swagger"]),
-            _bytes(2, _text(1, info["title"]) + _text(2, info["version"])),
-            _bytes(8, _named(2, document["paths"], _path_item)),
-            _bytes(9, _named(1, document["definitions"], _schema)),
+            bytes_field(2, _text(1, info["title"]) + _text(2, info["version"])),
+            bytes_field(8, _named(2, document["paths"], _path_item)),
+            bytes_field(9, _named(1, document["definitions"], _schema)),
         )
     )
 
@@ -39,20 +39,20 @@ def _schema(schema: Document) -> bytes:
     parts = [_text(1, schema.get("$ref")), _text(2, schema.get("format")), _text(4, schema.get("description"))]
     parts += [_text(19, name) for name in schema.get("required", ())]
     if "additionalProperties" in schema:
-        parts.append(_bytes(21, _bytes(1, _schema(schema["additionalProperties"]))))
+        parts.append(bytes_field(21, bytes_field(1, _schema(schema["additionalProperties"]))))
     if "type" in schema:
-        parts.append(_bytes(22, _text(1, schema["type"])))
+        parts.append(bytes_field(22, _text(1, schema["type"])))
     if "items" in schema:
-        parts.append(_bytes(23, _bytes(1, _schema(schema["items"]))))
+        parts.append(bytes_field(23, bytes_field(1, _schema(schema["items"]))))
     if "properties" in schema:
-        parts.append(_bytes(25, _named(1, schema["properties"], _schema)))
+        parts.append(bytes_field(25, _named(1, schema["properties"], _schema)))
     parts.append(_extensions(31, schema))
     return b"".join(parts)
 
 
 def _path_item(item: Document) -> bytes:
     """PathItem: one field per method, parameters=9."""
-    parts = [_bytes(number, _operation(item[method])) for method, number in _METHODS.items() if method in item]
+    parts = [bytes_field(number, _operation(item[method])) for method, number in _METHODS.items() if method in item]
     return b"".join(parts) + _parameters(9, item.get("parameters", ()))
 
 
@@ -64,7 +64,7 @@ def _operation(operation: Document) -> bytes:
             *(_text(6, media) for media in operation["produces"]),
             *(_text(7, media) for media in operation["consumes"]),
             _parameters(8, operation["parameters"]),
-            _bytes(9, _named(1, operation["responses"], _response)),
+            bytes_field(9, _named(1, operation["responses"], _response)),
             _extensions(13, operation),
         )
     )
@@ -72,13 +72,13 @@ def _operation(operation: Document) -> bytes:
 
 def _response(response: Document) -> bytes:
     """ResponseValue: response=1. Response: description=1 schema=2. SchemaItem: schema=1."""
-    said = _text(1, response["description"]) + _bytes(2, _bytes(1, _schema(response["schema"])))
-    return _bytes(1, said)
+    said = _text(1, response["description"]) + bytes_field(2, bytes_field(1, _schema(response["schema"])))
+    return bytes_field(1, said)
 
 
 def _parameters(number: int, parameters: Iterable[Document]) -> bytes:
     """ParametersItem: parameter=1. Parameter: body_parameter=1 non_body_parameter=2."""
-    return b"".join(_bytes(number, _bytes(1, _parameter(parameter))) for parameter in parameters)
+    return b"".join(bytes_field(number, bytes_field(1, _parameter(parameter))) for parameter in parameters)
 
 
 def _parameter(parameter: Document) -> bytes:
@@ -86,42 +86,30 @@ def _parameter(parameter: Document) -> bytes:
     path_parameter_sub_schema=4, both with required=1 in=2 name=4, and type=6 in the one, type=5 in the other."""
     if parameter["in"] == "body":
         said = _text(2, parameter["name"]) + _text(3, "body") + _true(4, parameter)
-        return _bytes(1, said + _bytes(5, _schema(parameter["schema"])))
+        return bytes_field(1, said + bytes_field(5, _schema(parameter["schema"])))
     form, kind = (3, 6) if parameter["in"] == "query" else (4, 5)
     said = (
         _true(1, parameter) + _text(2, parameter["in"]) + _text(4, parameter["name"]) + _text(kind, parameter["type"])
     )
-    return _bytes(2, _bytes(form, said))
+    return bytes_field(2, bytes_field(form, said))
 
 
 def _extensions(number: int, owner: Mapping[str, Json]) -> bytes:
     """NamedAny: name=1 value=2. Any: yaml=2."""
     found = {name: value for name, value in owner.items() if name.startswith("x-")}
-    return _named(number, found, lambda value: _bytes(2, encode(value)))
+    return _named(number, found, lambda value: bytes_field(2, encode(value)))
 
 
 def _named(number: int, entries: Mapping[str, Json], encode_value: Callable[[Json], bytes]) -> bytes:
     """A map, as gnostic keeps it: pairs in order, each with its name=1 and its value=2."""
-    return b"".join(_bytes(number, _text(1, name) + _bytes(2, encode_value(value))) for name, value in entries.items())
+    return b"".join(
+        bytes_field(number, _text(1, name) + bytes_field(2, encode_value(value))) for name, value in entries.items()
+    )
 
 
 def _true(number: int, parameter: Document) -> bytes:
-    return _varint(number << 3) + b"\x01" if parameter.get("required") else b""
+    return number_field(number, 1) if parameter.get("required") else b""
 
 
 def _text(number: int, text: str | None) -> bytes:
-    return _bytes(number, text.encode()) if text else b""
-
-
-def _bytes(number: int, value: bytes) -> bytes:
-    """A length-delimited field."""
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > _SEVEN_BITS:
-        out.append(value & _SEVEN_BITS | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return bytes_field(number, text.encode()) if text else b""

@@ -14,12 +14,10 @@ import msgspec
 from nodeagent.apiserver.machinery.bounds import DEEPEST, Values, check_json
 from nodeagent.kinds.description.documents import Document, Json, decode
 from nodeagent.kinds.description.shapes import ListOf, MapOf, Scalar, Shape, Struct
+from nodeagent.wire.protobuf import Malformed, as_bytes, as_signed, read_fields
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 MAGIC: Final = b"k8s\x00"
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MORE_FOLLOW: Final = 0x80
-_NUMBER_BITS: Final = 64
 _GRACE_PERIOD, _PRECONDITIONS, _PROPAGATION, _DRY_RUN = 1, 2, 4, 5
 """Fields of meta/v1 DeleteOptions."""
 _YEAR_1: Final = -62_135_596_800
@@ -44,10 +42,10 @@ def read_object(struct: Struct, body: bytes) -> Document:
     try:
         reader = _Reader()
         envelope = dict(reader.fields(body[len(MAGIC) :]))
-        header = dict(reader.fields(_as_bytes(envelope.get(1, b""))))
-        document = reader.message(struct, _as_bytes(envelope.get(2, b"")), 0)
-        kind, version = (_as_bytes(header.get(number, b"")).decode() for number in (2, 1))
-    except (IndexError, UnicodeDecodeError, OverflowError, RecursionError, msgspec.DecodeError) as error:
+        header = dict(reader.fields(as_bytes(envelope.get(1, b""))))
+        document = reader.message(struct, as_bytes(envelope.get(2, b"")), 0)
+        kind, version = (as_bytes(header.get(number, b"")).decode() for number in (2, 1))
+    except (Malformed, UnicodeDecodeError, OverflowError, RecursionError, msgspec.DecodeError) as error:
         raise NotProtobuf(f"malformed: {error}") from None
     return {**({"kind": kind} if kind else {}), **({"apiVersion": version} if version else {}), **document}
 
@@ -59,22 +57,22 @@ def read_delete_options(body: bytes) -> Document:
         if not body.startswith(MAGIC):
             raise NotProtobuf("not a Kubernetes protobuf object")
         unknown = dict(reader.fields(body[len(MAGIC) :]))
-        fields = list(reader.fields(_as_bytes(unknown.get(2, b""))))
-        dry_runs = [_as_bytes(value).decode() for number, value in fields if number == _DRY_RUN]
+        fields = list(reader.fields(as_bytes(unknown.get(2, b""))))
+        dry_runs = [as_bytes(value).decode() for number, value in fields if number == _DRY_RUN]
         last = dict(fields)
-        header = dict(reader.fields(_as_bytes(unknown.get(1, b""))))
-        found: Document = {"kind": _as_bytes(header.get(2, b"")).decode()}
+        header = dict(reader.fields(as_bytes(unknown.get(1, b""))))
+        found: Document = {"kind": as_bytes(header.get(2, b"")).decode()}
         if _PROPAGATION in last:
-            found["propagationPolicy"] = _as_bytes(last[_PROPAGATION]).decode()
+            found["propagationPolicy"] = as_bytes(last[_PROPAGATION]).decode()
         if _GRACE_PERIOD in last:
-            found["gracePeriodSeconds"] = _signed(last[_GRACE_PERIOD])
+            found["gracePeriodSeconds"] = as_signed(last[_GRACE_PERIOD])
         if _PRECONDITIONS in last:
-            conditions = dict(reader.fields(_as_bytes(last[_PRECONDITIONS])))
+            conditions = dict(reader.fields(as_bytes(last[_PRECONDITIONS])))
             names = {1: "uid", 2: "resourceVersion"}
-            found["preconditions"] = {names[n]: _as_bytes(v).decode() for n, v in conditions.items() if n in names}
+            found["preconditions"] = {names[n]: as_bytes(v).decode() for n, v in conditions.items() if n in names}
         if dry_runs:
             found["dryRun"] = dry_runs
-    except (IndexError, UnicodeDecodeError) as error:
+    except (Malformed, UnicodeDecodeError) as error:
         raise NotProtobuf(f"malformed: {error}") from None
     return found
 
@@ -86,26 +84,10 @@ class _Reader:
         self._values = Values()
 
     def fields(self, data: bytes) -> Iterator[tuple[int, int | bytes]]:
-        """(field number, value) of one message, in order. Raises IndexError when it is cut short."""
-        position = 0
-        while position < len(data):
+        """(field number, value) of one message, in order. Raises Malformed."""
+        for found in read_fields(data):
             self._values.take()
-            key, position = _varint(data, position)
-            number, kind = key >> 3, key & 7
-            if kind == _VARINT:
-                value, position = _varint(data, position)
-                yield number, value
-                continue
-            if kind == _BYTES:
-                length, position = _varint(data, position)
-            elif kind in (_FIXED64, _FIXED32):
-                length = 8 if kind == _FIXED64 else 4
-            else:
-                raise NotProtobuf(f"unknown wire type {kind}")
-            if position + length > len(data):
-                raise IndexError("message is cut short")
-            yield number, data[position : position + length]
-            position += length
+            yield found
 
     def message(self, struct: Struct, data: bytes, depth: int) -> Document:
         """An object of this shape, `depth` within others."""
@@ -115,15 +97,15 @@ class _Reader:
         for number, value in self.fields(data):
             field = struct.by_number.get(number)
             if number in struct.embedded:
-                found.update(self.message(struct.embedded[number], _as_bytes(value), depth + 1))
+                found.update(self.message(struct.embedded[number], as_bytes(value), depth + 1))
             if field is None:
                 continue
             name, shape = field.name, field.shape
             if isinstance(shape, ListOf):
                 found.setdefault(name, []).append(self._value(shape.element, value, depth))
             elif isinstance(shape, MapOf):
-                entry = dict(self.fields(_as_bytes(value)))
-                key = _as_bytes(entry.get(1, b"")).decode()
+                entry = dict(self.fields(as_bytes(value)))
+                key = as_bytes(entry.get(1, b"")).decode()
                 found.setdefault(name, {})[key] = self._value(shape.value, entry.get(2, b""), depth)
             else:
                 found[name] = self._value(shape, value, depth)
@@ -131,57 +113,32 @@ class _Reader:
 
     def _value(self, shape: Shape, value: int | bytes, depth: int) -> Json:  # noqa: PLR0911 - one line per kind of leaf
         if isinstance(shape, Struct):
-            return self.message(shape, _as_bytes(value), depth + 1)
+            return self.message(shape, as_bytes(value), depth + 1)
         match shape:
             case Scalar.INT32 | Scalar.INT64:
-                return _signed(value)
+                return as_signed(value)
             case Scalar.BOOL:
                 return bool(value)
             case Scalar.BYTES:
-                return base64.b64encode(_as_bytes(value)).decode()
+                return base64.b64encode(as_bytes(value)).decode()
             case Scalar.TIME | Scalar.MICRO_TIME:
-                return _time(dict(self.fields(_as_bytes(value))), micro=shape is Scalar.MICRO_TIME)
+                return _time(dict(self.fields(as_bytes(value))), micro=shape is Scalar.MICRO_TIME)
             case Scalar.INT_OR_STRING:
-                fields = dict(self.fields(_as_bytes(value)))
-                return _as_bytes(fields.get(3, b"")).decode() if fields.get(1) else _signed(fields.get(2, 0))
+                fields = dict(self.fields(as_bytes(value)))
+                return as_bytes(fields.get(3, b"")).decode() if fields.get(1) else as_signed(fields.get(2, 0))
             case Scalar.QUANTITY:
-                return _as_bytes(dict(self.fields(_as_bytes(value))).get(1, b"")).decode()
+                return as_bytes(dict(self.fields(as_bytes(value))).get(1, b"")).decode()
             case Scalar.ANY:
-                text = _as_bytes(dict(self.fields(_as_bytes(value))).get(1, b"null"))
+                text = as_bytes(dict(self.fields(as_bytes(value))).get(1, b"null"))
                 self._values.take(check_json(text))
                 return decode(text)
-        return _as_bytes(value).decode()
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if not byte & _MORE_FOLLOW:
-            return value & (2**64 - 1), position
-        shift += 7
-        if shift >= _NUMBER_BITS:
-            raise NotProtobuf("number too long")
-
-
-def _as_bytes(value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        raise NotProtobuf("a number where bytes belong")
-    return value
-
-
-def _signed(value: int | bytes) -> int:
-    if not isinstance(value, int):
-        raise NotProtobuf("bytes where a number belongs")
-    return value - 2**64 if value >= 2**63 else value
+        return as_bytes(value).decode()
 
 
 def _time(fields: Mapping[int, int | bytes], *, micro: bool) -> str | None:
     if not fields:
         return None
-    seconds, nanos = _signed(fields.get(1, 0)), _signed(fields.get(2, 0))
+    seconds, nanos = as_signed(fields.get(1, 0)), as_signed(fields.get(2, 0))
     if not (_YEAR_1 <= seconds < _YEAR_10000 and 0 <= nanos < _NANOSECONDS):
         raise NotProtobuf("time out of range")
     moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanos // 1000, tzinfo=None)

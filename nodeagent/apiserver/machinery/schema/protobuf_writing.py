@@ -15,9 +15,8 @@ from nodeagent.apiserver.machinery.schema.protobuf import MAGIC
 from nodeagent.kinds.description.documents import Document, Json, decode, encode
 from nodeagent.kinds.description.shapes import Field, ListOf, MapOf, Scalar, Shape, Struct
 from nodeagent.kinds.description.shared import LIST_META
+from nodeagent.wire.protobuf import bytes_field, number_field
 
-_BYTES: Final = 2
-_MORE_FOLLOW: Final = 0x80
 _NANOSECONDS: Final = 1000
 """In a microsecond."""
 
@@ -52,21 +51,21 @@ def write_object(structs: Mapping[str, Struct], body: bytes) -> bytes:
     found = _typed.decode(body)
     of_list = structs.get(found.kind.removesuffix("List")) if found.kind.endswith("List") else None
     raw = _list(of_list, body) if of_list is not None else message(structs[found.kind], decode(body))
-    header = _tagged(1, found.apiVersion.encode()) + _tagged(2, found.kind.encode())
-    return MAGIC + _tagged(1, header) + _tagged(2, raw)
+    header = bytes_field(1, found.apiVersion.encode()) + bytes_field(2, found.kind.encode())
+    return MAGIC + bytes_field(1, header) + bytes_field(2, raw)
 
 
 def write_event(structs: Mapping[str, Struct], line: bytes) -> bytes:
     """A line of a watch as a frame: a length in four bytes and a meta/v1 WatchEvent. Raises KeyError as above."""
     event = _watched.decode(line)
-    frame = _tagged(1, event.type.encode()) + _tagged(2, _tagged(1, write_object(structs, event.object)))
+    frame = bytes_field(1, event.type.encode()) + bytes_field(2, bytes_field(1, write_object(structs, event.object)))
     return len(frame).to_bytes(4, "big") + frame
 
 
 def _list(struct: Struct, body: bytes) -> bytes:
     found = _listed.decode(body)
-    items = (_tagged(2, message(struct, decode(item))) for item in found.items or ())
-    return b"".join((_tagged(1, message(LIST_META, decode(found.metadata))), *items))
+    items = (bytes_field(2, message(struct, decode(item))) for item in found.items or ())
+    return b"".join((bytes_field(1, message(LIST_META, decode(found.metadata))), *items))
 
 
 def message(struct: Struct, document: Document) -> bytes:
@@ -78,7 +77,7 @@ def message(struct: Struct, document: Document) -> bytes:
         if field is None or value is None:
             continue
         (nested.setdefault(field.within, []) if field.within else parts).extend(_field(field, value))
-    parts += [_tagged(number, b"".join(inner)) for number, inner in nested.items()]
+    parts += [bytes_field(number, b"".join(inner)) for number, inner in nested.items()]
     return b"".join(parts)
 
 
@@ -89,31 +88,31 @@ def _field(field: Field, value: Json) -> Iterator[bytes]:
             yield _value(number, shape.element, item)
     elif isinstance(shape, MapOf):
         for key, item in value.items():
-            yield _tagged(number, _tagged(1, key.encode()) + _value(2, shape.value, item))
+            yield bytes_field(number, bytes_field(1, key.encode()) + _value(2, shape.value, item))
     else:
         yield _value(number, shape, value)
 
 
 def _value(number: int, shape: Shape, value: Json) -> bytes:
     if isinstance(shape, Struct):
-        return _tagged(number, message(shape, value))
+        return bytes_field(number, message(shape, value))
     if shape is Scalar.STRING:
-        return _tagged(number, value.encode())
+        return bytes_field(number, value.encode())
     if shape in (Scalar.INT32, Scalar.INT64, Scalar.BOOL):
-        return _number(number, int(value))
+        return number_field(number, int(value))
     assert isinstance(shape, Scalar), "lists and maps have no lists or maps as elements"
-    return _tagged(number, _LEAVES[shape](value))
+    return bytes_field(number, _LEAVES[shape](value))
 
 
 def _time(text: str) -> bytes:
     moment = datetime.fromisoformat(text)
-    return _number(1, int(moment.timestamp() // 1)) + _number(2, moment.microsecond * _NANOSECONDS)
+    return number_field(1, int(moment.timestamp() // 1)) + number_field(2, moment.microsecond * _NANOSECONDS)
 
 
 def _int_or_string(value: int | str) -> bytes:
     if isinstance(value, str):
-        return _number(1, 1) + _tagged(3, value.encode())
-    return _number(1, 0) + _number(2, value)
+        return number_field(1, 1) + bytes_field(3, value.encode())
+    return number_field(1, 0) + number_field(2, value)
 
 
 _LEAVES: Final[Mapping[Scalar, Callable[[Json], bytes]]] = MappingProxyType(
@@ -121,25 +120,8 @@ _LEAVES: Final[Mapping[Scalar, Callable[[Json], bytes]]] = MappingProxyType(
         Scalar.BYTES: base64.b64decode,
         Scalar.TIME: _time,
         Scalar.MICRO_TIME: _time,
-        Scalar.QUANTITY: lambda value: _tagged(1, value.encode()),
+        Scalar.QUANTITY: lambda value: bytes_field(1, value.encode()),
         Scalar.INT_OR_STRING: _int_or_string,
-        Scalar.ANY: lambda value: _tagged(1, encode(value)),
+        Scalar.ANY: lambda value: bytes_field(1, encode(value)),
     }
 )
-
-
-def _tagged(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value & (2**64 - 1))
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= _MORE_FOLLOW:
-        out.append(value & 0x7F | _MORE_FOLLOW)
-        value >>= 7
-    out.append(value)
-    return bytes(out)

@@ -22,6 +22,7 @@ from nodeagent.apiserver.storage.records import (
     StorageUncertain,
     StorageUnreachable,
 )
+from nodeagent.wire.protobuf import Malformed
 
 logger = logging.getLogger(__name__)
 CALL_SECONDS: Final = 1.5
@@ -192,7 +193,7 @@ class Client:
             return etcd_messages.read_status(await member.introduction(_STATUS, CALL_SECONDS))
         except CallFailed as failed:
             raise EtcdFailed(outcome_of(failed.code, failed.text), str(failed)) from None
-        except etcd_messages.Malformed as error:
+        except Malformed as error:
             raise EtcdFailed(Outcome.UNKNOWN, str(error)) from None
 
     async def _once(
@@ -211,7 +212,7 @@ class Client:
                 self.move_on(member)
                 outcome = self._unless_all_are_foreign(outcome)
             raise EtcdFailed(outcome, f"{member.endpoint}: {failed}") from None
-        except etcd_messages.Malformed as error:
+        except Malformed as error:
             raise EtcdFailed(Outcome.UNKNOWN, f"{member.endpoint}: {error}") from None
         self.answered_at = time.monotonic()
         return reply
@@ -253,7 +254,7 @@ class Client:
             try:
                 with self._told(operation):
                     reply = await ask(member)
-            except (CallFailed, etcd_messages.Malformed) as error:
+            except (CallFailed, Malformed) as error:
                 code = error.code if isinstance(error, CallFailed) else CallFailed.LOST
                 outcome = outcome_of(code, str(error))
                 logger.debug("read failed member=%s code=%s error=%s", member.endpoint, code, error)

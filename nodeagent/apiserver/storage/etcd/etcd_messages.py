@@ -1,24 +1,16 @@
 """The messages of etcd's API that are used here, in protobuf (api/etcdserverpb/rpc.proto, api/mvccpb/kv.proto). Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-_WORD: Final = 1 << 64
-_VARINT, _BYTES = 0, 2
-_MORE: Final = 128
-"""The bit of a byte that says that the number goes on."""
-_LONGEST_SHIFT: Final = 63
-_FIXED_BYTES: Final = {1: 8, 5: 4}
+from nodeagent.wire.protobuf import as_bytes, as_int, as_signed, bytes_field, number_field, read_fields
+
 EQUAL: Final = 0
 VERSION, MODIFIED = 0, 2
 """What of a key is compared in a transaction: how often it was written, or the revision it was last written at."""
-
-
-class Malformed(ValueError):
-    """Bytes that are no protobuf message."""
 
 
 class KeyValue(msgspec.Struct, frozen=True, gc=False):
@@ -86,22 +78,12 @@ class StatusReply:
     leader: int
 
 
-def _varint(value: int) -> bytes:
-    value %= _WORD
-    out = bytearray()
-    while value >= _MORE:
-        out.append(value & 127 | _MORE)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3 | _VARINT) + _varint(value) if value else b""
+    return number_field(field, value) if value else b""
 
 
 def _data(field: int, value: bytes, *, always: bool = False) -> bytes:
-    return _varint(field << 3 | _BYTES) + _varint(len(value)) + value if value or always else b""
+    return bytes_field(field, value) if value or always else b""
 
 
 def range_request(
@@ -132,7 +114,7 @@ def compare(key: bytes, target: int, number: int) -> bytes:
     """The key's number of that kind is `number`; 0: the key is not there."""
     # 0 is said, too: the field is one of several, and says which.
     field = {VERSION: 4, MODIFIED: 6}[target]
-    return _number(2, target) + _data(3, key) + _varint(field << 3 | _VARINT) + _varint(number)
+    return _number(2, target) + _data(3, key) + number_field(field, number)
 
 
 def as_range(request: bytes) -> bytes:
@@ -182,65 +164,10 @@ def lease_number(number: int) -> bytes:
     return _number(1, number)
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Each field's number and value, as sent."""
-    at, end = 0, len(data)
-    while at < end:
-        tag, at = _read_varint(data, at)
-        kind = tag & 7
-        if kind == _VARINT:
-            value, at = _read_varint(data, at)
-            yield tag >> 3, value
-            continue
-        if kind == _BYTES:
-            size, at = _read_varint(data, at)
-        elif kind in _FIXED_BYTES:
-            size = _FIXED_BYTES[kind]
-        else:
-            raise Malformed(f"wire type {kind}")
-        if at + size > end:
-            raise Malformed("a field goes beyond its message")
-        yield tag >> 3, data[at : at + size]
-        at += size
-
-
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    try:
-        while True:
-            byte = data[at]
-            at += 1
-            value |= (byte & 127) << shift
-            if byte < _MORE:
-                return value, at
-            shift += 7
-            if shift > _LONGEST_SHIFT:
-                raise Malformed("a number is too long")
-    except IndexError:
-        raise Malformed("a number has no end") from None
-
-
-def _signed(value: int | bytes) -> int:
-    number = _int(value)
-    return number - _WORD if number >= _WORD >> 1 else number
-
-
-def _int(value: int | bytes) -> int:
-    if isinstance(value, bytes):
-        raise Malformed("a number was expected")
-    return value % _WORD
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        raise Malformed("bytes were expected")
-    return value
-
-
 def _all_fields(data: bytes) -> dict[int, list[int | bytes]]:
     """All values of each field, in the order they came."""
     found: dict[int, list[int | bytes]] = {}
-    for number, value in _fields(data):
+    for number, value in read_fields(data):
         found.setdefault(number, []).append(value)
     return found
 
@@ -251,13 +178,13 @@ def _last(found: dict[int, list[int | bytes]], number: int) -> int | bytes:
 
 
 def _header(found: dict[int, list[int | bytes]]) -> Header:
-    return read_header(_bytes(found[1][-1])) if 1 in found else Header()
+    return read_header(as_bytes(found[1][-1])) if 1 in found else Header()
 
 
 def read_header(data: bytes) -> Header:
     """A ResponseHeader."""
-    found = dict(_fields(data))
-    return Header(_int(found.get(1, 0)), _int(found.get(2, 0)), _signed(found.get(3, 0)))
+    found = dict(read_fields(data))
+    return Header(as_int(found.get(1, 0)), as_int(found.get(2, 0)), as_signed(found.get(3, 0)))
 
 
 def read_any_header(data: bytes) -> Header:
@@ -267,62 +194,62 @@ def read_any_header(data: bytes) -> Header:
 
 def read_key_value(data: bytes) -> KeyValue:
     """A KeyValue."""
-    found = dict(_fields(data))
+    found = dict(read_fields(data))
     return KeyValue(
-        _bytes(found.get(1, b"")),
-        _signed(found.get(3, 0)),
-        _signed(found.get(4, 0)),
-        _bytes(found.get(5, b"")),
-        _signed(found.get(6, 0)),
+        as_bytes(found.get(1, b"")),
+        as_signed(found.get(3, 0)),
+        as_signed(found.get(4, 0)),
+        as_bytes(found.get(5, b"")),
+        as_signed(found.get(6, 0)),
     )
 
 
 def read_range(data: bytes) -> RangeReply:
     """A RangeResponse."""
     found = _all_fields(data)
-    kvs = [read_key_value(_bytes(one)) for one in found.get(2, ())]
+    kvs = [read_key_value(as_bytes(one)) for one in found.get(2, ())]
     return RangeReply(_header(found), kvs, bool(_last(found, 3)))
 
 
 def read_txn(data: bytes) -> TxnReply:
     """A TxnResponse."""
     found = _all_fields(data)
-    ranges = [read_range(_bytes(read)) for one in found.get(3, ()) for read in _all_fields(_bytes(one)).get(1, ())]
+    ranges = [read_range(as_bytes(read)) for one in found.get(3, ()) for read in _all_fields(as_bytes(one)).get(1, ())]
     return TxnReply(_header(found), bool(_last(found, 2)), ranges)
 
 
 def read_watch(data: bytes) -> WatchReply:
     """A WatchResponse."""
     found = _all_fields(data)
-    reason = b"".join(_bytes(one) for one in found.get(6, ())).decode(errors="replace")
+    reason = b"".join(as_bytes(one) for one in found.get(6, ())).decode(errors="replace")
     return WatchReply(
         _header(found),
         bool(_last(found, 3)),
         bool(_last(found, 4)),
-        _signed(_last(found, 5)),
+        as_signed(_last(found, 5)),
         reason,
-        [_read_event(_bytes(one)) for one in found.get(11, ())],
+        [_read_event(as_bytes(one)) for one in found.get(11, ())],
     )
 
 
 def _read_event(data: bytes) -> WatchEvent:
-    found = dict(_fields(data))
-    return WatchEvent(bool(found.get(1, 0)), read_key_value(_bytes(found.get(2, b""))))
+    found = dict(read_fields(data))
+    return WatchEvent(bool(found.get(1, 0)), read_key_value(as_bytes(found.get(2, b""))))
 
 
 def read_lease(data: bytes) -> tuple[int, int]:
     """(number of a lease, seconds it has left) of a grant or a renewal; 0 seconds: there is no such lease."""
-    found = dict(_fields(data))
-    return _signed(found.get(2, 0)), _signed(found.get(3, 0))
+    found = dict(read_fields(data))
+    return as_signed(found.get(2, 0)), as_signed(found.get(3, 0))
 
 
 def read_status(data: bytes) -> StatusReply:
     """A StatusResponse of one member."""
-    found = dict(_fields(data))
-    version = _bytes(found.get(2, b"")).decode(errors="replace")
-    return StatusReply(read_header(_bytes(found.get(1, b""))), version, _int(found.get(4, 0)))
+    found = dict(read_fields(data))
+    version = as_bytes(found.get(2, b"")).decode(errors="replace")
+    return StatusReply(read_header(as_bytes(found.get(1, b""))), version, as_int(found.get(4, 0)))
 
 
 def read_alarms(data: bytes) -> list[int]:
     """The kinds of alarms that are up (1: no space, 2: damaged)."""
-    return [_int(_last(_all_fields(_bytes(one)), 2)) for one in _all_fields(data).get(2, ())]
+    return [as_int(_last(_all_fields(as_bytes(one)), 2)) for one in _all_fields(data).get(2, ())]

@@ -11,6 +11,7 @@ from nodeagent.apiserver.storage.etcd.cluster_client import CALL_SECONDS, Client
 from nodeagent.apiserver.storage.etcd.etcd_messages import WatchEvent
 from nodeagent.apiserver.storage.etcd.rpc import CallFailed, Member, Stream, apart
 from nodeagent.apiserver.storage.etcd.versions import parse_version, tells_progress_in_step
+from nodeagent.wire.protobuf import Malformed
 
 logger = logging.getLogger(__name__)
 _WATCH: Final = "/etcdserverpb.Watch/Watch"
@@ -124,7 +125,7 @@ class Watching:
         while True:
             try:
                 reply = etcd_messages.read_watch(await stream.receive())
-            except etcd_messages.Malformed as error:
+            except Malformed as error:
                 raise _Leave(str(error)) from None
             self._latest_sign = time.monotonic()
             if reply.canceled:
