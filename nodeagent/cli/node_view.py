@@ -44,6 +44,7 @@ from nodeagent.proxy.source.configured_ranges import WithConfiguredCidrs
 from nodeagent.proxy.source.object_source import source_of
 from nodeagent.proxy.source.object_store import ClusterStore
 from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.node_ports import without_unneeded
 from nodeagent.proxy.translate.node_state import node_context, node_state
 from nodeagent.proxy.translate.translator import Translator
 
@@ -217,7 +218,8 @@ def _view_of_source(config: AgentConfig, why: str, like: NodeView | None = None)
     translator = Translator()
     translator.update(ranged, None, context)
     states = dict(translator.states)
-    said = [*problems, *node_problems, *(one for state in states.values() for one in state.problems)]
+    needed = without_unneeded(node_problems, states.values())
+    said = [*problems, *needed, *(one for state in states.values() for one in state.problems)]
     return NodeView(
         origin=f"{describe_source(config)}, as node {config.node.name}, without an agent{why}",
         context=context,

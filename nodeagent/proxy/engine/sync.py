@@ -27,6 +27,7 @@ from nodeagent.proxy.engine.needed_parts import FlowCleaner, Heartbeat, Interfac
 from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
 from nodeagent.proxy.engine.udp_changes import UdpChanges
 from nodeagent.proxy.translate.context import Context
+from nodeagent.proxy.translate.node_ports import without_unneeded
 from nodeagent.proxy.translate.node_state import TranslationOptions, node_context, node_state
 from nodeagent.proxy.translate.size import size_of
 from nodeagent.proxy.translate.translator import Translator
@@ -361,7 +362,7 @@ class Engine:
     def _problems(self, families: Iterable[TableReport]) -> tuple[Problem, ...]:
         belief = self._belief
         return (
-            *belief.node_problems,
+            *without_unneeded(belief.node_problems, self.states.values()),
             *self._cluster_ips.problems,
             *(problem for table in families for problem in table.problems),
             *(problem for problems in belief.service_problems.values() for problem in problems),

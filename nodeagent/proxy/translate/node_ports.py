@@ -8,11 +8,13 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TypeVar
 
 from nodeagent.model.addresses import Family, family_of
+from nodeagent.model.frontend import FrontendKind, ServiceState
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.translate.cidrs import Network, merged, network_family, parse_cidrs
 from nodeagent.proxy.translate.context import Context
 
 _SUBJECT = "configuration nodePortAddresses"
+_NO_ADDRESS = "NoNodeAddress"
 _EVERYTHING: dict[Family, Network] = {Family.IPV4: IPv4Network("0.0.0.0/0"), Family.IPV6: IPv6Network("::/0")}
 _N = TypeVar("_N", IPv4Network, IPv6Network)
 
@@ -37,13 +39,22 @@ def node_port_cidrs(texts: Sequence[str], context: Context, problems: list[Probl
     return merged(chosen)
 
 
+def without_unneeded(problems: tuple[Problem, ...], states: Iterable[ServiceState]) -> tuple[Problem, ...]:
+    """The problems of the node that concern a Service: without node ports nobody misses the addresses where they answer."""
+    if not any(one.reason == _NO_ADDRESS for one in problems):
+        return problems
+    if any(one.kind is FrontendKind.NODE_PORT for state in states for one in state.frontends):
+        return problems
+    return tuple(one for one in problems if one.reason != _NO_ADDRESS)
+
+
 def _primary(context: Context, problems: list[Problem]) -> tuple[str, ...]:
     """The node's addresses. That it has one family only is how it is; that it has none at all is a problem."""
     known = {family_of(address): address for address in reversed(context.node_addresses)}
     for family in context.families:
         if not known:
             detail = f"the node has no {family.value} address: node ports do not answer on {family.value}"
-            problems.append(Problem(_SUBJECT, "NoNodeAddress", detail))
+            problems.append(Problem(_SUBJECT, _NO_ADDRESS, detail))
     return merged([ip_network(address) for family, address in known.items() if family in context.families])
 
 

@@ -6,9 +6,12 @@ from itertools import pairwise
 import pytest
 
 from nodeagent.model.addresses import Family
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import ObjectMeta, Service, ServicePort, ServiceSpec
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.translate.context import Context
-from nodeagent.proxy.translate.node_ports import node_port_cidrs
+from nodeagent.proxy.translate.node_ports import node_port_cidrs, without_unneeded
+from nodeagent.proxy.translate.services import translate_service
 
 NODE = ("192.168.0.2", "2001:db8::2")
 
@@ -75,3 +78,21 @@ def test_ranges_do_not_overlap_and_are_sorted() -> None:
 def test_a_family_this_node_does_not_serve_gets_nothing() -> None:
     ipv4 = Context(node_name="here", families=(Family.IPV4,), node_addresses=NODE)
     assert not any(":" in cidr for entries in ((), ("all",), ("::/0",)) for cidr in node_port_cidrs(entries, ipv4, []))
+
+
+@pytest.mark.parametrize(
+    ("node_port", "reasons"),
+    [
+        pytest.param(0, ["InvalidCIDR"], id="nobody"),
+        pytest.param(30080, ["InvalidCIDR", "NoNodeAddress"], id="a-node-port"),
+    ],
+)
+def test_without_node_ports_nobody_misses_an_address(node_port: int, reasons: list[str]) -> None:
+    port = ServicePort(80, name="p", node_port=node_port)
+    spec = ServiceSpec(type="NodePort" if node_port else "ClusterIP", cluster_ip="10.96.0.1", ports=(port,))
+    service = Service(ObjectMeta(name="web", namespace="default"), spec)
+    state = translate_service(service, (), Context(node_name="here", families=(Family.IPV4,)))
+    assert state.key == ObjectKey("default", "web")
+    problems = (Problem("a", "InvalidCIDR", "b"), Problem("configuration", "NoNodeAddress", "c"))
+    assert [one.reason for one in without_unneeded(problems, [state])] == reasons
+    assert without_unneeded(problems, []) == problems[:1]
