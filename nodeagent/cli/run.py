@@ -117,6 +117,8 @@ def _set_sysctls(config: AgentConfig) -> None:
     except Unsupported as error:
         raise Failure(str(error), CANNOT_PROGRAM) from error
     sysctls.tune_conntrack()
+    for problem in sysctls.problems():
+        logger.warning("problem: %s", problem)
 
 
 async def _run_once(loaded: LoadedConfig, within_seconds: float | None) -> None:

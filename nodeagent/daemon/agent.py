@@ -30,7 +30,7 @@ from nodeagent.model.addresses import Family
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import NamesHere
 from nodeagent.model.problem import Problem
-from nodeagent.model.reports import KernelCounts, MapFill
+from nodeagent.model.reports import ConnectionTable, KernelCounts, MapFill
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
@@ -39,6 +39,7 @@ from nodeagent.proxy.dataplane.driver.release import release_ways
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.families import choose_families
 from nodeagent.proxy.dataplane.node_addresses import AddressesAlone, NodeAddresses
+from nodeagent.proxy.dataplane.node_conditions import NodeConditions
 from nodeagent.proxy.dataplane.node_dataplane import NodeDataplane
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
 from nodeagent.proxy.dataplane.ruleset_readers import netfilter_sockets
@@ -128,13 +129,14 @@ class Agent:
             self._names,
             self._health,
             health_answers,
-            KernelViews(self._map_fills, self._kernel_counts),
+            KernelViews(self._map_fills, self._kernel_counts, self._connection_table),
             ready=self._why_not_ready,
         )
         self._store.report_changes_to(self._metrics.kube_proxy.object_changed)
         if self._client is not None:
             self._client.report_requests_to(self._metrics.agent)
         self._beside = build_dataplane(config, access, self._store, self._changes, self._metrics)
+        self._conditions = NodeConditions(self._beside.sysctls, self._board.reporter("node"))
         self._view = AgentView(
             config,
             self._families,
@@ -213,6 +215,7 @@ class Agent:
             self._view.working(engine, dataplane.tables, ownership.value, program)
             tasks.create_task(self._node_addresses.run(), name="node addresses")
             tasks.create_task(self._beside.cleaner.run(), name="conntrack cleaner")
+            tasks.create_task(self._conditions.run(), name="conditions of the node")
             tasks.create_task(dataplane.look_after(self._changes.interface_changed), name="dataplane")
             tasks.create_task(self._names.run(), name="cluster DNS")
             tasks.create_task(self._metrics.run(), name="event loop lag")
@@ -246,6 +249,7 @@ class Agent:
             engine = self._engine(dataplane, ownership)
             await dataplane.with_counts_settled(engine.first_pass(every_family=True))
             await dataplane.purge()
+            self._conditions.look()
             await self._node_addresses.report()
             await self._beside.cleaner.clean()
             feeding.cancel()
@@ -297,6 +301,9 @@ class Agent:
     def _kernel_counts(self) -> KernelCounts:
         return read_kernel_counts(self._tables)
 
+    def _connection_table(self) -> ConnectionTable | None:
+        return self._conditions.connection_table
+
     def _why_not_ready(self) -> str | None:
         if not self._reporting.observers.ready:
             return str(self._wait) or "nothing is programmed yet"
@@ -333,5 +340,6 @@ class Agent:
         """The first pass has programmed a family."""
         self._beside.surroundings.look_again()  # the API server's own Service is known now
         self._beside.sysctls.tune_conntrack()
+        self._conditions.look()
         self._notifier.ready(status)
         logger.info("ready: %s", status)

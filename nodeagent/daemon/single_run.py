@@ -11,6 +11,8 @@ from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.runtime.systemd import SystemdNotifier
 
+_NOT_OF_OBJECTS = ("configuration ", "sysctl ", "connection table")
+
 
 class ProblemsRemain(Exception):
     """All is programmed that can be, and not all objects are in effect; one line for a person."""
@@ -45,8 +47,8 @@ async def run_once(
 
 
 def raise_if_problems_remain(problems: Sequence[Problem]) -> None:
-    """Problems of the configuration alone are reported but do not fail the run: every object may be in effect."""
-    remaining = [problem for problem in problems if not problem.subject.startswith("configuration ")]
+    """Problems of the configuration or of the node alone are reported but do not fail the run: every object may be in effect."""
+    remaining = [problem for problem in problems if not problem.subject.startswith(_NOT_OF_OBJECTS)]
     if remaining:
         more = f", and {len(remaining) - 1} more (see the log)" if len(remaining) > 1 else ""
         raise ProblemsRemain(f"not everything is in effect: {remaining[0]}{more}; --allow-problems accepts that")

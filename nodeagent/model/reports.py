@@ -157,3 +157,18 @@ class KernelCounts(NamedTuple):
     frontends: tuple[FrontendCounts, ...] = ()
     learned: tuple[MapFill, ...] = ()
     endpoints: tuple[EndpointCounts, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionTable:
+    """entries, limit: how many there are and may be. dropped, clashes: since the namespace was made; see `dropped_when_full`."""
+
+    entries: int = 0
+    limit: int = 0
+    dropped: int = 0
+    clashes: int = 0
+
+    @property
+    def dropped_when_full(self) -> int:
+        """The kernel counts a clash, of two packets of one connection, as a drop, too (nf_ct_resolve_clash)."""
+        return max(0, self.dropped - self.clashes)

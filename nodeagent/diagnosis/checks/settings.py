@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from nodeagent.diagnosis.checks.finding import Finding, Result
 from nodeagent.diagnosis.checks.node_facts import Facts
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.connection_table import CURE, NEARLY_FULL
 from nodeagent.wire.netlink.bridges import FOR_ALL_BRIDGES
 
 STRICT = 1
-NEARLY_FULL = 0.9
 RP_FILTER_DROPS = "IPReversePathFilter"
 CONNTRACK_DROPS = "conntrack drop"
 CONNTRACK_CLASHES = "conntrack clash"
@@ -132,7 +132,7 @@ def _connection_table(facts: Facts) -> Iterator[Finding]:
     if not most or count is None:
         return
     fill = f"{count} of {most} entries"
-    cure = "sysctl -w net.netfilter.nf_conntrack_max=N, or find who opens so many: conntrack -L"
+    cure = CURE
     clashes = facts.counters.get(CONNTRACK_CLASHES, 0)
     dropped = facts.counters.get(CONNTRACK_DROPS, 0) - clashes
     if count >= most:

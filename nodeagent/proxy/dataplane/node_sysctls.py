@@ -1,10 +1,11 @@
-"""Sets what this node needs of the kernel, or only says what differs, with one line for each."""
+"""Sets what this node needs of the kernel, and says what differs."""
 
 import logging
 import os
 from collections.abc import Collection
 
 from nodeagent.model.addresses import Family
+from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.sysctl import (
     ConntrackOptions,
     Sysctl,
@@ -12,6 +13,7 @@ from nodeagent.proxy.dataplane.sysctl import (
     apply_sysctls,
     check_sysctls,
     required_sysctls,
+    still_missed,
 )
 
 logger = logging.getLogger(__name__)
@@ -26,6 +28,8 @@ class NodeSysctls:
     def __init__(self, conntrack: ConntrackOptions, *, manage: bool) -> None:
         self._conntrack = conntrack
         self._manage = manage
+        self._missed: dict[Sysctl, Problem] = {}
+        self._required: dict[Sysctl, None] = {}
 
     def forward(self, families: Collection[Family]) -> None:
         """Packets to endpoints are forwarded."""
@@ -35,10 +39,17 @@ class NodeSysctls:
         """Wanted only once the tables are there: they bring in nf_conntrack on a machine that has just booted."""
         self._set(required_sysctls((), conntrack=self._conntrack, cores=os.cpu_count() or 1))
 
+    def problems(self) -> tuple[Problem, ...]:
+        """What is not as this node needs it now: it could not be set, or somebody has changed it since."""
+        now = ((one, still_missed(one, self._missed.get(one))) for one in {**self._required, **self._missed})
+        self._missed = {one: problem for one, problem in now if problem is not None}
+        return tuple(self._missed.values())
+
     def _set(self, required: Collection[Sysctl]) -> None:
+        self._required.update(dict.fromkeys(required))
         for result in (apply_sysctls if self._manage else check_sysctls)(required):
             if result.problem is not None:
-                logger.warning("problem: %s", result.problem)
+                self._missed[result.sysctl] = result.problem
             elif result.outcome is SysctlOutcome.WRITTEN:
                 wanted = result.sysctl
                 logger.info("sysctl %s: %s -> %d, so that %s", wanted.name, result.found, wanted.value, wanted.why)

@@ -125,6 +125,14 @@ def check_sysctls(required: Iterable[Sysctl], *, root: Path = Path("/")) -> list
     ]
 
 
+def still_missed(sysctl: Sysctl, before: Problem | None, *, root: Path = Path("/")) -> Problem | None:
+    """What is wrong with this setting now. before: what was; it says more, and also why the setting cannot be read."""
+    found = _read(sysctl, root)
+    if found is None or (before is not None and not sysctl.met_by(found)):
+        return before
+    return next((one.problem for one in check_sysctls((sysctl,), root=root)), None)
+
+
 def apply_sysctls(required: Iterable[Sysctl], *, root: Path = Path("/")) -> list[SysctlResult]:
     """Writes what differs; one result per setting, those of `accept_ra` that IPv6 forwarding made necessary included.
 

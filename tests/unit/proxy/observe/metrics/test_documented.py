@@ -17,7 +17,7 @@ OF_THE_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 def exposed() -> list[Instrument]:
     proxy = KubeProxyFigures((), ProxyViews(lambda _: (), lambda _: False, dict), wall=lambda: 0.0)
-    views = Views(lambda: None, lambda: 0, lambda: (), dict, lambda: (), lambda: ())
+    views = Views(lambda: None, lambda: 0, lambda: (), dict, lambda: (), lambda: (), lambda: None)
     agent = AgentFigures(views, clock=lambda: 0.0, version="")
     names = NameFigures(lambda: NameCounts(pid=1))
     return [*proxy.instruments(), *agent.instruments(), *names.instruments(), *map_fills(())]
