@@ -216,7 +216,7 @@ def explain(
         return explain_service(Facts(service=other, slices=tuple(slices), context=view.context, state=None))
     service = view.services.get(key)
     if service is None:
-        return explain_missing(key, [*view.services, *view.others], view.problems)
+        return explain_missing(key, [*view.services, *view.others], view.problems, view.unwatched)
     state = view.states.get(key)
     found: list[InKernel] | None = None
     if kernel is not None:

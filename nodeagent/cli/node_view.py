@@ -7,7 +7,7 @@ translated here as an agent would.
 import asyncio
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +33,8 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Node, Service, ServiceCIDR, service_of
 from nodeagent.model.problem import Problem
 from nodeagent.model.taken import AddressesInUse
+from nodeagent.model.text import did_you_mean
+from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.proxy.dataplane.families import choose_families
 from nodeagent.proxy.dataplane.nearby_addresses import in_use_here
 from nodeagent.proxy.dataplane.program.chain import ProgramOptions
@@ -41,8 +43,10 @@ from nodeagent.proxy.observe.admin.admin_documents import KnownProblem, Status, 
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.api_errors import OperatorError
 from nodeagent.proxy.source.configured_ranges import WithConfiguredCidrs
+from nodeagent.proxy.source.missing_node import NAMES_SHOWN, node_names
 from nodeagent.proxy.source.object_source import source_of
 from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.source.unwatched_service import ask_api_server
 from nodeagent.proxy.translate.context import Context
 from nodeagent.proxy.translate.node_ports import without_unneeded
 from nodeagent.proxy.translate.node_state import node_context, node_state
@@ -80,7 +84,8 @@ class NodeView:
     program: how the constant rules are made, by family; None where nobody said. others: Services that there are besides.
     interface: the service interface's name; None: there shall be none. own_addresses: what it carries beside ClusterIPs.
     agent_runs: one answers, whether it was asked for the objects or not. strays: the names of Services that only slices carry.
-    taken: addresses that lead to Services, where somebody else found them out. left_out: Services that are in the manifests and are none of this agent's, with their slices.
+    taken: addresses that lead to Services, where somebody else found them out. left_out: Services that the source has and this agent does not serve, with their slices. unwatched: what the source says of the one
+    Service that was asked for and that the agent does not hold.
     """
 
     origin: str
@@ -101,6 +106,7 @@ class NodeView:
     strays: Collection[ObjectKey] = ()
     taken: AddressesInUse | None = None
     left_out: LeftOut = field(default_factory=dict)
+    unwatched: UnwatchedService | None = None
 
 
 def look_at_node(
@@ -116,7 +122,7 @@ def look_at_node(
     do where there is no agent.
     """
     if access.names_source:
-        return replace(_view_of_source(_config(access), "", like), agent_runs=_answers(access))
+        return replace(_view_of_source(_config(access), "", like, only), agent_runs=_answers(access))
     try:
         client, status = find_agent(access.socket, DEFAULT_SOCKET)
         return _view_of_agent(client, status, only)
@@ -127,7 +133,7 @@ def look_at_node(
                 raise Failure(f"{error}; or {otherwise}", CANNOT_PROGRAM) from error
             do = ": restart it" if isinstance(error, Hangs) else ": start it"
             raise Failure(f"{error}{do}, or {otherwise}", FAILED) from error
-        return replace(_view_of_source(config, f"; {error}"), agent_runs=False)
+        return replace(_view_of_source(config, f"; {error}", only=only), agent_runs=False)
 
 
 def _answers(access: Access) -> bool:
@@ -176,7 +182,13 @@ def _view_of_agent(client: AgentClient, status: Status, only: ObjectKey | None) 
         own_addresses=head.own_addresses,
         strays=head.strays,
         taken=head.taken,
+        left_out=_left_out(only, head.unwatched),
+        unwatched=head.unwatched,
     )
+
+
+def _left_out(key: ObjectKey | None, found: UnwatchedService | None) -> LeftOut:
+    return {} if key is None or found is None or found.service is None else {key: (found.service, found.slices)}
 
 
 def _key(name: str) -> ObjectKey:
@@ -202,13 +214,17 @@ def _config(access: Access) -> AgentConfig:
     return loaded.config
 
 
-def _view_of_source(config: AgentConfig, why: str, like: NodeView | None = None) -> NodeView:
+def _view_of_source(
+    config: AgentConfig, why: str, like: NodeView | None = None, only: ObjectKey | None = None
+) -> NodeView:
     families = choose_families(wanted_families(config))
     left_out: LeftOut = {}
+    unwatched = None
     if config.source.manifests is not None:
         snapshot, problems, left_out = _manifests(config)
     else:
-        snapshot, problems = _api_server(config)
+        snapshot, problems, unwatched = _api_server(config, only)
+        left_out = _left_out(only, unwatched)
     ranged = WithConfiguredCidrs(snapshot, config.traffic.service_cidrs)
     options = translation_options(config, families)
     context = node_context(ranged.node, options)
@@ -234,6 +250,7 @@ def _view_of_source(config: AgentConfig, why: str, like: NodeView | None = None)
         own_addresses=_own_addresses(config, ranged),
         strays=snapshot.strays(),
         left_out=left_out,
+        unwatched=unwatched,
     )
 
 
@@ -283,6 +300,8 @@ def _manifests(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...], 
         reading = ManifestDirectory(root, config.node.name).read()
     except OSError as error:
         raise Failure(f"manifest directory {root}: {error.strerror or error}", UNUSABLE) from error
+    if _is_named(config) and not reading.world.nodes and reading.world.other_nodes:
+        raise _no_such_node(config, reading.world.other_nodes)
     store = _store_of(reading.world)
     left_out = {
         key: (service, [one for one in reading.world.slices.values() if service_of(one) == key])
@@ -302,16 +321,19 @@ class _Listed(_Nobody):
         self.event.set()
 
 
-def _api_server(config: AgentConfig) -> tuple[ClusterStore, tuple[Problem, ...]]:
+def _api_server(
+    config: AgentConfig, only: ObjectKey | None
+) -> tuple[ClusterStore, tuple[Problem, ...], UnwatchedService | None]:
+    """Raises Failure."""
     try:
-        store = asyncio.run(_list_once(config))
+        store, unwatched = asyncio.run(_list_once(config, only))
     except OperatorError as error:
         raise Failure(str(error), UNUSABLE) from error
-    return store, store.problems
+    return store, store.problems, unwatched
 
 
-async def _list_once(config: AgentConfig) -> ClusterStore:
-    """A store with one full list of everything. Raises OperatorError, and Failure when that takes too long."""
+async def _list_once(config: AgentConfig, only: ObjectKey | None) -> tuple[ClusterStore, UnwatchedService | None]:
+    """A store with one full list of everything, and what the server says of a Service that is not in it. Raises OperatorError, and Failure when that takes too long."""
     listed = _Listed()
     store = ClusterStore(listed)
     client = ApiClient(cluster_access(config, os.environ))
@@ -326,9 +348,26 @@ async def _list_once(config: AgentConfig) -> ClusterStore:
         for task in (feeding, waiting):
             task.cancel()
         results = await asyncio.gather(feeding, waiting, return_exceptions=True)
+        unwatched = None
+        if done and _is_named(config) and store.node is None and (nodes := await node_names(client)):
+            raise _no_such_node(config, nodes)
+        if done and only is not None and only not in store.services:
+            unwatched = await ask_api_server(client, only)
     if isinstance(results[0], OperatorError):
         raise results[0]
     if not done:
         why = "; ".join(problem.detail for problem in store.problems[:2])
         raise Failure(f"the API server did not list {', '.join(store.awaited)} in {LIST_SECONDS:g} s: {why}", FAILED)
-    return store
+    return store, unwatched
+
+
+def _is_named(config: AgentConfig) -> bool:
+    """Whether somebody has named the node: the name of this host is only what is taken otherwise."""
+    return config.node.name != socket.gethostname().lower()
+
+
+def _no_such_node(config: AgentConfig, nodes: Sequence[str]) -> Failure:
+    name = config.node.name
+    more = ", …" if len(nodes) > NAMES_SHOWN else ""
+    listed = did_you_mean(name, nodes) or f"; there are: {', '.join(nodes[:NAMES_SHOWN])}{more}"
+    return Failure(f"{describe_source(config)}: there is no Node {name}{listed} (--node-name names another)", UNUSABLE)

@@ -29,8 +29,10 @@ from nodeagent.daemon.part_options import (
 from nodeagent.model.addresses import Family
 from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import NamesHere
+from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import ConnectionTable, KernelCounts, MapFill
+from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
 from nodeagent.proxy.dataplane.driver.kernel_counts import read_kernel_counts
@@ -58,6 +60,7 @@ from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.configured_ranges import WithConfiguredCidrs
 from nodeagent.proxy.source.event_api import EventApi
 from nodeagent.proxy.source.object_store import ClusterStore
+from nodeagent.proxy.source.unwatched_service import ask_api_server, read_manifests
 from nodeagent.runtime.systemd import SystemdNotifier
 
 logger = logging.getLogger(__name__)
@@ -147,6 +150,7 @@ class Agent:
             namespaces=lambda: names.namespaces.names or (),
             pods=names.pods,
             strays=self._store.strays,
+            look_up=self._look_up,
         )
         self._reporting = self._build_reporting(health_answers, journal)
         self._node_addresses = self._build_node_addresses()
@@ -303,6 +307,13 @@ class Agent:
 
     def _connection_table(self) -> ConnectionTable | None:
         return self._conditions.connection_table
+
+    async def _look_up(self, key: ObjectKey) -> UnwatchedService:
+        if self._client is not None:
+            return await ask_api_server(self._client, key)
+        root = self._config.source.manifests
+        assert root is not None, "there is one source or the other"
+        return await asyncio.to_thread(read_manifests, root, self._config.node.name, key)
 
     def _why_not_ready(self) -> str | None:
         if not self._reporting.observers.ready:

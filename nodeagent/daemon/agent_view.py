@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -16,6 +16,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.model.taken import AddressesInUse, addresses_in_use
+from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.names.feed.feed_messages import Settings
 from nodeagent.names.feed.feeder import RunningPods
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
@@ -43,6 +44,7 @@ class AgentView:
 
     awaited: what the agent waits for, in one line; empty when for nothing. names: how names are answered; None when they
     are not. namespaces, pods: what is known of them. strays: the names of Services that only slices carry.
+    look_up: asks the source of a Service that is not watched.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class AgentView:
         namespaces: Callable[[], Collection[str]],
         pods: RunningPods | None,
         strays: Callable[[], Sequence[ObjectKey]],
+        look_up: Callable[[ObjectKey], Awaitable[UnwatchedService]],
     ) -> None:
         self._config = config
         self._families = families
@@ -67,6 +70,7 @@ class AgentView:
         self._namespaces = namespaces
         self._pods = pods
         self._strays = strays
+        self._look_up = look_up
         self._started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self._engine: Engine | None = None
         self._tables: tuple[TableDriver, ...] = ()
@@ -144,7 +148,10 @@ class AgentView:
     async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:
         """In pieces of bounded size; what changes meanwhile may be in it or not, but each Service is of one moment."""
         encode = msgspec.json.Encoder().encode
-        yield encode(self._head(only)) + b"\n"
+        unwatched = None
+        if only is not None and only not in self._snapshot.services:
+            unwatched = await self._look_up(only)
+        yield encode(self._head(only, unwatched)) + b"\n"
         states = {} if self._engine is None else self._engine.states
         keys = [only] if only is not None else list({**dict.fromkeys(self._snapshot.services), **dict.fromkeys(states)})
         pending = bytearray()
@@ -162,7 +169,7 @@ class AgentView:
         if pending:
             yield bytes(pending)
 
-    def _head(self, only: ObjectKey | None) -> WorldHead:
+    def _head(self, only: ObjectKey | None, unwatched: UnwatchedService | None) -> WorldHead:
         engine = self._engine
         slices = () if only is None else self._snapshot.slices_of(only)
         program: Mapping[str, object] = {family.value: options for family, options in self._program.items()}
@@ -175,6 +182,7 @@ class AgentView:
             own_addresses=tuple(sorted(engine.own_addresses)) if engine is not None else (),
             strays=() if slices else tuple(self._strays()[:_MOST_STRAYS]),
             taken=None if only is None or engine is None else _taken(engine, slices),
+            unwatched=unwatched,
         )
 
 

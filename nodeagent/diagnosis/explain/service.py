@@ -22,6 +22,7 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import Service, is_of_other_proxy, key_of
 from nodeagent.model.problem import Problem
 from nodeagent.model.text import did_you_mean
+from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.proxy.translate.exposed_addresses import is_proxied
 
 _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-.a-z0-9]*[a-z0-9])?")
@@ -101,8 +102,19 @@ def explain_service(facts: Facts) -> Explanation:
     )
 
 
-def explain_missing(key: ObjectKey, known: Iterable[ObjectKey], problems: Sequence[Problem]) -> Explanation:
-    """What is to be said of a Service that nobody knows."""
+def explain_missing(
+    key: ObjectKey,
+    known: Iterable[ObjectKey],
+    problems: Sequence[Problem],
+    unwatched: UnwatchedService | None = None,
+) -> Explanation:
+    """What is to be said of a Service that the agent does not know. unwatched: what the source of its objects says of it."""
+    because = (
+        "the source of its objects has no Service of that name in that namespace"
+        if unwatched is not None and not unwatched.silence
+        else "neither the API server nor the manifests have it, it is headless, or another proxy is to serve it"
+        + (f" ({unwatched.silence})" if unwatched is not None else "")
+    )
     names = [str(one) for one in known]
     own = [one for one in problems if one.subject == f"Service {key}"]
     elsewhere = sorted(name for name in names if name.endswith(f"/{key.name}"))
@@ -120,7 +132,7 @@ def explain_missing(key: ObjectKey, known: Iterable[ObjectKey], problems: Sequen
         else Finding(
             Severity.BROKEN,
             f"there is no Service {key}{hint}",
-            "neither the API server nor the manifests have it, it is headless, or another proxy is to serve it",
+            because,
             "kubectl get services --all-namespaces",
         )
     )

@@ -36,7 +36,6 @@ class MissingNode:
         self._lister = lister
         self._store = store
         self._name = name
-        self._decoder = ObjectDecoder(Node)
         self._look_seconds = look_seconds
 
     async def run(self) -> None:
@@ -52,12 +51,17 @@ class MissingNode:
 
     async def _explain(self) -> str:
         try:
-            body = await self._lister.get("/api/v1/nodes", (("limit", str(NAMES_SHOWN + 1)),))
-            _, batches = self._decoder.list_page(body)
+            names = await node_names(self._lister)
         except KubeError:
             return "no Node of that name"
-        names = sorted(node.metadata.name for batch in batches for node in batch.objects)
         if not names:
             return "no Node of that name; the cluster has no Nodes at all"
         more = ", …" if len(names) > NAMES_SHOWN else ""
         return f"no Node of that name; there are: {', '.join(names[:NAMES_SHOWN])}{more}"
+
+
+async def node_names(lister: Lister) -> list[str]:
+    """Sorted; one more than is shown, where there are so many. Raises KubeError."""
+    body = await lister.get("/api/v1/nodes", (("limit", str(NAMES_SHOWN + 1)),))
+    _, batches = ObjectDecoder(Node).list_page(body)
+    return sorted(node.metadata.name for batch in batches for node in batch.objects)

@@ -6,6 +6,7 @@ from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice, Service
 from nodeagent.model.taken import AddressesInUse
+from nodeagent.model.unwatched import UnwatchedService
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -32,7 +33,7 @@ class WorldHead(Struct, frozen=True, kw_only=True):
 
     interface: the service interface's name; None: there shall be none. own_addresses: what it carries beside ClusterIPs.
     strays: unless one Service is asked for that has slices: the names of Services that only slices carry. taken: for one Service:
-    which addresses of its endpoints lead to Services.
+    which addresses of its endpoints lead to Services. unwatched: for one Service that the agent does not hold: what its source says.
     """
 
     status: Status
@@ -43,6 +44,7 @@ class WorldHead(Struct, frozen=True, kw_only=True):
     own_addresses: tuple[str, ...] = ()
     strays: tuple[ObjectKey, ...] = ()
     taken: AddressesInUse | None = None
+    unwatched: UnwatchedService | None = None
 
 
 class WorldService(Struct, frozen=True, kw_only=True):

@@ -49,7 +49,8 @@ class ManifestFile(Struct, frozen=True):
 
 
 class World(Struct, frozen=True):
-    """The objects in effect, by kind, the namespaces there are, and everything that is wrong."""
+    """The objects in effect, by kind, the namespaces there are, and everything that is wrong. other_nodes: the names of Nodes that do
+    not count."""
 
     services: Mapping[ObjectKey, Service] = {}
     slices: Mapping[ObjectKey, EndpointSlice] = {}
@@ -57,6 +58,7 @@ class World(Struct, frozen=True):
     service_cidrs: Mapping[ObjectKey, ServiceCIDR] = {}
     namespaces: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
+    other_nodes: tuple[str, ...] = ()
 
 
 class WorldChanges(Struct, frozen=True):
@@ -87,11 +89,13 @@ def merge(files: Iterable[ManifestFile], node_name: str) -> World:
             if winner is not found:
                 problems.append(_duplicate(file.name, found, f"{place}:{winner.line}"))
     services = _of(Service, winners)
-    nodes = {key: node for key, node in _of(Node, winners).items() if key.name == node_name}
+    every_node = _of(Node, winners)
+    nodes = {key: node for key, node in every_node.items() if key.name == node_name}
+    others = tuple(sorted(key.name for key in every_node if key.name != node_name))
     written, listed = _of(EndpointSlice, winners), _of(Endpoints, winners)
     problems += _dangling(services, written, listed, winners)
     slices = _with_mirrored(written, listed, services)
-    return World(services, slices, nodes, _of(ServiceCIDR, winners), frozenset(namespaces), tuple(problems))
+    return World(services, slices, nodes, _of(ServiceCIDR, winners), frozenset(namespaces), tuple(problems), others)
 
 
 def changes_between(before: World, after: World) -> WorldChanges:
