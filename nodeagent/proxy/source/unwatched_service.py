@@ -1,9 +1,8 @@
 """Looks a Service up that no watch has brought: a label may leave it to another proxy, or it is headless, or it is not there."""
 
 import asyncio
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 from nodeagent.model.names import ObjectKey
@@ -11,17 +10,12 @@ from nodeagent.model.objects import LABEL_SERVICE_NAME, ApiObject, EndpointSlice
 from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.proxy.source.client.api_errors import KubeError
 from nodeagent.proxy.source.decode import ObjectDecoder
+from nodeagent.proxy.source.missing_node import Lister
 
 ANSWER_SECONDS = 1.5
 """Shorter than a command waits for the agent."""
 
 O = TypeVar("O", bound=ApiObject)  # noqa: E741  # "object of one kind"
-
-
-class Lister(Protocol):
-    """The part of `ApiClient` that lists."""
-
-    async def get(self, path: str, parameters: Iterable[tuple[str, str]] = ()) -> bytes: ...
 
 
 async def ask_api_server(client: Lister, key: ObjectKey) -> UnwatchedService:
