@@ -59,6 +59,7 @@ def asking_options(command: Callable[..., Result]) -> Callable[..., Result]:
         manifests: str | None,
         kubeconfig: str | None,
         node_name: str | None,
+        cluster_cidr: str | None,
         **parameters: object,
     ) -> Result:
         access = Access(
@@ -67,6 +68,7 @@ def asking_options(command: Callable[..., Result]) -> Callable[..., Result]:
             manifests,
             kubeconfig,
             node_name,
+            cluster_cidr,
         )
         return command(*arguments, access=access, **parameters)
 
@@ -74,6 +76,11 @@ def asking_options(command: Callable[..., Result]) -> Callable[..., Result]:
     told = "Which node this is, where no agent says so (default: the host's name)."
     decorated = click.option("--node-name", metavar="NAME", type=NodeName(), help=told)(decorated)
     for flags, metavar, text in (
+        (
+            "--cluster-cidr",
+            "CIDRS",
+            "The pod networks of the cluster, where no agent says so; as given to nodeagent run.",
+        ),
         ("--config", "FILE", "The agent's configuration, where no agent says what is in it."),
         ("--kubeconfig", "FILE", "Read the objects from this API server instead of asking the agent."),
         ("--manifests", "DIRECTORY", "Read the objects from this directory instead of asking the agent."),

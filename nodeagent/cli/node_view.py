@@ -63,13 +63,14 @@ LIST_SECONDS = 30.0
 @dataclass(frozen=True, slots=True)
 class Access:
     """Whom a command may ask. socket: of the agent; None: at the usual place. file: a configuration; None: none, or that
-    of the environment. manifests, kubeconfig, node_name: in place of what the configuration says."""
+    of the environment. manifests, kubeconfig, node_name, cluster_cidr: in place of what the configuration says."""
 
     socket: Path | None = None
     file: Path | None = None
     manifests: str | None = None
     kubeconfig: str | None = None
     node_name: str | None = None
+    cluster_cidr: str | None = None
 
     @property
     def names_source(self) -> bool:
@@ -204,6 +205,7 @@ def _config(access: Access) -> AgentConfig:
             ("--manifests", access.manifests),
             ("--kubeconfig", access.kubeconfig),
             ("--node-name", access.node_name),
+            ("--cluster-cidr", access.cluster_cidr),
         )
         if value is not None
     }

@@ -30,6 +30,13 @@ def diff(node: Node, exit_code: int) -> dict[str, Any]:
     return document
 
 
+def test_the_options_of_a_run_are_those_of_the_comparison(node: Node) -> None:
+    node.program_examples("--table-ownership=plain")
+    cidrs = "10.244.0.0/16,fd00:244::/32"
+    assert node.nodeagent("diff", *SOURCE).returncode == 1
+    assert node.nodeagent("diff", *SOURCE, "--cluster-cidr", cidrs).stdout.startswith("same: ")
+
+
 def test_what_was_programmed_is_the_same(node: Node) -> None:
     node.program_examples("--table-ownership=plain")
     found = diff(node, 0)
