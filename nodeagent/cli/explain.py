@@ -15,6 +15,7 @@ from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_view import Access, NodeView, look_at_node
 from nodeagent.cli.on_this_node import node_faults, stopped_ways
 from nodeagent.cli.rows import is_terminal, output_option, print_document, print_rows
+from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
 from nodeagent.diagnosis.explain.explanation_text import lines_of
 from nodeagent.diagnosis.explain.kernel import InKernel, NodeFault, StoppedWay
 from nodeagent.diagnosis.explain.service import Explanation, explain_missing, explain_service
@@ -47,21 +48,32 @@ COLUMNS = (
     epilog=examples(
         "nodeagent explain                          all Services that are not healthy, worst first",
         "nodeagent explain shop/web                 one Service, all its ports",
+        "nodeagent explain svc/web -n shop          the same, as kubectl names it",
+        "nodeagent explain 10.96.0.10               the Service that has this address; 30080: this node port",
         "nodeagent explain web:https -o json        one port of default/web; the verdict is the first field",
         "nodeagent explain web --from 203.0.113.7   may this client connect?",
         "nodeagent explain web --manifests DIR      without an agent",
     ),
 )
 @click.argument("service", type=ServiceName(), required=False)
+@click.option("-n", "--namespace", metavar="NAME", help="Of a Service that is named without one (default: default).")
 @click.option("--watch", is_flag=True, help="Look again every two seconds, and print what is new, until Ctrl-C.")
 @click.option("--from", "client", metavar="ADDRESS", help="Judge it for a client with this address.")
 @click.option("--probe/--no-probe", default=None, help="Connect to the endpoints; by default for one Service only.")
 @output_option
 @asking_options
 def explain_command(
-    service: str | None, watch: bool, client: str | None, probe: bool | None, output: str, access: Access
+    service: str | None,
+    namespace: str | None,
+    watch: bool,
+    client: str | None,
+    probe: bool | None,
+    output: str,
+    access: Access,
 ) -> None:
     """Why does SERVICE ([NAMESPACE/]NAME[:PORT]) work on this node, or why not?
+
+    SERVICE may also be svc/NAME, a DNS name (NAME.NAMESPACE.svc.cluster.local), an ADDRESS[:PORT] of it, or a node port.
 
     The first line is the verdict; below it everything that it follows from, from the API object to the elements in the
     kernel. Without SERVICE: all that are not healthy, worst first.
@@ -74,19 +86,10 @@ def explain_command(
     if service is None:
         look = partial(_all, access, client or "", probe=bool(probe), output=output)
     else:
-        key, port = parse_service(service)
-        look = partial(_one, access, key, port, client or "", probe=probe is not False, output=output)
+        asked = parse_service(service, namespace)
+        look = partial(_one, access, asked, client or "", probe=probe is not False, output=output)
     healthy = _watch(look) if watch else _print(*look())
     click.get_current_context().exit(0 if healthy else FAILED)
-
-
-def parse_service(text: str) -> tuple[ObjectKey, str]:
-    """`[NAMESPACE/]NAME[:PORT]` as the Service and the port. Raises Failure."""
-    name, _, port = text.partition(":")
-    namespace, slash, short = name.rpartition("/")
-    if not short or (slash and not namespace) or "/" in namespace:
-        raise Failure(f"{text!r} is no Service: [NAMESPACE/]NAME[:PORT]", UNUSABLE)
-    return ObjectKey(namespace or "default", short), port
 
 
 def _print(healthy: bool, show: Callable[[], None], _: object) -> bool:
@@ -107,7 +110,8 @@ def _watch(look: Callable[[], Shown]) -> bool:
         time.sleep(WATCH_SECONDS)
 
 
-def _one(access: Access, key: ObjectKey, port: str, client: str, *, probe: bool, output: str) -> Shown:
+def _one(access: Access, asked: ServiceArgument, client: str, *, probe: bool, output: str) -> Shown:
+    key, port = (asked.key, asked.port) if asked.key is not None else find_service(look_at_node(access), asked)
     view, explanation = _settled(access, key, port, client, probe=probe)
 
     def show() -> None:

@@ -1,0 +1,80 @@
+"""How a person names a Service: as kubectl does, by its DNS name, its ClusterIP or a node port."""
+
+from ipaddress import ip_address
+
+from msgspec import Struct
+
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.node_view import NodeView
+from nodeagent.model.frontend import FrontendKind
+from nodeagent.model.names import ObjectKey
+
+_KINDS = frozenset({"svc", "service", "services"})
+_HIGHEST_PORT = 65535
+
+
+class ServiceArgument(Struct, frozen=True):
+    """key: the Service, where the text names it; else an address of it, or a node port. port: of the Service; empty: all."""
+
+    key: ObjectKey | None = None
+    port: str = ""
+    address: str = ""
+    node_port: int = 0
+
+
+def parse_service(text: str, namespace: str | None = None) -> ServiceArgument:
+    """`[KIND/ or NAMESPACE/]NAME[:PORT]`, a DNS name (`NAME.NAMESPACE.svc…`), an address or a node port. Raises Failure.
+
+    namespace: of a name that has none in it; None: default. `svc/web` is a kind and a name, as for kubectl.
+    """
+    if text.isdecimal() and 0 < int(text) <= _HIGHEST_PORT:
+        return ServiceArgument(node_port=int(text))
+    if (found := _address(text)) is not None:
+        return found
+    name, _, port = text.partition(":")
+    before, slash, short = name.rpartition("/")
+    if slash and before.lower() in _KINDS:
+        before = ""
+    elif slash and (not before or "/" in before):
+        raise _no_service(text)
+    labels = short.split(".")
+    if len(labels) > 2 and labels[2] == "svc":  # noqa: PLR2004  # after name and namespace
+        short, inside = labels[0], labels[1]
+        before = before or inside
+    if not short:
+        raise _no_service(text)
+    if before and namespace not in (None, before):
+        raise Failure(f"{text!r} is of namespace {before}, and --namespace is {namespace}", UNUSABLE)
+    return ServiceArgument(ObjectKey(before or namespace or "default", short), port)
+
+
+def _address(text: str) -> ServiceArgument | None:
+    """`ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`."""
+    host, colon, port = text.rpartition(":")
+    for address, number in ((text, ""), (host.strip("[]"), port)) if colon else ((text, ""),):
+        try:
+            return ServiceArgument(address=str(ip_address(address)), port=number)
+        except ValueError:
+            continue
+    return None
+
+
+def _no_service(text: str) -> Failure:
+    return Failure(
+        f"{text!r} is no Service: [NAMESPACE/]NAME[:PORT], svc/NAME, NAME.NAMESPACE.svc, an address or a node port",
+        UNUSABLE,
+    )
+
+
+def find_service(view: NodeView, asked: ServiceArgument) -> tuple[ObjectKey, str]:
+    """The Service, and its port, that has an address or a node port. Raises Failure."""
+    wanted = f"node port {asked.node_port}" if asked.node_port else f"address {asked.address}"
+    for key, state in sorted(view.states.items()):
+        for one in state.frontends:
+            if asked.node_port:
+                if one.kind is FrontendKind.NODE_PORT and one.port == asked.node_port:
+                    return key, one.service_port.port
+            elif one.address == asked.address and asked.port in ("", str(one.port)):
+                return key, one.service_port.port if asked.port else ""
+    at = f" and port {asked.port}" if asked.address and asked.port else ""
+    raise Failure(f"no Service has {wanted}{at} on this node: kubectl get services --all-namespaces", FAILED)
