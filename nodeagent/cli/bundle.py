@@ -5,7 +5,6 @@ import json
 import os
 import platform
 import re
-import subprocess
 import tarfile
 import time
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ import msgspec
 
 from nodeagent import __version__
 from nodeagent.cli.asking import asking_options
+from nodeagent.cli.bundled_commands import said_by_programs
 from nodeagent.cli.diff import difference
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
@@ -38,7 +38,6 @@ _SYSCTLS = (
     "net/netfilter/nf_conntrack_max",
     "net/netfilter/nf_conntrack_count",
 )
-_NFT_SECONDS = 60.0
 _USER = re.compile(rb"(\w://)[^/@\s\"]+@")
 _TOKEN = re.compile(rb"((?:Bearer|Basic) )[\w.~+/=-]{8,}")
 
@@ -51,8 +50,8 @@ _TOKEN = re.compile(rb"((?:Bearer|Basic) )[\w.~+/=-]{8,}")
 def bundle_command(output: Path, access: Access) -> None:
     """Write one archive for a bug report to OUTPUT (mode 0600), which must not be there yet.
 
-    It holds Services, EndpointSlices and what the agent makes of them, the tables of this kernel, problems, passes, a few
-    sysctls and versions. Credentials, kubeconfigs, annotations and labels are not in it; names and addresses are.
+    It holds Services, EndpointSlices and what the agent makes of them, the tables, links and routes of this kernel, problems, passes,
+    what `nodeagent check` says, the log of the unit nodeagent, a few sysctls and versions. Credentials, kubeconfigs, annotations and labels are not in it; names and addresses are.
 
     Exit codes: 0, 1 failed, 2 what was asked cannot be.
     """
@@ -101,6 +100,7 @@ def _files(view: NodeView, access: Access) -> Mapping[str, bytes]:
     files["explain.json"] = _json([document(one, view.origin) for one in bad])
     if view.agent is not None:
         files.update(_said_by_agent(access, view.agent))
+    files.update(said_by_programs())
     return {name: redacted(content) for name, content in files.items()}
 
 
@@ -129,16 +129,6 @@ def _kernel(view: NodeView, files: dict[str, bytes]) -> list[KernelView] | None:
         files["kernel.error.txt"] = str(error).encode()
         return None
     files["diff.json"] = _json(difference(view, kernel, interface))
-    try:
-        done = subprocess.run(
-            ["nft", "-n", "list", "ruleset"],  # noqa: S607
-            capture_output=True,
-            check=False,
-            timeout=_NFT_SECONDS,
-        )
-        files["ruleset.txt"] = done.stdout or done.stderr
-    except (OSError, subprocess.TimeoutExpired) as error:
-        files["ruleset.error.txt"] = str(error).encode()
     return kernel
 
 

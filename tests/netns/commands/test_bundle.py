@@ -40,6 +40,10 @@ def test_what_is_replayed_is_the_table_that_was_bundled(node: Node, tmp_path: Pa
     assert [one["service"] for one in found["explain.json"]] == ["default/empty"]
     assert found["diff.json"]["same"]
     assert "table ip nodeagent" in found["ruleset.txt"]
+    assert "local 127.0.0.1 dev lo" in found["routes.txt"]
+    assert "nodeagent0" in found["links.txt"]
+    assert found["check.txt"].startswith(("healthy", "not healthy"))
+    assert {"log.txt", "log.error.txt"} & found.keys()
     assert found["about.json"]["sysctls"]["net.ipv4.ip_forward"] == "1"
 
     table = node.shell(" ".join(LIST))
