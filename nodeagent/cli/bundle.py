@@ -23,8 +23,9 @@ from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
 from nodeagent.cli.explain import document, explain_all
 from nodeagent.cli.kernel_view import KernelView, read_kernel
 from nodeagent.cli.node_view import Access, NodeView, ask_agent, look_at_node
-from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, read_bundle
+from nodeagent.cli.recording import MEMBERS, RECORDING, NotReplayable, Recording, read_members, recording_of
 from nodeagent.cli.replay import CannotRun, replay_in_namespace
+from nodeagent.cli.replayed_objects import CONTEXT, OBJECTS
 from nodeagent.proxy.dataplane.errors import DataplaneError
 from nodeagent.proxy.dataplane.interface_reading import read_interface
 from nodeagent.proxy.observe.admin.admin_client import NoAgent
@@ -88,10 +89,10 @@ def _files(view: NodeView, access: Access) -> Mapping[str, bytes]:
     files = {
         "about.json": _json(about),
         RECORDING: msgspec.json.encode(recording),
-        "objects.json": _json(
+        OBJECTS: _json(
             [{"service": view.services[key], "slices": list(view.slices.get(key, ()))} for key in sorted(view.services)]
         ),
-        "context.json": _json(view.context),
+        CONTEXT: _json(view.context),
         "problems.json": _json([{"problem": one, "since": view.since.get(one)} for one in view.problems]),
     }
     kernel = _kernel(view, files)
@@ -150,6 +151,7 @@ def _json(value: object) -> bytes:
     epilog=examples(
         "nodeagent replay report.tar.gz",
         "nodeagent replay report.tar.gz nft list table ip nodeagent",
+        "nodeagent replay report.tar.gz nodeagent explain web",
         "nodeagent replay report.tar.gz nodeagent trace 10.244.1.5 10.96.0.10:80",
     ),
 )
@@ -163,11 +165,14 @@ def replay_command(bundle: Path, command: tuple[str, ...]) -> None:
     Exit codes: that of COMMAND; 1 failed, 2 BUNDLE is no bundle, or COMMAND no program, 3 no permission.
     """
     try:
-        recording = read_bundle(bundle)
+        members = read_members(bundle, {RECORDING, OBJECTS, CONTEXT})
+        recording_of(members)
     except NotReplayable as error:
         raise Failure(f"{bundle}: {error}", UNUSABLE) from error
     try:
-        code = replay_in_namespace(recording, command)
+        code = replay_in_namespace(members, command)
+    except NotReplayable as error:
+        raise Failure(f"{bundle}: {error}", UNUSABLE) from error
     except PermissionError as error:
         raise Failure(f"a network namespace needs root: {error.strerror}", CANNOT_PROGRAM) from error
     except CannotRun as error:

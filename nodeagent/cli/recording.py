@@ -4,6 +4,7 @@ import gzip
 import io
 import tarfile
 import zlib
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -37,13 +38,20 @@ class Recording(msgspec.Struct, frozen=True):
     program: dict[Family, ProgramOptions] | None
 
 
-def read_bundle(path: Path) -> Recording:
-    """What is to be programmed. Raises NotReplayable."""
+def read_members(path: Path, names: Collection[str]) -> dict[str, bytes]:
+    """What a bundle has of these files, by name. Raises NotReplayable."""
     try:
         with gzip.open(path) as unpacked, tarfile.open(fileobj=_Bounded(unpacked), mode="r|") as archive:
-            content = _recording_in(archive)
+            return dict(_members_in(archive, frozenset(names)))
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise NotReplayable(f"it is no bundle: {error}") from error
+
+
+def recording_of(members: Mapping[str, bytes]) -> Recording:
+    """What is to be programmed. Raises NotReplayable."""
+    content = members.get(RECORDING)
+    if content is None:
+        raise NotReplayable(f"it is no bundle: there is no {MEMBERS}/{RECORDING} in it")
     if content.count(b",") > MOST_VALUES:
         raise NotReplayable(f"{RECORDING} has more than {MOST_VALUES} values")
     try:
@@ -52,16 +60,26 @@ def read_bundle(path: Path) -> Recording:
         raise NotReplayable(f"it is of another version: {error}") from error
 
 
-def _recording_in(archive: tarfile.TarFile) -> bytes:
+def read_bundle(path: Path) -> Recording:
+    """What is to be programmed. Raises NotReplayable."""
+    return recording_of(read_members(path, {RECORDING}))
+
+
+def _members_in(archive: tarfile.TarFile, names: frozenset[str]) -> Iterator[tuple[str, bytes]]:
+    """Ends once all of them are found. Raises NotReplayable."""
+    missing = set(names)
     for member in archive:
-        file = archive.extractfile(member) if member.name == f"{MEMBERS}/{RECORDING}" else None
+        name = member.name.removeprefix(f"{MEMBERS}/")
+        file = archive.extractfile(member) if name != member.name and name in missing else None
         if file is None:
             continue
         content = file.read(LARGEST_BYTES + 1)
         if len(content) > LARGEST_BYTES:
-            raise NotReplayable(f"{RECORDING} has more than {LARGEST_BYTES >> 20} MiB")
-        return content
-    raise NotReplayable(f"it is no bundle: there is no {MEMBERS}/{RECORDING} in it")
+            raise NotReplayable(f"{name} has more than {LARGEST_BYTES >> 20} MiB")
+        yield name, content
+        missing.discard(name)
+        if not missing:
+            return
 
 
 class _Bounded(io.RawIOBase):

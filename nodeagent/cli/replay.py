@@ -5,10 +5,13 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from nodeagent.cli.recording import Recording
+from nodeagent.cli.recording import Recording, recording_of
+from nodeagent.cli.replayed_objects import environment_of, write_manifests
 from nodeagent.model.reports import PurgeReport
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
@@ -17,6 +20,8 @@ from nodeagent.proxy.dataplane.program.chain import PodDetection, ProgramOptions
 
 _CLONE_NEWNET = 0x40000000
 _OURSELVES = (sys.executable, "-m", "nodeagent")
+FORWARDING = tuple(map(Path, ("/proc/sys/net/ipv4/ip_forward", "/proc/sys/net/ipv6/conf/all/forwarding")))
+"""On where the bundle is from, or `nodeagent check` says so there."""
 SHOWN = ("nodeagent", "show", "frontends")
 
 
@@ -31,20 +36,30 @@ class _Silent:
         """Nothing."""
 
 
-def replay_in_namespace(recording: Recording, command: Sequence[str]) -> int:
-    """The exit code of `command`, run where the recording is in force; `nodeagent` is this one, on the path or not.
+def replay_in_namespace(members: Mapping[str, bytes], command: Sequence[str]) -> int:
+    """The exit code of `command`, run where the recording is in force; `nodeagent` is this one, on the path or not, and reads the
+    objects of the bundle. `nodeagent explain` tries no endpoint, because none can be reached from there.
 
-    Raises CannotRun, PermissionError, OSError and a DataplaneError.
+    Raises NotReplayable, CannotRun, PermissionError, OSError and a DataplaneError.
     """
     if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
     subprocess.run(["ip", "link", "set", "lo", "up"], check=False)  # noqa: S607 - without a shell
+    for setting in FORWARDING:
+        with suppress(OSError):
+            setting.write_text("1\n")
+    recording = recording_of(members)
     asyncio.run(_program(recording))
     name, *arguments = command or SHOWN
+    if name == "nodeagent" and arguments[:1] == ["explain"] and not {"--probe", "--no-probe"} & set(arguments):
+        arguments.append("--no-probe")
     argv = [*(_OURSELVES if name == "nodeagent" else (name,)), *arguments]
     try:
-        return subprocess.run(argv, check=False).returncode  # noqa: S603 - what the user typed
+        with TemporaryDirectory(prefix="nodeagent-replay-") as place:
+            objects = Path(place)
+            environment = environment_of(objects, write_manifests(members, objects), recording)
+            return subprocess.run(argv, check=False, env=os.environ | environment).returncode  # noqa: S603 - what the user typed
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise CannotRun(f"{name}: {error.strerror}") from error
 

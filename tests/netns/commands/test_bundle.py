@@ -63,6 +63,18 @@ def test_what_is_replayed_is_the_table_that_was_bundled(node: Node, tmp_path: Pa
     assert mistyped.stderr == "nodeagent: COMMAND cannot be run: nodeagnet: No such file or directory\n"
 
 
+def test_explain_is_replayed(node: Node, tmp_path: Path) -> None:
+    node.program_examples("--table-ownership=plain")
+    bundle = tmp_path / "report.tar.gz"
+    node.nodeagent("bundle", str(bundle), *SOURCE, environment=SETTINGS)
+    node.shell("nft flush ruleset")
+    healthy = node.nodeagent("replay", str(bundle), "nodeagent", "explain", "web")
+    assert healthy.stdout.startswith("healthy: 3 of 3 endpoints used"), healthy.stdout + healthy.stderr
+    assert healthy.returncode == 0
+    broken = node.nodeagent("replay", str(bundle), "nodeagent", "explain", "empty")
+    assert (broken.returncode, broken.stdout.startswith("broken: ")) == (1, True)
+
+
 def test_a_bundle_is_never_written_over_a_file(node: Node, tmp_path: Path) -> None:
     bundle = tmp_path / "report.tar.gz"
     bundle.write_text("mine")
