@@ -21,7 +21,7 @@ VAGRANT_PACKAGES := vagrant-libvirt libvirt-daemon libvirt-daemon-driver-qemu li
 	libvirt-clients dnsmasq-base rsync qemu-utils openssh-client
 VM_IMAGES := .tools/boot/vm/root.img .tools/boot/vm/bookworm/vmlinuz .tools/boot/vm/trixie/vmlinuz
 
-.PHONY: help setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
+.PHONY: help made-elsewhere setup system-packages demo test every-test test-boot test-boot-short boot-cluster boot-containers boot-kernels boot-oldest-kernel boot-page boot-packages boot-images boot-image conformance conformance-api lint unit kernel laws times worlds history storages etcd-at-length attack fuzz fuzz-names bench bench-connections bench-storages bench-names wheel deb image lock audit clean
 
 help:
 	@echo "make setup   install system packages and the virtual environment ($(BIN)/nodeagent)"
@@ -68,8 +68,16 @@ system-packages:
 	fi
 
 # Stamps of their own, so that a half-made environment is completed: what the agent and the lab run with, and the tools.
+# Its programs name the directory that they were made in: a copied checkout would run the code of the old one.
+ifneq ($(shell head -qn 1 $(VENV)/bin/nodeagent 2>/dev/null | grep -vF '$(CURDIR)/$(VENV)/bin/'),)
+$(VENV)/.runtime: made-elsewhere
+ANEW := --clear
+endif
+made-elsewhere:
+	@echo "$(VENV) was made in another directory: making it again"
+
 $(VENV)/.runtime: pyproject.toml requirements/runtime.txt requirements/build.txt
-	/usr/bin/python3 -m venv $(VENV)
+	/usr/bin/python3 -m venv $(ANEW) $(VENV)
 	$(BIN)/pip install --quiet --require-hashes --requirement requirements/runtime.txt --requirement requirements/build.txt
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
