@@ -51,6 +51,17 @@ def test_each_alert_fires_with_its_fault_and_not_before() -> None:
     assert all(f'alertname="{rule["alert"]}"' in tested for group in rules["groups"] for rule in group["rules"])
 
 
+def test_each_alert_leads_to_a_paragraph() -> None:
+    for group in yaml.safe_load((PLACE / "alerts.yaml").read_text())["groups"]:
+        for rule in group["rules"]:
+            file, _, anchor = rule["annotations"].get("runbook_url", "").partition("#")
+            titles = [
+                line.lstrip("# ") for line in (PLACE.parents[1] / file).read_text().splitlines() if line.startswith("#")
+            ]
+            anchors = {re.sub(r"[^a-z0-9 -]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert anchor in anchors, (rule["alert"], anchor)
+
+
 def test_an_alert_that_never_fires_is_seen(tmp_path: Path) -> None:
     text = (PLACE / "alerts.yaml").read_text()
     (tmp_path / "alerts.yaml").write_text(text.replace('up{job="nodeagent"} == 0', 'up{job="nodeagent"} == 7'))
