@@ -20,6 +20,8 @@ TARGET_PORT = 8080
 WITH_POD_CIDRS = ("--cluster-cidr", ",".join(POD_CIDRS))
 HTTP = (service_port(80, name="http"),)
 
+OF_THE_MACHINE = ("--conntrack-max-per-core=0",)
+"""The limit of the connection table is one of the machine, which no network namespace can set: a problem on a small one."""
 UNTHROTTLED = {
     "net/ipv4/icmp_ratelimit": "0",
     "net/ipv4/icmp_msgs_per_sec": "100000",
@@ -76,7 +78,7 @@ class Cluster:
 
     def start_agent(self, *flags: str, seconds: float = PATIENCE, line: str = " ready: ") -> AgentProcess:
         """The agent on `node-a`, ready within so many seconds, or as far as another line of its log."""
-        agent = self.world.start(NODE, [*AGENT, "run", *self.sources(), *flags])
+        agent = self.world.start(NODE, [*AGENT, "run", *self.sources(), *OF_THE_MACHINE, *flags])
         self._agents.append(agent)
         agent.wait_for_line(line, seconds=seconds)
         return agent
