@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BASE = "92b2c60"
+BASE = "f989980"
 """Commits up to this one are from before the rule."""
 
 LONGEST = 72
