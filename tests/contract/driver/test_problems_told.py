@@ -51,7 +51,7 @@ def options(kernel: Any, tmp_path: Path) -> list[str]:
     (tmp_path / "node.yaml").write_text(NODE)
     (tmp_path / "web.yaml").write_text(WEB)
     source = ["--manifests", str(tmp_path), "--node-name", "here"]
-    return [*source, "--manage-sysctls", "false", "--cluster-cidr", "10.244.0.0/16"]
+    return [*source, "--cluster-cidr", "10.244.0.0/16"]
 
 
 @pytest.fixture
