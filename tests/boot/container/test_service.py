@@ -63,8 +63,8 @@ def test_the_journal_has_its_lines_with_their_priority(serving: Node) -> None:
     text = serving.machine.run("journalctl", "--output=json", f"--unit={AGENT}").stdout
     entries = [json.loads(line) for line in text.splitlines()]
     told = {entry["MESSAGE"]: entry["PRIORITY"] for entry in entries if entry.get("_COMM") == "nodeagent"}
-    assert told[f"agent: ready: {SERVED}"] == "6"
-    assert any(message.startswith("agent: starting node=node-a") for message in told)
+    assert told[f"daemon.agent: ready: {SERVED}"] == "6"
+    assert any(message.startswith("daemon.agent: starting node=node-a") for message in told)
     assert set(told.values()) <= {"4", "6"}
 
 
