@@ -7,6 +7,7 @@ import click
 from msgspec import Struct
 
 from nodeagent.cli.asking import asking_options, verdict_style
+from nodeagent.cli.carried_addresses import wanted_addresses
 from nodeagent.cli.columns import Column
 from nodeagent.cli.examples import examples
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, Failure
@@ -16,7 +17,6 @@ from nodeagent.cli.rows import output_option, print_document, print_rows
 from nodeagent.diagnosis.explain.kernel import TableState
 from nodeagent.diagnosis.tables.deviation import Deviation, deviations
 from nodeagent.model.addresses import family_of
-from nodeagent.model.carried import carried_by, carried_ranges
 from nodeagent.proxy.dataplane.errors import DataplaneError, NotPermitted
 from nodeagent.proxy.dataplane.interface_deviation import (
     RIGHT,
@@ -138,7 +138,8 @@ def difference(view: NodeView, kernel: Sequence[KernelView], interface: Interfac
     for table in kernel:
         elements += deviations(view.states, view.node, table.family, table.image)
     tables = {table.family.value: table.state.value for table in kernel}
-    wanted = {} if interface is None else _wanted_addresses(view)
+    own = dict.fromkeys(view.own_addresses, "")
+    wanted = {} if interface is None else own | wanted_addresses(view, view.states)
     addresses = [] if interface is None else address_deviations(wanted, interface)
     states = {} if interface is None else {str(view.interface): interface_state(interface)}
     wrong = [] if all(table.state is TableState.RIGHT for table in kernel) else [_listed("table", tables)]
@@ -156,14 +157,3 @@ def difference(view: NodeView, kernel: Sequence[KernelView], interface: Interfac
 
 def _listed(what: str, states: Mapping[str, str]) -> str:
     return ", ".join(f"{what} {name} is {state}" for name, state in states.items())
-
-
-def _wanted_addresses(view: NodeView) -> dict[str, str]:
-    """What the service interface shall carry: addresses, each with its Service, and ranges, which are of many."""
-    found = dict.fromkeys(view.own_addresses, "")
-    ranges = carried_ranges(view.node.service_cidrs)
-    for key, state in view.states.items():
-        for cluster_ip in state.cluster_ips:
-            for carried in carried_by(cluster_ip, ranges):
-                found.setdefault(carried, str(key) if carried == cluster_ip else "")
-    return found

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 
 import click
 
 from nodeagent.cli.asking import ServiceName, asking_options, verdict_style
+from nodeagent.cli.carried_addresses import missing_addresses
 from nodeagent.cli.columns import Column
 from nodeagent.cli.endpoint_probes import probe_endpoints
 from nodeagent.cli.examples import examples
@@ -137,9 +139,20 @@ def _settled(access: Access, key: ObjectKey, port: str, client: str, *, probe: b
         kernel = _kernel(view, key if look == 0 else None)
         stopped = () if kernel is None or not probe else _stopped(view, key, client)
         faults = () if kernel is None else _faults(view)
-        explanation = explain(view, key, kernel, port=port, client=client, probe=probe, stopped=stopped, faults=faults)
-        deviating = any(one.deviations for one in explanation.kernel or ())
-        if not deviating or (view.agent is None and look > 0):
+        explanation = explain(
+            view,
+            key,
+            kernel,
+            port=port,
+            client=client,
+            probe=probe,
+            missing=_missing(view, key),
+            stopped=stopped,
+            faults=faults,
+        )
+        deviating = any(one.deviations or one.not_local for one in explanation.kernel or ())
+        received_only = not explanation.healthy and view.agent is not None and view.states.get(key) is None
+        if not (deviating or received_only) or (view.agent is None and look > 0):
             break
         if view.agent is not None:
             time.sleep(SETTLING_SECONDS)
@@ -150,7 +163,7 @@ def _all(access: Access, client: str, *, probe: bool, output: str) -> Shown:
     view = look_at_node(access)
     kernel = _kernel(view)
     faults = () if kernel is None else _faults(view)
-    found = explain_all(view, kernel, client=client, probe=probe, faults=faults)
+    found = explain_all(view, kernel, client=client, probe=probe, missing=_missing(view), faults=faults)
     bad = sorted((one for one in found if not one.healthy), key=lambda one: (-one.rank, one.service))
     verdict = f"healthy: {len(found)} Services" if not bad else f"not healthy: {len(bad)} of {len(found)} Services"
 
@@ -190,12 +203,13 @@ def explain_all(
     *,
     client: str = "",
     probe: bool = False,
+    missing: AbstractSet[str] = frozenset(),
     faults: Sequence[NodeFault] = (),
 ) -> list[Explanation]:
     """Every Service of the view, by name."""
     taken = addresses_in_use(view.states.values(), view.context.node_addresses)
     return [
-        explain(view, key, kernel, client=client, probe=probe, flows=False, taken=taken, faults=faults)
+        explain(view, key, kernel, client=client, probe=probe, flows=False, missing=missing, taken=taken, faults=faults)
         for key in sorted(view.services)
     ]
 
@@ -209,11 +223,12 @@ def explain(
     client: str = "",
     probe: bool = False,
     flows: bool = True,
+    missing: AbstractSet[str] = frozenset(),
     taken: AddressesInUse | None = None,
     stopped: Sequence[StoppedWay] = (),
     faults: Sequence[NodeFault] = (),
 ) -> Explanation:
-    """One Service of the view. taken: the addresses of all of them, where the caller has them. stopped, faults: what this node
+    """One Service of the view. missing: what the service interface does not carry. taken: the addresses of all of them, where the caller has them. stopped, faults: what this node
     does to its connections."""
     if key in view.left_out:
         other, slices = view.left_out[key]
@@ -224,7 +239,7 @@ def explain(
     state = view.states.get(key)
     found: list[InKernel] | None = None
     if kernel is not None:
-        found = [table.of_service(key, state, flows=flows) for table in kernel]
+        found = [table.of_service(key, state, flows=flows, missing=missing) for table in kernel]
     facts = Facts(
         service=service,
         slices=tuple(view.slices.get(key, ())),
@@ -269,6 +284,14 @@ def _stopped(view: NodeView, key: ObjectKey, client: str) -> tuple[StoppedWay, .
         return stopped_ways(state, client)
     except (DataplaneError, OSError):
         return ()
+
+
+def _missing(view: NodeView, only: ObjectKey | None = None) -> frozenset[str]:
+    """What the service interface does not carry; nothing where this process may not look."""
+    try:
+        return missing_addresses(view, only)
+    except OSError:
+        return frozenset()
 
 
 def _kernel(view: NodeView, only: ObjectKey | None = None) -> list[KernelView] | None:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 
 from nodeagent.cli.show import patiently
@@ -69,8 +70,16 @@ class KernelView:
         belief = believe(contents, self.specs, self.family, program, Ownership.PLAIN)
         return TableState.RIGHT if belief.program_right else TableState.CHANGED
 
-    def of_service(self, key: ObjectKey, state: ServiceState | None, *, flows: bool) -> InKernel:
-        """Everything about one Service. flows: also connections that are tracked."""
+    def of_service(
+        self,
+        key: ObjectKey,
+        state: ServiceState | None,
+        *,
+        flows: bool,
+        missing: AbstractSet[str] = frozenset(),
+    ) -> InKernel:
+        """Everything about one Service. flows: also connections that are tracked. missing: what the service interface does not
+        carry."""
         usable = self.contents is not None and self.state in (TableState.RIGHT, TableState.CHANGED)
         if not usable or self.contents is None:
             return InKernel(self.family.value, self.state)
@@ -83,6 +92,7 @@ class KernelView:
             tuple(map(str, deviating)),
             self._affinity(own),
             tracked_flows(self.family, own) if flows else {},
+            tuple(sorted(missing & {one.address for one in own})) if missing else (),
         )
 
     def _of(self, key: ObjectKey) -> Iterable[ProgrammedFrontend]:

@@ -1,5 +1,6 @@
 """`nodeagent problems`, `journal` and `log-level`: what the agent says of itself."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -11,7 +12,8 @@ from nodeagent.cli.exit_codes import FAILED, Failure
 from nodeagent.cli.node_view import Access, ask_agent, look_at_node
 from nodeagent.cli.rows import output_option, print_rows
 from nodeagent.config.values import LogLevel
-from nodeagent.model.text import counted
+from nodeagent.diagnosis.verdict_line import verdict_line
+from nodeagent.model.problem import Problem
 from nodeagent.proxy.observe.admin.admin_client import NoAgent
 from nodeagent.proxy.observe.admin.admin_documents import LogLevelDocument, Transaction
 
@@ -49,7 +51,7 @@ def problems_command(output: str, access: Access) -> None:
         for one in sorted(view.problems)
     ]
     if output in ("table", "wide"):
-        verdict = counted(len(rows), "problem") if rows else "healthy: no problems"
+        verdict = _verdict(sorted(view.problems))
         click.echo(verdict_style(verdict, good=not rows))
         click.echo(f"from: {view.origin}")
     if rows or output in ("json", "yaml"):
@@ -69,6 +71,12 @@ def journal_command(last: int, output: str, socket: str | None) -> None:
     client, _ = ask_agent(Access(None if socket is None else Path(socket)))
     rows = [_row(one) for one in client.ask("transactions", tuple[Transaction, ...])[-last:]]
     print_rows(JOURNAL_COLUMNS, rows, output, wide=frozenset({"messages"}), name="at")
+
+
+def _verdict(problems: Sequence[Problem]) -> str:
+    if not problems:
+        return "healthy: no problems"
+    return verdict_line("not healthy", problems[0].subject, problems[0].detail, more=len(problems) - 1)
 
 
 def _row(one: Transaction) -> dict[str, object]:

@@ -5,6 +5,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from nodeagent.diagnosis.verdict_line import verdict_line
+
 
 class Result(StrEnum):
     """How a check ended; a note is something to know that is not wrong."""
@@ -36,6 +38,4 @@ def verdict_of(findings: Sequence[Finding]) -> str:
     if not wrong:
         return "healthy"
     first = wrong[0]
-    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    cure = f"; {first.cure}" if first.cure else ""
-    return f"not healthy: {first.check}: {first.detail}{cure}{more}"
+    return verdict_line("not healthy", first.check, first.detail, first.cure, more=len(wrong) - 1)

@@ -337,6 +337,9 @@ def guarded(facts: Facts) -> list[Frontend]:
     return [one for one in facts.frontends if one.allowed_sources is not None]
 
 
+_SEE_THE_AGENT = "see that the agent runs and what hinders it: nodeagent problems, systemctl status nodeagent"
+
+
 def _kernel(facts: Facts) -> Iterator[Finding]:
     """Tables and elements that are missing or wrong in the kernel."""
     families = {frontend.family.value for frontend in facts.frontends}
@@ -360,7 +363,15 @@ def _kernel(facts: Facts) -> Iterator[Finding]:
                 Severity.BROKEN if not found.frontends else Severity.IMPAIRED,
                 f"what the kernel does with its {found.family} addresses is not what it should",
                 f"in {table} {found.deviations[0]}{more}{agentless}",
-                start or "see that the agent runs and what hinders it: nodeagent problems, systemctl status nodeagent",
+                start or _SEE_THE_AGENT,
+            )
+        if found.not_local:
+            more = f", and {len(found.not_local) - 1} more" if len(found.not_local) > 1 else ""
+            yield Finding(
+                Severity.IMPAIRED,
+                f"connections of this node itself to its {found.family} addresses may fail",
+                f"the service interface does not carry {found.not_local[0]}{more}{agentless}",
+                start or _SEE_THE_AGENT,
             )
 
 

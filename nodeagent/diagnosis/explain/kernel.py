@@ -35,7 +35,7 @@ class InKernel(Struct, frozen=True):
     """What one family's table has of a service.
 
     deviations: one line for each element that is missing, different or too many. affinity, flows: endpoint → clients
-    that are bound to it, connections that are tracked to it.
+    that are bound to it, connections that are tracked to it. not_local: its ClusterIPs that the service interface lacks.
     """
 
     family: str
@@ -44,6 +44,7 @@ class InKernel(Struct, frozen=True):
     deviations: tuple[str, ...] = ()
     affinity: Mapping[str, int] = {}
     flows: Mapping[str, int] = {}
+    not_local: tuple[str, ...] = ()
 
 
 class ProbeResult(Enum):

@@ -74,6 +74,14 @@ class Explanation(Struct, frozen=True):
         return Severity[self.severity.upper()]
 
 
+NOT_PROGRAMMED = Finding(
+    Severity.BROKEN,
+    "it is not programmed yet",
+    "the agent has received it and has not worked it in",
+    "ask again in a second; if it stays: nodeagent problems, nodeagent journal",
+)
+
+
 def explain_service(facts: Facts) -> Explanation:
     """What is to be said of a Service that there is."""
     if is_of_other_proxy(facts.service):
@@ -85,6 +93,8 @@ def explain_service(facts: Facts) -> Explanation:
         return _no_such_port(facts)
     accounts = facts.accounts()
     findings = worst_first(findings_of(facts))
+    if facts.state is None and facts.ports and not any(one.severity for one in findings):
+        findings = (NOT_PROGRAMMED, *findings)
     worst = findings[0].severity if findings else Severity.NOTE
     return Explanation(
         verdict=str(findings[0]) if worst else _healthy(facts, accounts),

@@ -5,6 +5,8 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from nodeagent.diagnosis.verdict_line import verdict_line
+
 
 class Severity(IntEnum):
     """How bad a finding is: something to know, some connections fail, no connection works."""
@@ -23,7 +25,7 @@ class Finding(Struct, frozen=True):
     do: str
 
     def __str__(self) -> str:
-        return f"{self.severity.name.lower()}: {self.what}, because {self.because}, do: {self.do}"
+        return verdict_line(self.severity.name.lower(), self.what, self.because, self.do)
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

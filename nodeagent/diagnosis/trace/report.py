@@ -14,6 +14,7 @@ from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.reasons import Reason, arrives, reason_of, scope_of, why_rewritten
 from nodeagent.diagnosis.trace.source_ports import CURE, Crowd
 from nodeagent.diagnosis.trace.traveller import Decision
+from nodeagent.diagnosis.verdict_line import verdict_line
 from nodeagent.model.addresses import endpoint_text
 
 
@@ -157,8 +158,7 @@ class Report(Struct, frozen=True):
         return "" if hole is None else f"{hole}: {cure(self.question.family)}"
 
     def _line(self, what: str, reason: Reason) -> str:
-        cure = f"; {reason.cure}" if reason.cure else ""
-        return f"{what}: {self.question}: {reason.why}{self._missing()}{cure}"
+        return verdict_line(what, str(self.question), f"{reason.why}{self._missing()}", reason.cure)
 
     def _missing(self) -> str:
         """That there is no table of ours, or one without rules, where that explains why nothing was translated."""

@@ -80,7 +80,7 @@ def test_a_table_that_was_flushed_is_missed(node: Node) -> None:
     assert findings(node)["IPv4 table"][0] == "ok"
     node.shell("nft flush ruleset")
     told = node.nodeagent("check").stdout.splitlines()
-    assert told[0].startswith("not healthy: IPv4 table: it is gone, and nodeagent0 still has the ClusterIPs")
+    assert told[0].startswith("not healthy: IPv4 table, because it is gone, and nodeagent0 still has the ClusterIPs")
 
 
 def test_a_family_that_is_not_served_is_not_missed(node: Node) -> None:
@@ -128,7 +128,7 @@ def test_who_translates_before_us_is_named_in_the_first_line(node: Node) -> None
     node.shell("nft 'table ip early { chain p { type nat hook prerouting priority -110; }; }'")
     told = node.nodeagent("check").stdout.splitlines()
     assert told[0].startswith(
-        "not healthy: hook order: ip early, chain p translates in prerouting at -110, before ours"
+        "not healthy: hook order, because ip early, chain p translates in prerouting at -110, before ours"
     )
 
 
@@ -150,7 +150,7 @@ def test_cluster_ips_that_somebody_took_away_are_missed(node: Node, script: str,
     assert findings(node)["service interface"][0] == "ok"
     node.shell(script)
     told = node.nodeagent("check").stdout.splitlines()[0]
-    assert told.startswith("not healthy: service interface: ")
+    assert told.startswith("not healthy: service interface, because ")
     assert what in told
     assert why in told
     node.program_examples()
@@ -173,7 +173,7 @@ def test_an_agent_that_died_is_missed(node: Node, tmp_path: Path) -> None:
         listener.bind(str(place))
     told = node.nodeagent("check", "--socket", str(place))
     assert told.stdout.startswith(
-        f"not healthy: agent: no agent runs, one that died left {place}: what is programmed stays"
+        f"not healthy: agent, because no agent runs, one that died left {place}: what is programmed stays"
     )
     assert told.returncode == 1
     place.unlink()

@@ -207,10 +207,18 @@ def test_a_table_that_another_flushed_is_told_while_no_agent_repairs_it(told: To
     wait_for(lambda: not told.agent.running if told.agent else False, lambda: "the agent ends")
     assert first_line(told, *twin) == (0, "healthy: 2 of 2 endpoints used")
 
+    own_address = f"{address(2)}/32"
+    told.world.run(NODE, ["ip", "address", "del", own_address, "dev", "nodeagent0"])
+    told.world.run(NODE, ["ip", "route", "flush", "table", "local", "root", own_address])
+    code, line = first_line(told, *twin)
+    assert (code, f"the service interface does not carry {address(2)}" in line) == (1, True), line
+    assert line.startswith("impaired: connections of this node itself to its IPv4 addresses may fail, because ")
+    told.world.run(NODE, ["ip", "address", "add", own_address, "dev", "nodeagent0"])
+
     late = make_service("late", address(140), ports=HTTP)
     told.cluster.manifests.put(make_slice(late, [make_endpoint(*HERE)], target_port=TARGET_PORT), late)
     code, line = first_line(told, "late", *twin[1:])
-    assert (code, "is missing" in line, ", and no agent runs here that would put it right, do: start it" in line) == (
+    assert (code, "is missing" in line, ", and no agent runs here that would put it right; start it" in line) == (
         1,
         True,
         True,
@@ -243,7 +251,7 @@ def test_a_health_check_port_that_another_has(told: Told) -> None:
     says = (
         "impaired: part of it is not in effect",
         f"cannot listen on port {HEALTH_PORT}",
-        "do: see who has that port (ss",
+        "; see who has that port (ss",
     )
     assert told.eventually("probed", says=says) == 1
     other.stop()

@@ -42,7 +42,7 @@ def test_forwarding_that_is_off(told: Told) -> None:
         told.world.write_sysctls(NODE, {"/proc/sys/net/ipv4/ip_forward": "1"})
     assert (code, line.startswith("broken: ")) == (1, True), line
     assert "net.ipv4.ip_forward is 0" in line
-    assert "do: sysctl -w net.ipv4.ip_forward=1" in line
+    assert "; sysctl -w net.ipv4.ip_forward=1" in line
     assert told.eventually("web", says=HEALTHY) == 0
 
 

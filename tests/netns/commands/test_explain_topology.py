@@ -45,7 +45,7 @@ def test_a_zone_whose_endpoints_refuse_is_named(told: Told) -> None:
     says = (
         "broken: 1 of 1 endpoints refuse connections, because nobody listens there",
         f"{NEAR}:{TARGET_PORT}",
-        "; hints leave zone zone-a only these, and 1 more to others, do: ",
+        "; hints leave zone zone-a only these, and 1 more to others; ",
     )
     assert told.eventually("spread", says=says) == 1
     assert failures(told) == QUESTIONS

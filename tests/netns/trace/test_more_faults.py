@@ -228,6 +228,6 @@ def test_a_node_that_nobody_finds(hosting: Cluster) -> None:
     with mute(hosting):
         world.run("caller", ["ip", "neigh", "flush", "all"])
         assert not works(world, *CLIENT, patiently=False)
-        assert check_line(world).startswith("not healthy: arp_ignore: 8 for caller: nobody there who asks")
+        assert check_line(world).startswith("not healthy: arp_ignore, because 8 for caller: nobody there who asks")
     assert works_again(world, *CLIENT)
     assert check_line(world) == "healthy"

@@ -136,7 +136,7 @@ def test_a_client_that_is_not_told_that_the_way_out_is_narrow(
         assert says in doubt
         assert code == 0
         shut = check_line(talking.world)
-        assert shut.startswith("not healthy: IPv4 connections: from pods of this node (asked for ")
+        assert shut.startswith("not healthy: IPv4 connections, because from pods of this node (asked for ")
         assert f" above 1400 bytes are lost: eth0 takes no longer ones ({POD_BRIDGE}: 1500)" in shut
         assert exchanged(talking, address, HUNG_SECONDS) == (False, True)
     with by_shell(script, undo)(talking):

@@ -117,7 +117,7 @@ FAULTS = [
     ),
     pytest.param(
         without_answer("web-0", NODE, WEB, "-4"),
-        (NODE, WEB, "tcp"), "192.168.0.2 -> 10.96.0.1:80/TCP: to 10.244.1.10: nobody answers for 10.244.1.10 on web-0", id="missing neighbour of the node itself",
+        (NODE, WEB, "tcp"), "192.168.0.2 -> 10.96.0.1:80/TCP, because to 10.244.1.10: nobody answers for 10.244.1.10 on web-0", id="missing neighbour of the node itself",
     ),
     pytest.param(
         by_shell(
@@ -258,7 +258,7 @@ def test_a_reverse_path_filter(node: Cluster) -> None:
         assert "rp_filter (strict) of eth0 does not believe 203.0.113.2" in line
         assert code == 1
         assert not works(world, *connection, patiently=False)
-        assert check_line(world).startswith("not healthy: rp_filter: the reverse path filter has dropped")
+        assert check_line(world).startswith("not healthy: rp_filter, because the reverse path filter has dropped")
     assert check_line(world) == "healthy"
 
 
@@ -300,7 +300,7 @@ def test_a_full_connection_table(node: Cluster) -> None:
     assert "the connection table is full" in line
     assert code == 1
     assert not works(world, *connection, patiently=False)
-    assert check_line(world).startswith("not healthy: connection table: it is full")
+    assert check_line(world).startswith("not healthy: connection table, because it is full")
     filler.stop()
     assert first_line(world, *connection)[1] == 0
     assert works(world, *connection, patiently=True)
@@ -335,7 +335,7 @@ def test_the_first_line_of_a_check_names_what_stops_connections_of_everybody(
     with by_shell(script, undo)(node):
         assert not works(node.world, "caller" if "OUTPUT" not in script else NODE, WEB, "tcp", patiently=False)
         line = check_line(node.world)
-        assert line.startswith("not healthy: IPv4 connections: ")
+        assert line.startswith("not healthy: IPv4 connections, because ")
         assert cause in line
     assert check_line(node.world) == "healthy"
 

@@ -83,10 +83,10 @@ def test_no_source_port_is_left(balanced: Cluster, protocol: Protocol) -> None:
     with connections(balanced, protocol, END):
         line, code = first_line(world, *CLIENT, name)
         assert line.startswith("dropped: ")
-        assert f": {says}; see who opens so many: conntrack -L -r 10.244.1.10; " in line
+        assert f", because {says}; see who opens so many: conntrack -L -r 10.244.1.10; " in line
         assert code == 1
         assert not works(world, *CLIENT, name, patiently=False)
-        assert check_line(world).startswith(f"not healthy: source ports: {says}: new connections")
+        assert check_line(world).startswith(f"not healthy: source ports, because {says}: new connections")
         other = Protocol.UDP if protocol is Protocol.TCP else Protocol.TCP
         assert first_line(world, *CLIENT, other.name.lower())[1] == 0
         assert works(world, *CLIENT, other.name.lower(), patiently=True)
@@ -108,5 +108,5 @@ def test_few_source_ports_are_left(balanced: Cluster) -> None:
         assert code == 0
         answers = world["outside"].ask(BALANCER, 80, Protocol.UDP, count=MANY, workers=MANY, timeout=SILENCE_SECONDS)
         assert answers.failures
-        assert check_line(world).startswith("not healthy: source ports: ")
+        assert check_line(world).startswith("not healthy: source ports, because ")
     finds_nothing(balanced, "udp")

@@ -131,5 +131,5 @@ def test_the_first_line_names_what_is_wrong_and_what_to_do() -> None:
     fine, note = Finding("nft", Result.OK, "1.1.3"), Finding("ufw", Result.NOTE, "here")
     first = Finding("IPv4 table", Result.FAILED, "it is gone", "start the agent")
     assert verdict_of([fine, note]) == "healthy"
-    assert verdict_of([note, first]) == "not healthy: IPv4 table: it is gone; start the agent"
+    assert verdict_of([note, first]) == "not healthy: IPv4 table, because it is gone; start the agent"
     assert verdict_of([first, first, first]).endswith("; start the agent (and 2 more)")

@@ -90,7 +90,7 @@ CHAINED = make_endpoint("10.96.0.77")
             explained(web(LOCAL), make_endpoint("10.244.1.10", FULL)),
             (
                 "this node is node-a, and endpoints are on node-a.example.org",
-                "do: give the agent that name: --node-name",
+                "; give the agent that name: --node-name",
             ),
         ),
         (explained(web(LOCAL), make_endpoint("10.244.1.10", "node-a"), node=FULL), ("--node-name node-a",)),

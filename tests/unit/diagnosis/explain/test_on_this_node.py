@@ -31,10 +31,10 @@ def verdict(faults: tuple[NodeFault, ...] = (), stopped: tuple[StoppedWay, ...] 
     ("faults", "stopped", "says"),
     [
         ((), (), "healthy: 1 of 1 endpoints used"),
-        ((FULL,), (), "broken: connections by way of this node fail, because connection table: it is full, do: sysctl"),
-        ((NodeFault("a", "b", "c", "IPv4"),), (), "impaired: a, because b, do: c"),
+        ((FULL,), (), "broken: connections by way of this node fail, because connection table: it is full; sysctl"),
+        ((NodeFault("a", "b", "c", "IPv4"),), (), "impaired: a, because b; c"),
         ((NodeFault("a", "b", "c", "IPv6", broken=True),), (), "healthy: 1 of 1 endpoints used"),
-        ((), (STOPPED,), "broken: connections of this node to 10.96.0.10:80/TCP fail, because no route, do: add one"),
+        ((), (STOPPED,), "broken: connections of this node to 10.96.0.10:80/TCP fail, because no route; add one"),
         (
             (),
             (StoppedWay("this node", "p", "b", "c", "1/3"),),

@@ -51,6 +51,16 @@ class World:
         return [one for one in self._slices if one.metadata.labels == wanted]
 
 
+def test_a_service_that_the_agent_has_not_worked_in_is_not_healthy() -> None:
+    service = web()
+    context = Context(node_name="node-a", zone=None)
+    found = explain_service(
+        Facts(service=service, slices=(slice_of(service, HERE),), context=context, state=None, kernel=())
+    )
+    assert not found.healthy
+    assert found.verdict.startswith("broken: it is not programmed yet, because the agent has received it")
+
+
 def explained(
     *objects: Service | EndpointSlice,
     name: str = "web",
@@ -177,7 +187,7 @@ def test_a_fault_is_named_in_the_first_line(fault: str) -> None:
     found = explained(*objects)
     assert found.verdict.startswith(f"{severity}: ")
     told, _, rest = found.verdict.partition(", because ")
-    why, _, cure = rest.partition(", do: ")
+    why, _, cure = rest.partition("; ")
     assert what in told
     assert because in why
     assert do in cure
@@ -190,7 +200,7 @@ def test_policy_local_on_a_node_without_a_pod() -> None:
     found = explained(service, slice_of(service, THERE))
     assert found.verdict == (
         "impaired: connections from outside to *:30080/TCP are dropped on this node, because externalTrafficPolicy is"
-        " Local and none of the 1 endpoints of port http is on node node-a, do: run one of its pods on node-a,"
+        " Local and none of the 1 endpoints of port http is on node node-a; run one of its pods on node-a,"
         " connect to a node that has one, or set externalTrafficPolicy: Cluster"
     )
     assert "partly   10.244.2.10:8080" in "\n".join(lines_of(found, "here"))
@@ -212,7 +222,7 @@ def test_source_ranges_shut_out_a_client_and_let_in_another() -> None:
     shut_out = explained(*objects, client="192.0.2.7")
     assert shut_out.verdict == (
         "broken: 192.0.2.7 cannot connect to 198.51.100.1:80/TCP, its connections are dropped, because"
-        " loadBalancerSourceRanges has only 203.0.113.0/24, do: add a range with 192.0.2.7 to loadBalancerSourceRanges"
+        " loadBalancerSourceRanges has only 203.0.113.0/24; add a range with 192.0.2.7 to loadBalancerSourceRanges"
     )
     assert explained(*objects, client="203.0.113.7").healthy
 
@@ -242,13 +252,13 @@ def test_what_to_do_follows_from_what_the_api_server_says(reason: str, cure: str
     assert found.verdict.startswith(
         "impaired: what this node knows of it may be outdated, because API resource services"
     )
-    assert f"said so, do: {cure}" in found.verdict
+    assert f"said so; {cure}" in found.verdict
 
 
 def test_a_health_check_port_that_another_has() -> None:
     taken = Problem("Service default/web", "FailedToStartServiceHealthcheck", "cannot listen on port 32000")
     found = explained(web(), slice_of(web(), HERE), problems=[taken])
-    assert "cannot listen on port 32000, do: see who has that port (ss -ltnp)" in found.verdict
+    assert "cannot listen on port 32000; see who has that port (ss -ltnp)" in found.verdict
 
 
 @pytest.mark.parametrize("runs", [True, False])
@@ -258,7 +268,7 @@ def test_without_an_agent_nobody_puts_the_kernel_right(runs: bool) -> None:
         InKernel("IPv4", TableState.RIGHT, deviations=("one is missing",)),
     ):
         found = explained(web(), slice_of(web(), HERE), kernel=[kernel], agent_runs=runs)
-        assert ("and no agent runs here that would put it right, do: start it" in found.verdict) is not runs
+        assert ("and no agent runs here that would put it right; start it" in found.verdict) is not runs
 
 
 def test_an_api_server_that_is_silent_makes_it_outdated() -> None:
@@ -266,7 +276,7 @@ def test_an_api_server_that_is_silent_makes_it_outdated() -> None:
     found = explained(web(), slice_of(web(), HERE), problems=[stale])
     assert found.verdict == (
         "impaired: what this node knows of it may be outdated, because API resource endpointslices: not followed: no"
-        " answer, do: see that the API server can be reached from this node"
+        " answer; see that the API server can be reached from this node"
     )
 
 
@@ -310,7 +320,7 @@ def test_what_connections_to_endpoints_showed(answers: tuple[ProbeResult, ...], 
     assert found.rank is severity
     if ProbeResult.REFUSED in answers:
         assert "refuse connections, because nobody listens there: 10.244.1.10:8080" in found.verdict
-        assert "(why), do: compare targetPort" in found.verdict
+        assert "(why); compare targetPort" in found.verdict
     elif ProbeResult.SILENT in answers:
         assert found.verdict.startswith(
             f"impaired: {answers.count(ProbeResult.SILENT)} of 2 endpoints do not answer this node, because nothing"
@@ -339,7 +349,7 @@ def test_zones_and_duplicates_are_told() -> None:
     probes = [Probe("10.244.1.1:8080", ProbeResult.REFUSED, "why")]
     objects = (web(), slice_of(web(), near, far))
     refused = explained(*objects, zone="zone-a", probes=probes).verdict
-    assert "10.244.1.1:8080 (why); hints leave zone zone-a only these, and 1 more to others, do: " in refused
+    assert "10.244.1.1:8080 (why); hints leave zone zone-a only these, and 1 more to others; " in refused
     assert "hints" not in explained(*objects, zone="zone-c", probes=probes).verdict
 
 
@@ -362,7 +372,7 @@ def test_a_service_that_there_is_not_has_neighbours() -> None:
 def test_a_name_that_no_service_can_have_is_told_as_such(name: str) -> None:
     told = explain_missing(ObjectKey("default", name), [ObjectKey("default", "web")], ()).verdict
     assert "because no Service can have that name: small letters, digits, dashes and dots" in told
-    assert "do: write the name as kubectl get services --all-namespaces shows it" in told
+    assert "; write the name as kubectl get services --all-namespaces shows it" in told
     assert "can have that name" not in explain_missing(ObjectKey("default", "web-1.x"), [], ()).verdict
 
 

@@ -69,7 +69,9 @@ def test_one_of_its_endpoints() -> None:
 
 def test_a_service_without_endpoints_is_named() -> None:
     told = report(node_with(frontend(Route(()))))
-    assert told.verdict.startswith("refused: 10.244.1.5 -> 10.96.0.10:80/TCP: default/web:http has no endpoints; see")
+    assert told.verdict.startswith(
+        "refused: 10.244.1.5 -> 10.96.0.10:80/TCP, because default/web:http has no endpoints; see"
+    )
     assert not told.arrives
 
 

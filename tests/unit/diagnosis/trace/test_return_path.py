@@ -60,7 +60,9 @@ STATELESS = [
 @pytest.mark.parametrize("rules", STATELESS)
 def test_an_answer_that_a_rule_stops(rules: OtherTable) -> None:
     found = told(rules)
-    assert found.verdict.startswith(f"one way: {CLIENT} -> 10.96.0.10:80/TCP: the answer of {POD}:8080 is stopped: ")
+    assert found.verdict.startswith(
+        f"one way: {CLIENT} -> 10.96.0.10:80/TCP, because the answer of {POD}:8080 is stopped: "
+    )
     assert "inet guard, chain f" in found.verdict
     assert not found.arrives
 
