@@ -31,7 +31,7 @@ from nodeagent.model.backoff import Backoff
 from nodeagent.model.frontend import NamesHere
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
-from nodeagent.model.reports import ConnectionTable, KernelCounts, MapFill
+from nodeagent.model.reports import KernelCounts, MapFill, NodeReport
 from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.proxy.dataplane.driver.belief import Ownership
 from nodeagent.proxy.dataplane.driver.driver import TableDriver
@@ -132,7 +132,7 @@ class Agent:
             self._names,
             self._health,
             health_answers,
-            KernelViews(self._map_fills, self._kernel_counts, self._connection_table),
+            KernelViews(self._map_fills, self._kernel_counts, self._node_report),
             ready=self._why_not_ready,
         )
         self._store.report_changes_to(self._metrics.kube_proxy.object_changed)
@@ -305,8 +305,8 @@ class Agent:
     def _kernel_counts(self) -> KernelCounts:
         return read_kernel_counts(self._tables)
 
-    def _connection_table(self) -> ConnectionTable | None:
-        return self._conditions.connection_table
+    def _node_report(self) -> NodeReport:
+        return self._conditions.last
 
     async def _look_up(self, key: ObjectKey) -> UnwatchedService:
         if self._client is not None:

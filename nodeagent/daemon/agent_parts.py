@@ -20,7 +20,7 @@ from nodeagent.daemon.part_options import (
     ways,
 )
 from nodeagent.model.addresses import Family
-from nodeagent.model.reports import ConnectionTable, KernelCounts, MapFill
+from nodeagent.model.reports import KernelCounts, MapFill, NodeReport
 from nodeagent.names.feed.cluster_dns import NodeNames
 from nodeagent.names.feed.feed_messages import Settings
 from nodeagent.names.upstream.node_resolvers import resolvers_here
@@ -132,11 +132,11 @@ def build_dataplane(
 class KernelViews:
     """What figures read of the tables, which are made later: how full they are, and what they counted (blocking).
 
-    connection_table: as it was last seen; None: it was not read."""
+    node: as it was last seen."""
 
     maps: Callable[[], Collection[MapFill]]
     counts: Callable[[], KernelCounts]
-    connection_table: Callable[[], ConnectionTable | None]
+    node: Callable[[], NodeReport]
 
 
 def build_figures(
@@ -173,7 +173,7 @@ def build_figures(
             problems=lambda: board.problems,
             objects=lambda: store.counts,
             following=lambda: source.following,
-            connection_table=kernel.connection_table,
+            node=kernel.node,
             maps=kernel.maps,
         ),
         ProxyViews(slices_of=store.slices_of, is_dirty=changes.is_dirty, health_counts=lambda: health_answers.counts),

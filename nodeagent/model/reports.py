@@ -172,3 +172,14 @@ class ConnectionTable:
     def dropped_when_full(self) -> int:
         """The kernel counts a clash, of two packets of one connection, as a drop, too (nf_ct_resolve_clash)."""
         return max(0, self.dropped - self.clashes)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What the last look at the node found; None: it was not read.
+
+    reverse_path_drops: packets, since the namespace was made.
+    """
+
+    connection_table: ConnectionTable | None = None
+    reverse_path_drops: int | None = None

@@ -10,7 +10,6 @@ from nodeagent.diagnosis.checks.settings import (
     CONNTRACK_DROPS,
     NEIGHBOURS,
     NEIGHBOURS_FULL,
-    RP_FILTER_DROPS,
 )
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
@@ -18,6 +17,7 @@ from nodeagent.proxy.dataplane.kube_proxy.iptables_legacy import InstalledTools,
 from nodeagent.proxy.dataplane.kube_proxy.leftovers import LeftoverError
 from nodeagent.proxy.dataplane.kube_proxy.running_kube_proxy import running_kube_proxy
 from nodeagent.proxy.dataplane.program.chain import HookNumber
+from nodeagent.proxy.dataplane.reverse_path import DROPS, read_drops
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.bridges import families_filtered
 from nodeagent.wire.netlink.nf_tables.expressions import Code
@@ -124,12 +124,8 @@ def _settings(links: tuple[LinkFact, ...]) -> Iterator[tuple[str, int]]:
 
 def _counters() -> Iterator[tuple[str, int]]:
     """Of the whole namespace since it was made."""
-    try:
-        lines = (STATISTICS / "netstat").read_text().splitlines()
-        heads, values = (line.split() for line in lines if line.startswith("TcpExt:"))
-        yield RP_FILTER_DROPS, int(dict(zip(heads, values, strict=False)).get(RP_FILTER_DROPS, 0))
-    except (OSError, ValueError):
-        pass
+    if (dropped := read_drops()) is not None:
+        yield DROPS, dropped
     for name, table, column in _COUNTED:
         try:
             heads, *rows = (line.split() for line in (STATISTICS / "stat" / table).read_text().splitlines())

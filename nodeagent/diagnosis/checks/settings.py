@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from nodeagent.diagnosis.checks.finding import Finding, Result
 from nodeagent.diagnosis.checks.node_facts import Facts
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane import reverse_path
 from nodeagent.proxy.dataplane.connection_table import CURE, NEARLY_FULL
 from nodeagent.wire.netlink.bridges import FOR_ALL_BRIDGES
 
-STRICT = 1
-RP_FILTER_DROPS = "IPReversePathFilter"
 CONNTRACK_DROPS = "conntrack drop"
 CONNTRACK_CLASHES = "conntrack clash"
 """Counted as drops too (nf_ct_resolve_clash)."""
@@ -93,23 +92,11 @@ def _neighbours(facts: Facts) -> Iterator[Finding]:
 
 
 def _reverse_path(facts: Facts) -> Iterator[Finding]:
-    """The greater of an interface's value and that of `all` counts (Documentation/networking/ip-sysctl.rst)."""
-    everywhere = facts.settings.get("ipv4/conf/all/rp_filter", 0)
-    strict = [
-        link.name
-        for link in facts.links
-        if max(everywhere, facts.settings.get(f"ipv4/conf/{link.name}/rp_filter", 0)) == STRICT and link.name != "lo"
-    ]
-    dropped = facts.counters.get(RP_FILTER_DROPS, 0)
+    strict = reverse_path.strict_interfaces((link.name for link in facts.links), facts.settings.get)
+    dropped = facts.counters.get(reverse_path.DROPS, 0)
     if strict and dropped:
-        names = ", ".join(strict[:3])
-        yield Finding(
-            "rp_filter",
-            Result.FAILED,
-            f"the reverse path filter has dropped {dropped} packets: they came in by an interface ({names}) that is not on "
-            "the way back to their source",
-            f"sysctl -w net.ipv4.conf.all.rp_filter=2, or correct the routes (nodeagent trace … --from {strict[0]})",
-        )
+        detail = reverse_path.says(strict, f"has dropped {dropped} packets")
+        yield Finding("rp_filter", Result.FAILED, detail, reverse_path.cure(strict))
     elif strict:
         yield Finding("rp_filter", Result.OK, f"strict on {len(strict)} interfaces, and it has dropped nothing")
     else:

@@ -11,6 +11,7 @@ from typing import Self
 from nodeagent.diagnosis.trace.kernel_bridges import Bridges
 from nodeagent.diagnosis.trace.routes import Between, Leg, Route, RouteOutcome
 from nodeagent.model.addresses import Family, Protocol, family_of, pack_address, unpack_address
+from nodeagent.proxy.dataplane.reverse_path import mode_of
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.neighbours import look_up_neighbour, read_state, use_neighbour
 from nodeagent.wire.netlink.route_lookup import FoundRoute, look_up_route, read_found_route
@@ -245,7 +246,7 @@ class KernelRoutes:
 
     def _not_believed(self, leg: Leg) -> Route:
         back = self.route(Leg(leg.source))
-        strict = _rp_filter(leg.interface)
+        strict = mode_of(leg.interface, _setting)
         if strict and back.interface != leg.interface:
             mode = "strict" if strict == 1 else "loose"
             way = f"leads {back}" if back.way is RouteOutcome.OUT else "does not exist"
@@ -304,11 +305,6 @@ def _no_forwarding(leg: Leg) -> Route:
         alone = _setting("ipv4/ip_forward") == 1
         name = f"net.ipv4.conf.{leg.interface}.forwarding" if alone else "net.ipv4.ip_forward"
     return Route(RouteOutcome.REJECTED, reason=f"forwarding is off on {leg.interface}", cure=f"sysctl -w {name}=1")
-
-
-def _rp_filter(interface: str) -> int:
-    """The greater of the interface's value and that of all counts (ip-sysctl)."""
-    return max(_setting(f"ipv4/conf/{name}/rp_filter") or 0 for name in ("all", interface))
 
 
 def _setting(path: str) -> int | None:

@@ -1,15 +1,16 @@
-"""Looks at the node now and then while the agent runs: its sysctls and its connection table."""
+"""Looks at the node now and then while the agent runs: its sysctls, its connection table and its reverse path filter."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 
 from nodeagent.model.problem import Problem
-from nodeagent.model.reports import ConnectionTable
+from nodeagent.model.reports import ConnectionTable, NodeReport
 from nodeagent.proxy.dataplane.connection_table import read_connection_table, table_problems
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
+from nodeagent.proxy.dataplane.reverse_path import ReversePathFilter
 
 LOOK_SECONDS = 5.0
-"""A look reads about a dozen small files below /proc, which takes a fraction of a millisecond."""
+"""What a look costs: docs/metrics.md."""
 
 
 class NodeConditions:
@@ -20,11 +21,13 @@ class NodeConditions:
         sysctls: NodeSysctls,
         report: Callable[[Iterable[Problem]], None],
         read: Callable[[], ConnectionTable | None] = read_connection_table,
+        reverse_path: ReversePathFilter | None = None,
     ) -> None:
         self._sysctls = sysctls
         self._report = report
         self._read = read
-        self.connection_table: ConnectionTable | None = None
+        self._reverse_path = reverse_path or ReversePathFilter()
+        self.last = NodeReport()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -34,6 +37,8 @@ class NodeConditions:
 
     def look(self) -> None:
         """Once."""
-        before, self.connection_table = self.connection_table, self._read()
-        of_table = () if self.connection_table is None else table_problems(self.connection_table, before)
-        self._report((*self._sysctls.problems(), *of_table))
+        before, table = self.last.connection_table, self._read()
+        of_table = () if table is None else table_problems(table, before)
+        of_filter = self._reverse_path.problems()
+        self.last = NodeReport(table, self._reverse_path.dropped)
+        self._report((*self._sysctls.problems(), *of_table, *of_filter))

@@ -1,17 +1,26 @@
 """Conditions of the node are watched while the agent runs: `nodeagent problems` has them, and drops them after the cure."""
 
+import time
+
 import pytest
 
 from nodeagent.lab.net.topology import NO_BRIDGE
+from nodeagent.model.addresses import Protocol
+from nodeagent.proxy.dataplane.node_conditions import LOOK_SECONDS
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import Told, wait_for
 
 BRIDGE = NO_BRIDGE
+STRICT, LOOSE = (f"/proc/sys/net/ipv4/conf/{name}/rp_filter" for name in ("eth0", "all"))
 FORWARDING = "/proc/sys/net/ipv4/ip_forward"
 
 
-@pytest.fixture
+LATEST_SECONDS = 10.0
+STRAY = "203.0.113.2"
+
+
+@pytest.fixture(scope="module")
 def told(cluster: Cluster, warm_launcher: WarmLauncher, tmp_path_factory: pytest.TempPathFactory) -> Told:
     told = Told(cluster, warm_launcher, tmp_path_factory.mktemp("socket"))
     told.start()
@@ -22,6 +31,22 @@ def problems(told: Told) -> str:
     return told.run("problems", "--socket", str(told.socket)).stdout
 
 
+def in_time(told: Told, says: str) -> None:
+    begun = time.monotonic()
+    wait_for(lambda: says in problems(told), lambda: problems(told))
+    assert time.monotonic() - begun < LATEST_SECONDS
+
+
+def healthy(told: Told) -> bool:
+    return problems(told).startswith("healthy: no problems\n")
+
+
+def stray_packet(told: Told) -> None:
+    """From a host behind eth0 to the node."""
+    address = told.world[NODE].address()
+    told.world["outside"].ask(address, 9, Protocol.UDP, timeout=0.2)
+
+
 def test_forwarding_that_somebody_turns_off(told: Told) -> None:
     wait_for(lambda: problems(told).startswith("healthy: no problems\n"), lambda: problems(told))
     told.world.write_sysctls(NODE, {FORWARDING: "0"})
@@ -29,3 +54,22 @@ def test_forwarding_that_somebody_turns_off(told: Told) -> None:
     assert problems(told).startswith("not healthy: sysctl net.ipv4.ip_forward, because ")
     told.world.write_sysctls(NODE, {FORWARDING: "1"})
     wait_for(lambda: problems(told).startswith("healthy: no problems\n"), lambda: problems(told))
+
+
+def test_packets_that_the_reverse_path_filter_drops(told: Told) -> None:
+    """Control: while the way back is the one they came by, the strict filter drops nothing, and is no problem."""
+    wait_for(lambda: healthy(told), lambda: problems(told))
+    told.world.write_sysctls(NODE, {STRICT: "1"})
+    stray_packet(told)
+    time.sleep(1.2 * LOOK_SECONDS)
+    assert healthy(told), problems(told)
+    told.world.run(NODE, ["ip", "route", "add", STRAY, "dev", "caller"])
+    time.sleep(1.2 * LOOK_SECONDS)
+    assert healthy(told), "asymmetric, and nothing was dropped"
+    stray_packet(told)
+    in_time(told, "ReversePathDrops")
+    assert "sysctl -w net.ipv4.conf.all.rp_filter=2" in problems(told)
+    told.world.write_sysctls(NODE, {LOOSE: "2"})
+    in_time(told, "healthy: no problems\n")
+    told.world.run(NODE, ["ip", "route", "del", STRAY, "dev", "caller"])
+    told.world.write_sysctls(NODE, {STRICT: "0", LOOSE: "0"})

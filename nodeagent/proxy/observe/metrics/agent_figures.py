@@ -7,7 +7,8 @@ from typing import Protocol
 
 from nodeagent.model.addresses import Family
 from nodeagent.model.problem import Problem
-from nodeagent.model.reports import CleaningReport, ConnectionTable, MapFill, PassReport, PurgeReport
+from nodeagent.model.reports import CleaningReport, MapFill, NodeReport, PassReport, PurgeReport
+from nodeagent.proxy.observe.metrics.node_figures import node_figures
 from nodeagent.runtime.figures.instruments import Histogram, Instrument, counter, exponential, gauge
 
 COMMIT_SECONDS = exponential(0.0001, 2, 18)
@@ -31,7 +32,7 @@ class Followed(Protocol):
 @dataclass(frozen=True, slots=True)
 class Views:
     """Where the present values are looked up at each scrape. oldest_change: loop time, None for none; pending: services that
-    wait; objects: by kind; connection_table: None if it was not read."""
+    wait; objects: by kind; node: as it was last seen."""
 
     oldest_change: Callable[[], float | None]
     pending: Callable[[], int]
@@ -39,7 +40,7 @@ class Views:
     objects: Callable[[], Mapping[str, int]]
     following: Callable[[], Iterable[Followed]]
     maps: Callable[[], Iterable[MapFill]]
-    connection_table: Callable[[], ConnectionTable | None]
+    node: Callable[[], NodeReport]
 
 
 class AgentFigures:
@@ -135,7 +136,7 @@ class AgentFigures:
             values={(kind,): count for kind, count in views.objects().items()},
         )
         yield from self._of_resources(now)
-        yield from _of_connection_table(views.connection_table())
+        yield from node_figures(views.node())
 
     def _of_resources(self, now: float) -> Iterator[Instrument]:
         relists = counter("nodeagent_relists_total", "Full lists after the first", "resource")
@@ -145,19 +146,3 @@ class AgentFigures:
             if one.last_received is not None:
                 age.set(max(0.0, now - one.last_received), one.resource)
         yield from (relists, age)
-
-
-def _of_connection_table(table: ConnectionTable | None) -> Iterator[Instrument]:
-    """As the agent last saw it; nothing has a value until it was read."""
-    entries = gauge("nodeagent_connection_table_entries", "Connections that the kernel of this node tracks")
-    limit = gauge("nodeagent_connection_table_limit", "How many it can track; new ones beyond are dropped")
-    dropped = counter("nodeagent_connection_table_dropped_total", "New connections that found the table full")
-    clashes = counter(
-        "nodeagent_connection_table_clashes_total", "Packets dropped because their connection was there already"
-    )
-    if table is not None:
-        entries.set(table.entries)
-        limit.set(table.limit)
-        dropped.set(table.dropped_when_full)
-        clashes.set(table.clashes)
-    yield from (entries, limit, dropped, clashes)

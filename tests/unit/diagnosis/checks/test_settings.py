@@ -7,9 +7,10 @@ import pytest
 from nodeagent.diagnosis.checks.finding import Finding, Result, verdict_of
 from nodeagent.diagnosis.checks.hook_order import order_findings
 from nodeagent.diagnosis.checks.node_facts import ChainFact, Facts, LinkFact
-from nodeagent.diagnosis.checks.settings import CONNTRACK_CLASHES, CONNTRACK_DROPS, RP_FILTER_DROPS, setting_findings
+from nodeagent.diagnosis.checks.settings import CONNTRACK_CLASHES, CONNTRACK_DROPS, setting_findings
 from nodeagent.model.addresses import Family
 from nodeagent.proxy.dataplane.program.chain import HookNumber
+from nodeagent.proxy.dataplane.reverse_path import DROPS
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook
 
 RIGHT = {
@@ -61,10 +62,10 @@ def test_what_is_meant_and_harms_nobody_is_no_failure() -> None:
             "it is full (1024 of 1024 entries)",
         ),
         ({}, {"ipv6 neighbour table full": 3}, "neighbour table", Result.NOTE, "it was full 3 times"),
-        ({"ipv4/conf/eth1/rp_filter": 1}, {RP_FILTER_DROPS: 7}, "rp_filter", Result.FAILED, "dropped 7 packets"),
-        ({"ipv4/conf/all/rp_filter": 1}, {RP_FILTER_DROPS: 7}, "rp_filter", Result.FAILED, "eth0, eth1"),
+        ({"ipv4/conf/eth1/rp_filter": 1}, {DROPS: 7}, "rp_filter", Result.FAILED, "dropped 7 packets"),
+        ({"ipv4/conf/all/rp_filter": 1}, {DROPS: 7}, "rp_filter", Result.FAILED, "eth0, eth1"),
         ({"ipv4/conf/eth1/rp_filter": 1}, {}, "rp_filter", Result.OK, "dropped nothing"),
-        ({"ipv4/conf/eth1/rp_filter": 2}, {RP_FILTER_DROPS: 7}, "rp_filter", Result.OK, "off or loose"),
+        ({"ipv4/conf/eth1/rp_filter": 2}, {DROPS: 7}, "rp_filter", Result.OK, "off or loose"),
         ({"ipv4/conf/eth0/route_localnet": 1}, {}, "route_localnet", Result.NOTE, "127.0.0.1"),
         ({"netfilter/nf_conntrack_count": 1000}, {}, "connection table", Result.FAILED, "it is full (1000 of 1000"),
         ({"netfilter/nf_conntrack_count": 901}, {}, "connection table", Result.FAILED, "nearly full"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from nodeagent.model.addresses import Family
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.problem import Problem
-from nodeagent.model.reports import ConnectionTable, PassReport, TableReport
+from nodeagent.model.reports import ConnectionTable, NodeReport, PassReport, TableReport
 from nodeagent.proxy.observe.metrics.agent_figures import AgentFigures, Views
 from tests.unit.proxy.observe.metrics.conftest import Reader, Samples
 
@@ -25,7 +25,7 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         self.oldest: float | None = None
-        self.table: ConnectionTable | None = None
+        self.node = NodeReport()
         self.problems: tuple[Problem, ...] = ()
         self.following: list[Resource] = []
         views = Views(
@@ -35,7 +35,7 @@ class World:
             lambda: {"Service": 3},
             lambda: self.following,
             lambda: (),
-            lambda: self.table,
+            lambda: self.node,
         )
         self.figures = AgentFigures(views, clock=lambda: self.now, version="1.2.3")
 
@@ -135,8 +135,15 @@ def test_the_process_tells_of_its_memory(reader: Reader) -> None:
 def test_the_connection_table(reader: Reader) -> None:
     world = World()
     assert reader.key("nodeagent_connection_table_entries") not in world.scrape(reader)
-    world.table = ConnectionTable(entries=90, limit=100, dropped=5, clashes=2)
+    world.node = NodeReport(ConnectionTable(entries=90, limit=100, dropped=5, clashes=2))
     found = world.scrape(reader)
     assert [found[reader.key(f"nodeagent_connection_table_{name}")] for name in ("entries", "limit")] == [90, 100]
     names = ("dropped_total", "clashes_total")
     assert [found[reader.key(f"nodeagent_connection_table_{name}")] for name in names] == [3, 2]
+
+
+def test_drops_of_the_reverse_path_filter(reader: Reader) -> None:
+    world = World()
+    assert reader.key("nodeagent_reverse_path_drops_total") not in world.scrape(reader)
+    world.node = NodeReport(reverse_path_drops=7)
+    assert world.scrape(reader)[reader.key("nodeagent_reverse_path_drops_total")] == 7

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from nodeagent.model.name_counts import NameCounts
+from nodeagent.model.reports import NodeReport
 from nodeagent.proxy.observe.metrics.agent_figures import AgentFigures, Views
 from nodeagent.proxy.observe.metrics.kube_proxy_figures import KubeProxyFigures, ProxyViews
 from nodeagent.proxy.observe.metrics.metrics import map_fills
@@ -17,7 +18,7 @@ OF_THE_PROCESS = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 def exposed() -> list[Instrument]:
     proxy = KubeProxyFigures((), ProxyViews(lambda _: (), lambda _: False, dict), wall=lambda: 0.0)
-    views = Views(lambda: None, lambda: 0, lambda: (), dict, lambda: (), lambda: (), lambda: None)
+    views = Views(lambda: None, lambda: 0, lambda: (), dict, lambda: (), lambda: (), NodeReport)
     agent = AgentFigures(views, clock=lambda: 0.0, version="")
     names = NameFigures(lambda: NameCounts(pid=1))
     return [*proxy.instruments(), *agent.instruments(), *names.instruments(), *map_fills(())]

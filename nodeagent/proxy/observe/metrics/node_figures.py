@@ -1,0 +1,30 @@
+"""What the agent last saw of its node, for Prometheus. Nothing has a value until it was read."""
+
+from collections.abc import Iterator
+
+from nodeagent.model.reports import ConnectionTable, NodeReport
+from nodeagent.runtime.figures.instruments import Instrument, counter, gauge
+
+
+def node_figures(seen: NodeReport) -> Iterator[Instrument]:
+    """All of them."""
+    yield from _of_connection_table(seen.connection_table)
+    reverse_path = counter("nodeagent_reverse_path_drops_total", "Packets that the reverse path filter dropped")
+    if seen.reverse_path_drops is not None:
+        reverse_path.set(seen.reverse_path_drops)
+    yield reverse_path
+
+
+def _of_connection_table(table: ConnectionTable | None) -> Iterator[Instrument]:
+    entries = gauge("nodeagent_connection_table_entries", "Connections that the kernel of this node tracks")
+    limit = gauge("nodeagent_connection_table_limit", "How many it can track; new ones beyond are dropped")
+    dropped = counter("nodeagent_connection_table_dropped_total", "New connections that found the table full")
+    clashes = counter(
+        "nodeagent_connection_table_clashes_total", "Packets dropped because their connection was there already"
+    )
+    if table is not None:
+        entries.set(table.entries)
+        limit.set(table.limit)
+        dropped.set(table.dropped_when_full)
+        clashes.set(table.clashes)
+    yield from (entries, limit, dropped, clashes)
