@@ -32,14 +32,12 @@ from nodeagent.diagnosis.checks.source_port_room import CrowdFact, port_findings
 from nodeagent.diagnosis.checks.way_findings import WayFact, way_findings
 from nodeagent.diagnosis.checks.written_program import is_program
 from nodeagent.diagnosis.tables.listing import Listing, differences, own_listing, read_listing, unchanged
-from nodeagent.diagnosis.trace.kernel_connections import read_crowds
 from nodeagent.diagnosis.trace.kernel_routes import KernelRoutes
 from nodeagent.diagnosis.trace.kernel_rules import OUTSIDE, table_names
 from nodeagent.diagnosis.trace.looking import read_node
 from nodeagent.diagnosis.trace.narrow_ways import cure
 from nodeagent.diagnosis.trace.routes import Leg, RouteOutcome
 from nodeagent.diagnosis.trace.sampled_ways import Ways, ways_to_services
-from nodeagent.diagnosis.trace.source_ports import CURE
 from nodeagent.diagnosis.trace.table_reading import read_contents
 from nodeagent.model.addresses import Family, Protocol, family_of, unpack_address
 from nodeagent.model.text import printable
@@ -53,6 +51,7 @@ from nodeagent.proxy.dataplane.image.image import interval_cidrs
 from nodeagent.proxy.dataplane.interface_reading import read_interface
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.schema import SetSpec
+from nodeagent.proxy.dataplane.source_ports import CURE, read_crowds
 
 _CONNTRACK = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 COLUMNS = (Column("check", "CHECK"), Column("result", "RESULT"), Column("detail", "WHAT WAS FOUND"))
@@ -156,7 +155,7 @@ def crowd_facts() -> Iterator[CrowdFact]:
     for family in Family:
         for protocol in (Protocol.TCP, Protocol.UDP):
             for crowd in read_crowds(family, protocol):
-                yield CrowdFact(str(crowd), crowd.full, CURE.format(crowd.endpoint[0]))
+                yield CrowdFact(f"{crowd}: {crowd.follows}", CURE.format(crowd.endpoint[0]))
 
 
 def _ways(ruleset: Ruleset, family: Family) -> list[WayFact]:

@@ -178,8 +178,9 @@ class ConnectionTable:
 class NodeReport:
     """What the last look at the node found; None: it was not read.
 
-    reverse_path_drops: packets, since the namespace was made.
+    reverse_path_drops: packets, since the namespace was made. source_ports_taken: where most are; 0 where there are enough.
     """
 
     connection_table: ConnectionTable | None = None
     reverse_path_drops: int | None = None
+    source_ports_taken: int = 0

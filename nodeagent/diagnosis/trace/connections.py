@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nodeagent.diagnosis.trace.source_ports import Crowd
+from nodeagent.proxy.dataplane.source_ports import Crowd
 
 IN_FLIGHT_SECONDS = 2
 """An answer that is not there after so many whole seconds is not on its way any more."""

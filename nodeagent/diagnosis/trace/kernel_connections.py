@@ -1,13 +1,12 @@
 """The connection table of this network namespace, as far as a question is about it."""
 
-from collections import Counter
 from pathlib import Path
 
 from nodeagent.diagnosis.trace.connections import Attempt, Connections, TrackedFlow, silences
 from nodeagent.diagnosis.trace.question import Question
-from nodeagent.diagnosis.trace.source_ports import Crowd, is_crowded
-from nodeagent.model.addresses import Family, Protocol, pack_address, unpack_address
-from nodeagent.wire.netlink.conntrack import Life, client_of, dump_udp, hidden_behind, life_of, read_flows
+from nodeagent.model.addresses import Protocol, pack_address, unpack_address
+from nodeagent.proxy.dataplane.source_ports import read_crowds
+from nodeagent.wire.netlink.conntrack import Life, client_of, dump_udp, life_of, read_flows
 from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket, read_consistently
 from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 
@@ -39,26 +38,6 @@ def read_connections(question: Question) -> Connections:
     if question.protocol is Protocol.UDP:
         return Connections(count, most, tuple(flow for flow, _ in found), crowds=crowds)
     return Connections(count, most, (), silences([(flow.endpoint, _attempt(life)) for flow, life in found]), crowds)
-
-
-def read_crowds(family: Family, protocol: Protocol) -> tuple[Crowd, ...]:
-    """Where source ports run out, the worst first. The table is looked through only where it has so many entries. Raises OSError."""
-    if protocol not in (Protocol.TCP, Protocol.UDP) or not is_crowded(_number("nf_conntrack_count")):
-        return ()
-    counted: Counter[tuple[bytes, bytes, int]] = Counter()
-    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
-        try:
-            for datagram in netlink.dump_datagrams(dump_udp(family, of=protocol)):
-                for flow in read_flows(family, datagram, wanted=protocol):
-                    if (source := hidden_behind(family, flow)) is not None:
-                        counted[source, flow.reply_source, flow.reply_port] += 1
-        except DumpInterruptedError:
-            pass
-    return tuple(
-        Crowd(protocol, unpack_address(source), (unpack_address(address), port), count)
-        for (source, address, port), count in counted.most_common()
-        if is_crowded(count)
-    )
 
 
 def _flows(question: Question) -> list[tuple[TrackedFlow, Life]]:

@@ -12,10 +12,10 @@ from nodeagent.diagnosis.trace.narrow_ways import cure
 from nodeagent.diagnosis.trace.others_walk import REWRITTEN
 from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.reasons import Reason, arrives, reason_of, scope_of, why_rewritten
-from nodeagent.diagnosis.trace.source_ports import CURE, Crowd
 from nodeagent.diagnosis.trace.traveller import Decision
 from nodeagent.diagnosis.verdict_line import verdict_line
 from nodeagent.model.addresses import endpoint_text
+from nodeagent.proxy.dataplane.source_ports import CURE, Crowd
 
 
 class Report(Struct, frozen=True):

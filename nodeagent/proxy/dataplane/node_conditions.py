@@ -1,4 +1,7 @@
-"""Looks at the node now and then while the agent runs: its sysctls, its connection table and its reverse path filter."""
+"""Looks at the node now and then while the agent runs: its sysctls, its connection table and its reverse path filter.
+
+What takes longer has a file of its own, and is only looked at by `run`.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -8,6 +11,7 @@ from nodeagent.model.reports import ConnectionTable, NodeReport
 from nodeagent.proxy.dataplane.connection_table import read_connection_table, table_problems
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
 from nodeagent.proxy.dataplane.reverse_path import ReversePathFilter
+from nodeagent.proxy.dataplane.source_port_watch import SourcePortWatch
 
 LOOK_SECONDS = 5.0
 """What a look costs: docs/metrics.md."""
@@ -22,16 +26,19 @@ class NodeConditions:
         report: Callable[[Iterable[Problem]], None],
         read: Callable[[], ConnectionTable | None] = read_connection_table,
         reverse_path: ReversePathFilter | None = None,
+        source_ports: SourcePortWatch | None = None,
     ) -> None:
         self._sysctls = sysctls
         self._report = report
         self._read = read
         self._reverse_path = reverse_path or ReversePathFilter()
+        self._source_ports = source_ports or SourcePortWatch()
         self.last = NodeReport()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
+            await self._source_ports.look()
             self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -40,5 +47,5 @@ class NodeConditions:
         before, table = self.last.connection_table, self._read()
         of_table = () if table is None else table_problems(table, before)
         of_filter = self._reverse_path.problems()
-        self.last = NodeReport(table, self._reverse_path.dropped)
-        self._report((*self._sysctls.problems(), *of_table, *of_filter))
+        self.last = NodeReport(table, self._reverse_path.dropped, self._source_ports.taken)
+        self._report((*self._sysctls.problems(), *of_table, *of_filter, *self._source_ports.problems()))

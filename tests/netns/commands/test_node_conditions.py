@@ -10,6 +10,7 @@ from nodeagent.proxy.dataplane.node_conditions import LOOK_SECONDS
 from tests.harness.cluster import NODE, Cluster
 from tests.harness.warm_start import WarmLauncher
 from tests.netns.commands.following import Told, wait_for
+from tests.netns.trace.planted_connections import connections
 
 BRIDGE = NO_BRIDGE
 STRICT, LOOSE = (f"/proc/sys/net/ipv4/conf/{name}/rp_filter" for name in ("eth0", "all"))
@@ -73,3 +74,17 @@ def test_packets_that_the_reverse_path_filter_drops(told: Told) -> None:
     in_time(told, "healthy: no problems\n")
     told.world.run(NODE, ["ip", "route", "del", STRAY, "dev", "caller"])
     told.world.write_sysctls(NODE, {STRICT: "0", LOOSE: "0"})
+
+
+def test_source_ports_that_run_out(told: Told) -> None:
+    """Control: half of them are enough."""
+    wait_for(lambda: healthy(told), lambda: problems(told))
+    with connections(told.world, Protocol.TCP, 32000):
+        time.sleep(1.2 * LOOK_SECONDS)
+        assert healthy(told), problems(told)
+    with connections(told.world, Protocol.TCP, 62000):
+        in_time(told, "SourcePortsShort")
+        found = problems(told)
+        assert "more than 90% of the 64512 ports of 10.244.1.1 towards 10.244.1.10:8080/TCP are taken" in found
+        assert "conntrack -L -r 10.244.1.10" in found
+    in_time(told, "healthy: no problems\n")

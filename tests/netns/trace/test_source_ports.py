@@ -1,28 +1,18 @@
 """A node whose address has no source port left towards an endpoint, as with many clients of one small Service."""
 
-import itertools
 import re
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from nodeagent.lab.net.network_namespaces import inside
 from nodeagent.model.addresses import Protocol
-from nodeagent.wire.netlink.conntrack import create_flow, delete_marked
-from nodeagent.wire.netlink.framing import Request
-from nodeagent.wire.netlink.socket import NetlinkSocket
-from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
 from tests.harness.cluster import NODE, TARGET_PORT, Cluster, cluster_ips
 from tests.harness.objects import make_service, make_slices
+from tests.netns.trace.planted_connections import BALANCER, connections
 from tests.netns.trace.planting import GATEWAY, PORTS, SILENCE_SECONDS, check_line, first_line, program_again, works
 
 pytestmark = pytest.mark.kernel
 
-BALANCER = "198.51.100.7"
-MARK, LIFETIME_SECONDS, BATCH = 0x706F7274, 300, 400
-FIRST, END = 1024, 65536
+END = 65536
 CLIENT = ("outside", BALANCER)
 MANY = 40
 
@@ -35,36 +25,6 @@ def balanced(node: Cluster) -> Cluster:
     node.manifests.put(*make_slices(service, places, target_port=TARGET_PORT), service)
     program_again(node)
     return node
-
-
-@contextmanager
-def connections(node: Cluster, protocol: Protocol, end: int) -> Iterator[None]:
-    """The gateway address has one to web-0 on each of its source ports below `end`, as if clients had made them."""
-    to = socket.inet_aton(BALANCER), 80
-    endpoint = socket.inet_aton(node.world["web-0"].address()), TARGET_PORT
-    client, gateway = socket.inet_aton("192.0.2.9"), socket.inet_aton(GATEWAY)
-
-    def one(port: int) -> Request:
-        answer = endpoint, (gateway, port)
-        return create_flow(
-            (client, port), to, mark=MARK, seconds=LIFETIME_SECONDS, answer=answer, protocol=int(protocol)
-        )
-
-    def fill() -> None:
-        wanted = map(one, range(FIRST, end))
-        with NetlinkSocket(NETLINK_NETFILTER) as netlink:
-            while batch := list(itertools.islice(wanted, BATCH)):
-                netlink.perform(batch)
-
-    def clear() -> None:
-        with NetlinkSocket(NETLINK_NETFILTER) as netlink:
-            netlink.perform([delete_marked(MARK)])
-
-    inside(node.world.namespace(NODE), fill)
-    try:
-        yield
-    finally:
-        inside(node.world.namespace(NODE), clear)
 
 
 def finds_nothing(node: Cluster, protocol: str) -> None:
@@ -80,7 +40,7 @@ def test_no_source_port_is_left(balanced: Cluster, protocol: Protocol) -> None:
     world.run(NODE, ["conntrack", "-F"])
     finds_nothing(balanced, name)
     says = f"all source ports of {GATEWAY} towards 10.244.1.10:8080/{protocol.name} are taken"
-    with connections(balanced, protocol, END):
+    with connections(balanced.world, protocol, END):
         line, code = first_line(world, *CLIENT, name)
         assert line.startswith("dropped: ")
         assert f", because {says}; see who opens so many: conntrack -L -r 10.244.1.10; " in line
@@ -100,7 +60,7 @@ def test_few_source_ports_are_left(balanced: Cluster) -> None:
     world = balanced.world
     world.run(NODE, ["conntrack", "-F"])
     finds_nothing(balanced, "udp")
-    with connections(balanced, Protocol.UDP, 63000):
+    with connections(balanced.world, Protocol.UDP, 63000):
         line, code = first_line(world, *CLIENT, "udp")
         assert line.startswith("arrives: ")
         doubt = line.partition("; as far as is known: ")[2]

@@ -13,6 +13,8 @@ def node_figures(seen: NodeReport) -> Iterator[Instrument]:
     if seen.reverse_path_drops is not None:
         reverse_path.set(seen.reverse_path_drops)
     yield reverse_path
+    ports = "Source ports that are taken towards one endpoint, where that is more than 9 of 10; else 0"
+    yield gauge("nodeagent_source_ports_taken", ports, values={(): seen.source_ports_taken})
 
 
 def _of_connection_table(table: ConnectionTable | None) -> Iterator[Instrument]:

@@ -14,7 +14,6 @@ from nodeagent.diagnosis.trace.question import Question
 from nodeagent.diagnosis.trace.report import Report
 from nodeagent.diagnosis.trace.routes import Between, Leg, RouteOutcome
 from nodeagent.diagnosis.trace.routes import Route as Route_
-from nodeagent.diagnosis.trace.source_ports import PORTS, Crowd
 from nodeagent.model.addresses import Family, Protocol
 from nodeagent.model.frontend import Backend, Frontend, FrontendKind, NodeState, Route, Scope, ServiceState, Unserved
 from nodeagent.model.names import ObjectKey, ServicePortName
@@ -23,6 +22,7 @@ from nodeagent.proxy.dataplane.image.image import empty_image
 from nodeagent.proxy.dataplane.program import schema
 from nodeagent.proxy.dataplane.program.chain import Chain, PodDetection, Program, ProgramOptions
 from nodeagent.proxy.dataplane.program.program import build_program
+from nodeagent.proxy.dataplane.source_ports import PORTS, Crowd
 
 from .conftest import NODE, Routes
 from .test_others_walk import DROP, match, payload, table

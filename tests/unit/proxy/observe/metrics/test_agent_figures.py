@@ -147,3 +147,10 @@ def test_drops_of_the_reverse_path_filter(reader: Reader) -> None:
     assert reader.key("nodeagent_reverse_path_drops_total") not in world.scrape(reader)
     world.node = NodeReport(reverse_path_drops=7)
     assert world.scrape(reader)[reader.key("nodeagent_reverse_path_drops_total")] == 7
+
+
+def test_source_ports(reader: Reader) -> None:
+    world = World()
+    assert world.scrape(reader)[reader.key("nodeagent_source_ports_taken")] == 0
+    world.node = NodeReport(source_ports_taken=60000)
+    assert world.scrape(reader)[reader.key("nodeagent_source_ports_taken")] == 60000

@@ -1,0 +1,90 @@
+"""How many source ports an address of the node has left towards an endpoint, for connections that are masqueraded."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from nodeagent.model.addresses import Family, Protocol, endpoint_text, unpack_address
+from nodeagent.wire.netlink.conntrack import dump_udp, hidden_behind, read_flows
+from nodeagent.wire.netlink.socket import DumpInterruptedError, NetlinkSocket
+from nodeagent.wire.netlink.uapi.netlink import NETLINK_NETFILTER
+
+PORTS = 64512
+"""From 1024 to 65535: of these a connection gets one whose own is taken (nf_nat_l4proto_unique_tuple). ip_local_port_range does not count."""
+_COUNT = Path("/proc/sys/net/netfilter/nf_conntrack_count")
+SCARCE = 0.9
+"""The kernel tries some 240 ports, in rows that begin anywhere: where more than this part is taken it often finds none."""
+
+
+class Crowd(Struct, frozen=True):
+    """Connections of one protocol that one address of the node stands for towards one endpoint."""
+
+    protocol: Protocol
+    source: str
+    endpoint: tuple[str, int]
+    count: int
+
+    @property
+    def full(self) -> bool:
+        """Whether no port is left."""
+        return self.count >= PORTS
+
+    def __str__(self) -> str:
+        taken = "all" if self.full else f"{self.count} of {PORTS}"
+        return f"{taken} source ports of {self.source} towards {endpoint_text(*self.endpoint)}/{self.protocol.name} are taken"
+
+    @property
+    def follows(self) -> str:
+        """What becomes of new connections."""
+        return (
+            "new connections that are masqueraded to it are dropped"
+            if self.full
+            else "some of the new ones are dropped"
+        )
+
+
+def is_crowded(count: int) -> bool:
+    """Whether so many connections leave too few ports."""
+    return count >= SCARCE * PORTS
+
+
+CURE = (
+    "see who opens so many: conntrack -L -r {}; give the Service more endpoints, or leave clients their source: "
+    "externalTrafficPolicy: Local"
+)
+"""What to do about one; with the address of its endpoint."""
+
+
+def table_is_crowded() -> bool:
+    """Whether the whole table has as many entries: without them no ports run out. Reads one small file."""
+    try:
+        return is_crowded(int(_COUNT.read_text()))
+    except (OSError, ValueError):
+        return False
+
+
+def read_crowds(family: Family, protocol: Protocol, *, stop: Callable[[], bool] = lambda: False) -> tuple[Crowd, ...]:
+    """Where source ports run out, the worst first. The table is looked through only where it has so many entries.
+
+    stop: asked now and then; True ends the walk, with what was seen so far. Raises OSError.
+    """
+    if protocol not in (Protocol.TCP, Protocol.UDP) or not table_is_crowded():
+        return ()
+    counted: Counter[tuple[bytes, bytes, int]] = Counter()
+    with NetlinkSocket(NETLINK_NETFILTER) as netlink:
+        try:
+            for datagram in netlink.dump_datagrams(dump_udp(family, of=protocol)):
+                for flow in read_flows(family, datagram, wanted=protocol):
+                    if (source := hidden_behind(family, flow)) is not None:
+                        counted[source, flow.reply_source, flow.reply_port] += 1
+                if stop():
+                    break
+        except DumpInterruptedError:
+            pass
+    return tuple(
+        Crowd(protocol, unpack_address(source), (unpack_address(address), port), count)
+        for (source, address, port), count in counted.most_common()
+        if is_crowded(count)
+    )
