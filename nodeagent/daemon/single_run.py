@@ -11,7 +11,7 @@ from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.runtime.systemd import SystemdNotifier
 
-_NOT_OF_OBJECTS = ("configuration ", "sysctl ", "connection table", "reverse path filter", "source ports")
+_NOT_OF_OBJECTS = ("configuration ", "sysctl ", "connection table", "reverse path filter", "source ports", "hook order")
 
 
 class ProblemsRemain(Exception):

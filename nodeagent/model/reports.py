@@ -179,8 +179,10 @@ class NodeReport:
     """What the last look at the node found; None: it was not read.
 
     reverse_path_drops: packets, since the namespace was made. source_ports_taken: where most are; 0 where there are enough.
+    chains_before_ours: of other programs, that translate first.
     """
 
     connection_table: ConnectionTable | None = None
     reverse_path_drops: int | None = None
     source_ports_taken: int = 0
+    chains_before_ours: int = 0

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from nodeagent.diagnosis.checks.node_facts import ChainFact, Facts, LinkFact
+from nodeagent.diagnosis.checks.node_facts import Facts, LinkFact
 from nodeagent.diagnosis.checks.settings import (
     CONNTRACK_CLASHES,
     CONNTRACK_DROPS,
@@ -12,7 +12,8 @@ from nodeagent.diagnosis.checks.settings import (
     NEIGHBOURS_FULL,
 )
 from nodeagent.model.addresses import Family
-from nodeagent.proxy.dataplane.driver.ruleset import Ruleset, typed
+from nodeagent.proxy.dataplane.chains_here import ChainFact, read_chains
+from nodeagent.proxy.dataplane.driver.ruleset import Ruleset
 from nodeagent.proxy.dataplane.kube_proxy.iptables_legacy import InstalledTools, legacy_tables
 from nodeagent.proxy.dataplane.kube_proxy.leftovers import LeftoverError
 from nodeagent.proxy.dataplane.kube_proxy.running_kube_proxy import running_kube_proxy
@@ -20,16 +21,12 @@ from nodeagent.proxy.dataplane.program.chain import HookNumber
 from nodeagent.proxy.dataplane.reverse_path import DROPS, read_drops
 from nodeagent.wire.netlink import rtnetlink
 from nodeagent.wire.netlink.bridges import families_filtered
-from nodeagent.wire.netlink.nf_tables.expressions import Code
-from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHeader, ChainHook, read_chain
+from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook
 from nodeagent.wire.netlink.socket import NetlinkSocket, read_consistently
-from nodeagent.wire.netlink.uapi.nf_tables import NFT_MSG_GETCHAIN
-from nodeagent.wire.netlink.uapi.nfnetlink import NFPROTO_INET, NFPROTO_IPV4, NFPROTO_IPV6
 
 SETTINGS = Path("/proc/sys/net")
 STATISTICS = Path("/proc/thread-self/net")
 TOOLS = tuple(map(Path, ("/usr/sbin", "/sbin", "/usr/bin", "/bin", "/usr/local/sbin")))
-_FAMILIES = {"ip": NFPROTO_IPV4, "ip6": NFPROTO_IPV6, "inet": NFPROTO_INET}
 _NAMED = (
     "ipv4/ip_forward",
     "ipv6/conf/all/forwarding",
@@ -66,7 +63,7 @@ def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: froz
     """Everything that judgements are made of. Raises DataplaneError, OSError where the kernel cannot be asked at all."""
     links = tuple(_links())
     return Facts(
-        (*_chains(ruleset), *_legacy_chains()),
+        (*read_chains(ruleset), *_legacy_chains()),
         links,
         dict(_settings(links)),
         dict(_counters()),
@@ -74,14 +71,6 @@ def read_facts(ruleset: Ruleset, pod_cidrs: tuple[str, ...], *, programmed: froz
         programmed,
         running_kube_proxy(),
     )
-
-
-def _chains(ruleset: Ruleset) -> Iterator[ChainFact]:
-    for family, number in _FAMILIES.items():
-        with typed():
-            found: list[ChainHeader] = [read_chain(data) for data in ruleset.dump(NFT_MSG_GETCHAIN, number)]
-        for chain in found:
-            yield ChainFact(f"{family} {chain.table}", chain.name, chain.hook, chain.policy == Code.ACCEPT)
 
 
 def _legacy_chains() -> Iterator[ChainFact]:

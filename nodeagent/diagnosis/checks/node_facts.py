@@ -5,16 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from nodeagent.model.addresses import Family
-from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook
-
-
-class ChainFact(Struct, frozen=True):
-    """A chain of anybody's. table: with its family, as `ip nat`; that of iptables-legacy as `iptables-legacy nat`."""
-
-    table: str
-    name: str
-    hook: ChainHook | None = None
-    accepts: bool = True
+from nodeagent.proxy.dataplane.chains_here import ChainFact
 
 
 class LinkFact(Struct, frozen=True):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from nodeagent.model.problem import Problem
 from nodeagent.model.reports import ConnectionTable, NodeReport
 from nodeagent.proxy.dataplane.connection_table import read_connection_table, table_problems
+from nodeagent.proxy.dataplane.hook_order_watch import HookOrderWatch
 from nodeagent.proxy.dataplane.node_sysctls import NodeSysctls
 from nodeagent.proxy.dataplane.reverse_path import ReversePathFilter
 from nodeagent.proxy.dataplane.source_port_watch import SourcePortWatch
@@ -27,18 +28,21 @@ class NodeConditions:
         read: Callable[[], ConnectionTable | None] = read_connection_table,
         reverse_path: ReversePathFilter | None = None,
         source_ports: SourcePortWatch | None = None,
+        hook_order: HookOrderWatch | None = None,
     ) -> None:
         self._sysctls = sysctls
         self._report = report
         self._read = read
         self._reverse_path = reverse_path or ReversePathFilter()
         self._source_ports = source_ports or SourcePortWatch()
+        self._hook_order = hook_order or HookOrderWatch()
         self.last = NodeReport()
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             await self._source_ports.look()
+            await self._hook_order.look()
             self.look()
             await asyncio.sleep(LOOK_SECONDS)
 
@@ -47,5 +51,6 @@ class NodeConditions:
         before, table = self.last.connection_table, self._read()
         of_table = () if table is None else table_problems(table, before)
         of_filter = self._reverse_path.problems()
-        self.last = NodeReport(table, self._reverse_path.dropped, self._source_ports.taken)
-        self._report((*self._sysctls.problems(), *of_table, *of_filter, *self._source_ports.problems()))
+        of_order = self._hook_order.problems()
+        self.last = NodeReport(table, self._reverse_path.dropped, self._source_ports.taken, len(of_order))
+        self._report((*self._sysctls.problems(), *of_table, *of_filter, *self._source_ports.problems(), *of_order))

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from nodeagent.model.addresses import Family, Protocol, endpoint_text
 from nodeagent.model.problem import Problem
 from nodeagent.proxy.dataplane.source_ports import CURE, PORTS, SCARCE, Crowd, read_crowds, table_is_crowded
+from nodeagent.proxy.dataplane.walk_rest import WalkRest
 from nodeagent.proxy.dataplane.worker_thread import in_thread
 
 SUBJECT = "source ports"
-REST = 100
-"""So many times as long as a walk over the table took there is no other: it costs 1 % of a core at most."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +47,7 @@ class SourcePortWatch:
     ) -> None:
         self._is_crowded = is_crowded
         self._read = read
-        self._clock = clock
-        self._rests_until = float("-inf")
+        self._rest = WalkRest(clock)
         self._crowds: tuple[Crowd, ...] = ()
 
     @property
@@ -66,14 +64,12 @@ class SourcePortWatch:
         if not self._is_crowded():
             self._crowds = ()
             return
-        begun = self._clock()
-        if begun < self._rests_until:
+        if not self._rest.over:
             return
         stop = threading.Event()
-        try:
-            self._crowds = await in_thread(lambda: self._read(stop.is_set), hurry=stop.set)
-        except OSError as error:
-            self._crowds = ()
-            logger.debug("the connection table cannot be read for source ports: %s", error)
-        ended = self._clock()
-        self._rests_until = ended + REST * (ended - begun)
+        with self._rest.after():
+            try:
+                self._crowds = await in_thread(lambda: self._read(stop.is_set), hurry=stop.set)
+            except OSError as error:
+                self._crowds = ()
+                logger.debug("the connection table cannot be read for source ports: %s", error)

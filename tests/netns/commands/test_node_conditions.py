@@ -88,3 +88,18 @@ def test_source_ports_that_run_out(told: Told) -> None:
         assert "more than 90% of the 64512 ports of 10.244.1.1 towards 10.244.1.10:8080/TCP are taken" in found
         assert "conntrack -L -r 10.244.1.10" in found
     in_time(told, "healthy: no problems\n")
+
+
+def test_a_chain_of_others_that_translates_before_ours(told: Told) -> None:
+    """Control: where iptables has its chains is behind ours."""
+    wait_for(lambda: healthy(told), lambda: problems(told))
+    chain = "{ type nat hook prerouting priority %d; }"
+    told.world.run(NODE, ["nft", "add table ip other; add chain ip other late " + chain % -100])
+    time.sleep(1.2 * LOOK_SECONDS)
+    assert healthy(told), problems(told)
+    told.world.run(NODE, ["nft", "add chain ip other early " + chain % -110])
+    in_time(told, "ip other, chain early translates in prerouting at -110, before ours at -105")
+    assert "TranslatedBefore" in problems(told)
+    assert "give it a priority above -105" in problems(told)
+    told.world.run(NODE, ["nft", "delete table ip other"])
+    in_time(told, "healthy: no problems\n")

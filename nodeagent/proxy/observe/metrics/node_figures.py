@@ -15,6 +15,8 @@ def node_figures(seen: NodeReport) -> Iterator[Instrument]:
     yield reverse_path
     ports = "Source ports that are taken towards one endpoint, where that is more than 9 of 10; else 0"
     yield gauge("nodeagent_source_ports_taken", ports, values={(): seen.source_ports_taken})
+    early = "Chains of other programs that translate connections before the agent's"
+    yield gauge("nodeagent_chains_before_ours", early, values={(): seen.chains_before_ours})
 
 
 def _of_connection_table(table: ConnectionTable | None) -> Iterator[Instrument]:

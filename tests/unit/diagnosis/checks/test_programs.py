@@ -8,8 +8,9 @@ from string import Template
 import pytest
 
 from nodeagent.diagnosis.checks.finding import Result
-from nodeagent.diagnosis.checks.node_facts import ChainFact, Facts, LinkFact
+from nodeagent.diagnosis.checks.node_facts import Facts, LinkFact
 from nodeagent.diagnosis.checks.programs import PROGRAMS, closed_forwarding, program_findings
+from nodeagent.proxy.dataplane.chains_here import ChainFact
 from nodeagent.proxy.dataplane.program.chain import HookNumber
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook
 

@@ -6,9 +6,10 @@ import pytest
 
 from nodeagent.diagnosis.checks.finding import Finding, Result, verdict_of
 from nodeagent.diagnosis.checks.hook_order import order_findings
-from nodeagent.diagnosis.checks.node_facts import ChainFact, Facts, LinkFact
+from nodeagent.diagnosis.checks.node_facts import Facts, LinkFact
 from nodeagent.diagnosis.checks.settings import CONNTRACK_CLASHES, CONNTRACK_DROPS, setting_findings
 from nodeagent.model.addresses import Family
+from nodeagent.proxy.dataplane.chains_here import ChainFact
 from nodeagent.proxy.dataplane.program.chain import HookNumber
 from nodeagent.proxy.dataplane.reverse_path import DROPS
 from nodeagent.wire.netlink.nf_tables.ruleset_objects import ChainHook

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from nodeagent.model.addresses import Protocol
-from nodeagent.proxy.dataplane.source_port_watch import REST, SourcePortWatch
+from nodeagent.proxy.dataplane.source_port_watch import SourcePortWatch
 from nodeagent.proxy.dataplane.source_ports import PORTS, Crowd
+from nodeagent.proxy.dataplane.walk_rest import REST
 
 ENDPOINT = ("10.244.1.10", 8080)
 WALK_SECONDS = 0.25

@@ -154,3 +154,10 @@ def test_source_ports(reader: Reader) -> None:
     assert world.scrape(reader)[reader.key("nodeagent_source_ports_taken")] == 0
     world.node = NodeReport(source_ports_taken=60000)
     assert world.scrape(reader)[reader.key("nodeagent_source_ports_taken")] == 60000
+
+
+def test_chains_of_others_that_stand_before_ours(reader: Reader) -> None:
+    world = World()
+    assert world.scrape(reader)[reader.key("nodeagent_chains_before_ours")] == 0
+    world.node = NodeReport(chains_before_ours=2)
+    assert world.scrape(reader)[reader.key("nodeagent_chains_before_ours")] == 2
