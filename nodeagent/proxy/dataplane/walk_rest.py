@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 REST = 100
-"""So many times as long as the work took there is none: it costs 1 % of a core at most."""
+"""The pause is so many times as long as the work took, so that it costs 1 % of a core at most."""
 
 
 class WalkRest:
