@@ -1,6 +1,9 @@
 """The status page in a headless Chromium: 9,001 services, found, followed and explained, by mouse and keyboard."""
 
 import os
+import re
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -104,11 +107,62 @@ def test_a_service_comes_and_goes(page: Browser, cluster: Cluster) -> None:
 
 def test_an_agent_that_is_gone_is_said_and_found_again(page: Browser, agent: AgentProcess) -> None:
     agent.stop(seconds=60.0)
-    page.wait("$('state').innerText === 'the agent does not answer'")
+    page.wait("$('state').innerText.startsWith('stale, last answer ')")
+    assert "yes" not in page.value("$('cards').innerText")
     printed = len(agent.lines)
     agent.restart()
     agent.wait_for_line(" ready: ", after=printed, seconds=60.0)
-    page.wait("$('state').innerText !== 'the agent does not answer' && rows.size >= 9001")
+    page.wait("!document.body.matches('.stale') && $('cards').innerText.includes('yes') && rows.size >= 9001")
+
+
+def test_a_frozen_agent_makes_the_page_stale_until_it_goes_on(page: Browser, agent: AgentProcess) -> None:
+    """Its kernel still takes connections, so that no error ends the stream."""
+    page.value("choose('services')")
+    fresh = page.value("getComputedStyle($('space').firstChild).opacity")
+    agent.signal(signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        page.wait("$('state').innerText.startsWith('stale, last answer ')")
+        assert 3.0 < time.monotonic() - began < 10.0
+        assert re.search(r"[0-9]{2}:[0-9]{2}:[0-9]{2} UTC", page.value("$('lost').innerText"))
+        assert page.value("getComputedStyle($('space').firstChild).opacity") != fresh
+        picture(page, "stale-services")
+        page.value("choose('overview')")
+        tiles = page.value("$('cards').innerText")
+        assert "yes" not in tiles
+        assert tiles.count("UTC") == page.value("$('cards').children.length")
+        picture(page, "stale")
+        page.wait("performance.now() - answered > 20e3")
+        assert page.value("document.body.matches('.stale')")
+    finally:
+        agent.signal(signal.SIGCONT)
+    page.wait("!document.body.matches('.stale') && $('cards').innerText.includes('yes') && rows.size >= 9001")
+    assert page.value("$('lost').hidden")
+
+
+def test_a_service_without_an_endpoint_is_not_well(page: Browser, cluster: Cluster) -> None:
+    page.value("choose('services')")
+    broken = cluster.expose("broken", "10.96.99.2")
+    page.wait("$('state').innerText.includes('1 Service without a healthy endpoint')")
+    page.wait("$('cards').innerText.includes('without a healthy endpoint')")
+    search(page, "default/broken")
+    picture(page, "broken")
+    cluster.withdraw(broken)
+    page.wait("!$('state').innerText.includes('Service')")
+
+
+def test_an_empty_list_says_why(page: Browser) -> None:
+    page.value("choose('services')")
+    search(page, "no such service")
+    assert page.value("$('none').innerText") == "No Service matches the search."
+    page.value(
+        "(() => { const news = structuredClone(last); Object.assign(news, {transactions: [], problems: [], problem_count: 0, "
+        "services: [...rows.keys()].map(name => [name, '', 0, 0, 0, 'gone'])}); search.value = ''; show(news); })()"
+    )
+    assert page.value("$('none').innerText") == "The agent knows no Service that it is to serve."
+    picture(page, "empty")
+    for place in ("all", "recent"):
+        assert "No transaction since the agent started" in page.value(f"$('{place}').textContent")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

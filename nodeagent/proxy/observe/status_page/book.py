@@ -38,6 +38,7 @@ class ServiceBook:
         self._owners: dict[FrontendKey, ObjectKey] = {}
         self._counts: dict[FrontendKey, int] = {}
         self._connections: dict[ObjectKey, int] = {}
+        self._unserved: set[ObjectKey] = set()
         self.revision = 0
 
     def passed(self, report: PassReport) -> None:
@@ -48,6 +49,7 @@ class ServiceBook:
         for key, state in report.changed.items():
             self._revisions[key] = self.revision
             before = self._states.pop(key, None)
+            self._unserved.discard(key)
             for frontend in () if before is None else before.frontends:
                 self._owners.pop(_key_of(frontend), None)
             if state is None:
@@ -57,6 +59,8 @@ class ServiceBook:
                 self._states[key] = state
                 self._owners.update(dict.fromkeys(map(_key_of, state.frontends), key))
                 self._connections[key] = self._connections_of(state)
+                if state.frontends and not _endpoints(state.frontends):
+                    self._unserved.add(key)
         while len(self._gone) > _GONE_KEPT:
             gone = self._gone.popleft()
             if gone not in self._states:
@@ -80,6 +84,11 @@ class ServiceBook:
     def services(self) -> int:
         """How many there are."""
         return len(self._states)
+
+    @property
+    def unserved(self) -> int:
+        """How many have an address or node port here, and no endpoint that is used."""
+        return len(self._unserved)
 
     @property
     def connections(self) -> int:

@@ -128,6 +128,7 @@ class StatusPage:
             "up": round(self._clock() - self._started),
             "not_ready": self._ready(),
             "count": self._book.services,
+            "unserved": self._book.unserved,
             "connections": self._book.connections,
             "problem_count": len(problems),
             "problems": problems[:MOST_PROBLEMS],
