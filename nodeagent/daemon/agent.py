@@ -134,6 +134,7 @@ class Agent:
             health_answers,
             KernelViews(self._map_fills, self._kernel_counts, self._node_report),
             ready=self._why_not_ready,
+            reasons=lambda services: self._view.reasons(services),
         )
         self._store.report_changes_to(self._metrics.kube_proxy.object_changed)
         if self._client is not None:

@@ -37,6 +37,7 @@ from nodeagent.proxy.observe.metrics.agent_figures import Views
 from nodeagent.proxy.observe.metrics.kube_proxy_figures import ProxyViews
 from nodeagent.proxy.observe.metrics.metrics import About, Metrics
 from nodeagent.proxy.observe.problem_board import ProblemBoard
+from nodeagent.proxy.observe.status_page.status_answers import Reasons
 from nodeagent.proxy.source.api_address import ApiServerAddress
 from nodeagent.proxy.source.client.api_client import ApiClient
 from nodeagent.proxy.source.client.kubeconfig import ClusterAccess
@@ -153,8 +154,9 @@ def build_figures(
     kernel: KernelViews,
     *,
     ready: Callable[[], str | None],
+    reasons: Reasons,
 ) -> Metrics:
-    """What is counted. ready: None when ready, else why not."""
+    """What is counted. ready: None when ready, else why not. reasons: why Services do not work."""
     reporting = config.reporting
     return Metrics(
         families,
@@ -180,6 +182,7 @@ def build_figures(
         names=lambda: names.counts,
         read_counts=kernel.counts,
         ready=ready,
+        reasons=reasons,
         clock=asyncio.get_running_loop().time,
         wall=time.time,
         journal=journal,

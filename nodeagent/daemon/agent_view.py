@@ -10,10 +10,12 @@ import msgspec
 from nodeagent import __version__
 from nodeagent.config import AgentConfig
 from nodeagent.daemon.part_options import describe_source, program_options, wanted_interface
+from nodeagent.daemon.service_reasons import facts_of, verdicts_of
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState
 from nodeagent.model.names import ObjectKey
 from nodeagent.model.objects import EndpointSlice
+from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.model.taken import AddressesInUse, addresses_in_use
 from nodeagent.model.unwatched import UnwatchedService
@@ -33,6 +35,7 @@ from nodeagent.proxy.observe.admin.admin_documents import (
 )
 from nodeagent.proxy.observe.admin.journal import Journal
 from nodeagent.proxy.observe.admin.place import network_namespace
+from nodeagent.proxy.observe.status_page.status_answers import BrokenService
 
 _AT_ONCE_BYTES = 65536
 """So much is encoded before others have their turn."""
@@ -117,6 +120,24 @@ class AgentView:
 
     def belief(self) -> tuple[TableBelief, ...]:
         return tuple(_belief(table) for table in self._tables)
+
+    async def reasons(self, names: Collection[str]) -> dict[str, BrokenService]:
+        """What `nodeagent explain` says of those of these Services that are not healthy, by `namespace/name`. They are judged in a
+        thread, for they may have thousands of endpoints."""
+        engine = self._engine
+        if engine is None or engine.context is None:
+            return {}
+        facts = facts_of(
+            [ObjectKey(*name.split("/", 1)) for name in names if "/" in name],
+            self._snapshot,
+            engine.context,
+            engine.node,
+            engine.states,
+            [Problem(one.subject, one.reason, one.detail) for one in self._journal.problems],
+            strays=self._strays()[:_MOST_STRAYS],
+            names_at=engine.own_addresses,
+        )
+        return await asyncio.to_thread(verdicts_of, facts)
 
     def names(self) -> list[str]:
         return sorted(map(str, self._snapshot.services))

@@ -22,7 +22,7 @@ ALLOWED = {
     "diagnosis": GROUND | {"proxy"},
     "lab": GROUND | {"proxy"},
     "config": GROUND,
-    "daemon": GROUND | {"proxy", "names", "config"},
+    "daemon": GROUND | {"proxy", "names", "config", "diagnosis"},
     "cli": GROUND | HOUSES | {"diagnosis", "lab", "config", "daemon"},
     "__main__": frozenset({"cli"}),
     "__init__": frozenset[str](),

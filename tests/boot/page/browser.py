@@ -61,13 +61,17 @@ class Browser:
                 self.errors.append(json.dumps(message["params"]))
 
     def open(self, url: str, *, width: int = 1200, height: int = 800, dark: bool = False) -> None:
+        self.show_as(width=width, height=height, dark=dark)
+        self.call("Page.navigate", url="about:blank")
+        self.call("Page.navigate", url=url)
+
+    def show_as(self, *, width: int, height: int, dark: bool) -> None:
+        """The page that is open, on another screen."""
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url="about:blank")
-        self.call("Page.navigate", url=url)
 
     def value(self, expression: str) -> Any:
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)

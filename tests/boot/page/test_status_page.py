@@ -12,6 +12,7 @@ from nodeagent.lab.net.namespace_process import AgentProcess
 from tests.boot.page.browser import Browser
 from tests.boot.page.conftest import SHOP
 from tests.harness.cluster import NODE, Cluster
+from tests.harness.warm_start import AGENT
 
 PAGE = "http://127.0.0.1:10249/"
 LOADED = "typeof rows !== 'undefined' && rows.size >= 9001 && last"
@@ -33,6 +34,11 @@ def picture(browser: Browser, name: str) -> None:
 
 def search(browser: Browser, text: str) -> None:
     browser.value(f"(() => {{ $('search').value = {text!r}; $('search').oninput(); }})()")
+
+
+def explained(cluster: Cluster, service: str) -> str:
+    """The first line of `nodeagent explain`: the verdict."""
+    return cluster.world.run(NODE, [*AGENT, "explain", service, "--no-probe"], check=False).stdout.splitlines()[0]
 
 
 def test_the_overview_says_how_things_are(page: Browser) -> None:
@@ -132,6 +138,9 @@ def test_a_frozen_agent_makes_the_page_stale_until_it_goes_on(page: Browser, age
         assert "yes" not in tiles
         assert tiles.count("UTC") == page.value("$('cards').children.length")
         picture(page, "stale")
+        page.show_as(width=390, height=800, dark=True)
+        assert page.value("document.documentElement.scrollWidth") <= 390
+        picture(page, "stale-phone-dark")
         page.wait("performance.now() - answered > 20e3")
         assert page.value("document.body.matches('.stale')")
     finally:
@@ -146,7 +155,21 @@ def test_a_service_without_an_endpoint_is_not_well(page: Browser, cluster: Clust
     page.wait("$('state').innerText.includes('1 Service without a healthy endpoint')")
     page.wait("$('cards').innerText.includes('without a healthy endpoint')")
     search(page, "default/broken")
+    said = explained(cluster, "default/broken")
+    assert "its EndpointSlices are empty" in said
+    because = said.partition(" because ")[2].partition(", do: ")[0]
+    page.wait(f"$('space').firstChild.innerText.includes({because!r})")
+    assert page.value("$('space').firstChild.title") == said
+    page.value("$('space').firstChild.click()")
+    page.wait(f"$('detail').innerText.includes({said!r})")
     picture(page, "broken")
+    for dark in (False, True):
+        page.open(f"{PAGE}#services", width=390, height=800, dark=dark)
+        page.wait(LOADED)
+        search(page, "default/broken")
+        page.wait(f"$('space').firstChild.innerText.includes({because!r})")
+        assert page.value("document.documentElement.scrollWidth") <= 390
+        picture(page, f"broken-phone-{'dark' if dark else 'light'}")
     cluster.withdraw(broken)
     page.wait("!$('state').innerText.includes('Service')")
 

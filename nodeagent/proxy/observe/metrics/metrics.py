@@ -16,7 +16,7 @@ from nodeagent.proxy.observe.metrics.metrics_answers import MetricsAnswers
 from nodeagent.proxy.observe.metrics.name_figures import NameFigures
 from nodeagent.proxy.observe.metrics.service_series import ENDPOINTS, ServiceSeries, about_endpoint
 from nodeagent.proxy.observe.status_page.book import ServiceBook
-from nodeagent.proxy.observe.status_page.status_answers import Journal, StatusPage
+from nodeagent.proxy.observe.status_page.status_answers import Journal, Reasons, StatusPage
 from nodeagent.runtime.figures.instruments import Instrument, gauge
 from nodeagent.runtime.serving.origins import AllowedHosts
 
@@ -39,7 +39,8 @@ class About:
 
 class Metrics:
     """Make it and use it inside one event loop. read_counts: of the kernel; blocking, runs in a thread. ready: None when
-    ready, else why not. clock: loop time; wall: seconds of the time of day. journal: of passes and problems, for people."""
+    ready, else why not. reasons: why Services do not work. clock: loop time; wall: seconds of the time of day. journal: of
+    passes and problems, for people."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Metrics:
         names: Callable[[], NameCounts],
         read_counts: Callable[[], KernelCounts],
         ready: Callable[[], str | None],
+        reasons: Reasons,
         clock: Callable[[], float],
         wall: Callable[[], float],
         journal: Journal,
@@ -70,6 +72,7 @@ class Metrics:
             counts=self.kernel_counts,
             about={"version": about.version, "node": about.node, "source": about.source},
             ready=ready,
+            reasons=reasons,
             clock=clock,
         )
         self.answers = MetricsAnswers(

@@ -22,12 +22,24 @@ TICK_SECONDS = 1.0
 MOST_STREAMS = 16
 MOST_TRANSACTIONS = 50
 MOST_PROBLEMS = 500
+MOST_REASONS = 60
 _DOCUMENT = Path(__file__).with_name("page.html")
 _PORTION = 1000
 _JSON = {**JSON_HEADERS, "Cache-Control": "no-store"}
 _BUSY = Response(503, {"Content-Type": "text/plain; charset=utf-8"}, b"too many watch this page\n")
 
 _encode = msgspec.json.encode
+
+
+class BrokenService(msgspec.Struct, frozen=True):
+    """line: what is wrong, why and what to do. because: why."""
+
+    line: str
+    because: str
+
+
+Reasons = Callable[[Collection[str]], Awaitable[Mapping[str, BrokenService]]]
+"""Of the Services among these that do not work, by `namespace/name`: why."""
 
 
 class Journal(Protocol):
@@ -40,7 +52,8 @@ class Journal(Protocol):
 
 
 class StatusPage:
-    """counts: reads the kernel's. about: what never changes, by name. ready: None when ready, else why not."""
+    """counts: reads the kernel's. about: what never changes, by name. ready: None when ready, else why not. reasons: why Services do
+    not work."""
 
     def __init__(
         self,
@@ -50,6 +63,7 @@ class StatusPage:
         counts: Callable[[], Awaitable[KernelCounts]],
         about: Mapping[str, str],
         ready: Callable[[], str | None],
+        reasons: Reasons,
         clock: Callable[[], float],
     ) -> None:
         self._book = book
@@ -57,6 +71,7 @@ class StatusPage:
         self._counts = counts
         self._about = dict(about)
         self._ready = ready
+        self._reasons = reasons
         self._clock = clock
         self._started = clock()
         self._counted: float | None = None
@@ -67,6 +82,7 @@ class StatusPage:
             "/": lambda _: self._document,
             "/api/services": lambda _: self._services(),
             "/api/service": self._service,
+            "/api/reasons": self._why,
             "/api/events": self._events,
         }
 
@@ -92,7 +108,12 @@ class StatusPage:
         await self._count()
         picked = await asyncio.to_thread(picked_of, self._latest, name.encode())
         ways = [way_of(*found, picked.get(str(found[0].service_port), {})) for found in self._book.frontends(name)]
-        return _json({"name": name, "ways": ways})
+        verdict = (await self._reasons([name])).get(name)
+        return _json({"name": name, "verdict": verdict and verdict.line, "ways": ways})
+
+    async def _why(self, request: Request) -> Response:
+        """Of the Services that are named, those that do not work. What is beyond the first few is left out."""
+        return _json(await self._reasons(parse_qs(request.query).get("name", [])[:MOST_REASONS]))
 
     def _events(self, request: Request) -> Response | Stream:
         if self._streams >= MOST_STREAMS:

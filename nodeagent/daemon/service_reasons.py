@@ -1,0 +1,59 @@
+"""What `nodeagent explain` says of Services, as far as the agent knows it: without a look at the kernel and without probes (pure)."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from nodeagent.diagnosis.explain.service import explain_service
+from nodeagent.diagnosis.explain.service_facts import Facts
+from nodeagent.model.frontend import NodeState, ServiceState
+from nodeagent.model.names import ObjectKey
+from nodeagent.model.problem import Problem
+from nodeagent.model.snapshot import Snapshot
+from nodeagent.model.taken import addresses_in_use
+from nodeagent.proxy.observe.status_page.status_answers import BrokenService
+from nodeagent.proxy.translate.context import Context
+
+
+def facts_of(
+    keys: Collection[ObjectKey],
+    snapshot: Snapshot,
+    context: Context,
+    node: NodeState,
+    states: Mapping[ObjectKey, ServiceState],
+    problems: Sequence[Problem],
+    *,
+    strays: Sequence[ObjectKey],
+    names_at: Collection[str],
+) -> tuple[Facts, ...]:
+    """What is known of those of these Services that there are. strays: names of Services that only slices carry. names_at:
+    addresses at which this node answers DNS itself."""
+    services = {key: service for key in keys if (service := snapshot.services.get(key)) is not None}
+    slices = {key: tuple(snapshot.slices_of(key)) for key in services}
+    entries = (endpoint for those in slices.values() for one in those for endpoint in one.endpoints or ())
+    ends = {address for endpoint in entries for address in endpoint.addresses or ()}
+    taken = addresses_in_use(states.values() if ends else (), context.node_addresses, among=ends)
+    return tuple(
+        Facts(
+            service=service,
+            slices=slices[key],
+            context=context,
+            state=states.get(key),
+            problems=problems,
+            service_ranges=node.service_cidrs,
+            taken=taken,
+            pod_ranges=node.pod_cidrs,
+            node_port_ranges=node.node_port_cidrs,
+            astray=() if slices[key] else strays,
+            names_at=tuple(names_at),
+        )
+        for key, service in services.items()
+    )
+
+
+def verdicts_of(facts: Iterable[Facts]) -> dict[str, BrokenService]:
+    """The verdict on each of these Services that is not healthy, by `namespace/name`."""
+    judged = {str(one.key): explain_service(one) for one in facts}
+    return {
+        name: BrokenService(found.verdict, found.findings[0].because)
+        for name, found in judged.items()
+        if not found.healthy and found.findings
+    }
