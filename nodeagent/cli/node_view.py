@@ -123,12 +123,12 @@ def look_at_node(
     do where there is no agent.
     """
     if access.names_source:
-        return replace(_view_of_source(_config(access), "", like, only), agent_runs=_answers(access))
+        return replace(_view_of_source(configured(access), "", like, only), agent_runs=_answers(access))
     try:
         client, status = find_agent(access.socket, DEFAULT_SOCKET)
         return _view_of_agent(client, status, only)
     except NoAgent as error:
-        config = _config(access)
+        config = configured(access)
         if config.source.manifests is None and config.source.kubeconfig is None:
             if isinstance(error, MayNotAsk):
                 raise Failure(f"{error}; or {otherwise}", CANNOT_PROGRAM) from error
@@ -197,8 +197,8 @@ def _key(name: str) -> ObjectKey:
     return ObjectKey(namespace, short)
 
 
-def _config(access: Access) -> AgentConfig:
-    """Raises ConfigRejected."""
+def configured(access: Access) -> AgentConfig:
+    """The configuration that the command was given. Raises ConfigRejected."""
     flags = {
         flag: value
         for flag, value in (

@@ -6,10 +6,13 @@ from functools import partial
 import click
 from msgspec import to_builtins
 
+from nodeagent.cli.asking import asking_options
 from nodeagent.cli.exit_codes import CANNOT_PROGRAM, FAILED, UNUSABLE, Failure
+from nodeagent.cli.node_view import Access
 from nodeagent.cli.other_tables import read_others
 from nodeagent.cli.rows import output_option, print_document
 from nodeagent.cli.show import patiently
+from nodeagent.cli.trace_names import with_addresses
 from nodeagent.diagnosis.trace.followed import Followed, judge, packets_of, summary_of
 from nodeagent.diagnosis.trace.live import follow
 from nodeagent.diagnosis.trace.looking import look
@@ -27,6 +30,8 @@ Examples:
   nodeagent trace fd00:244:1::5 [fd00:10:96::10]:443 -o json
   nodeagent trace 203.0.113.7 198.51.100.2:443 --from eth1
   nodeagent trace 10.244.1.5 10.96.0.10:80 --live 3
+  nodeagent trace node/node-1 svc/web:http -n shop
+  nodeagent trace pod/a svc/web --kubeconfig FILE
 (quote the arrow for the shell: '->', or leave it out)"""
 
 
@@ -34,19 +39,30 @@ Examples:
 @click.argument("connection", nargs=-1, required=True, metavar="SRC [->] DST:PORT[/PROTOCOL]")
 @click.option("--from", "interface", default="", metavar="INTERFACE", help="The interface it comes in by.")
 @click.option("--all", "everything", is_flag=True, help="Show rules that did not apply as well.")
+@click.option("-n", "--namespace", metavar="NAME", help="Of a pod and a Service named without one (default: default).")
 @output_option
 @click.option("--live", type=click.IntRange(1, 1000), metavar="N", help="Follow N real packets, and compare.")
 @click.option("--wait", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds to wait for them.")
+@asking_options
 def trace_command(
-    connection: tuple[str, ...], interface: str, everything: bool, output: str, live: int | None, wait: float
+    connection: tuple[str, ...],
+    interface: str,
+    everything: bool,
+    namespace: str | None,
+    output: str,
+    live: int | None,
+    wait: float,
+    access: Access,
 ) -> None:
     """Say what becomes of a new connection from SRC: every decision in order, with the rule and the element that made it.
+
+    SRC may be pod/NAME or node/NAME, and DST a Service as explain takes it. Names are asked of the agent or the source.
 
     Rules and elements are read from the kernel, ours and those of others; nothing is changed. The first line is the
     verdict. With --live the kernel tells which rules real packets meet, by a table that goes with this process. Exit codes: 0 it arrives, 1 it does not (or not always), 2 no such connection, 3 no permission.
     """
     try:
-        question = parse_question(connection)
+        question = parse_question(with_addresses(connection, access, namespace))
     except ValueError as error:
         raise Failure(str(error), UNUSABLE) from error
     report = _report(question, interface)

@@ -13,7 +13,13 @@ import yaml
 
 from nodeagent.lab.net.network_namespaces import inside
 
-PLURALS = {"Service": "services", "EndpointSlice": "endpointslices", "Node": "nodes", "ServiceCIDR": "servicecidrs"}
+PLURALS = {
+    "Service": "services",
+    "EndpointSlice": "endpointslices",
+    "Node": "nodes",
+    "ServiceCIDR": "servicecidrs",
+    "Pod": "pods",
+}
 KINDS = {plural: kind for kind, plural in PLURALS.items()}
 
 
@@ -42,6 +48,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif resource in PLURALS.values():
             self._fail(422, "Invalid", "sendInitialEvents is forbidden")
+        elif (pod := self._pod(server.objects, parts.path)) is not None:
+            self._answer(200, pod)
         elif parts.path == "/apis/discovery.k8s.io/v1":
             served = [
                 {"name": "endpointslices", "namespaced": True, "kind": "EndpointSlice", "verbs": ["list", "watch"]}
@@ -49,6 +57,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, {"kind": "APIResourceList", "groupVersion": "discovery.k8s.io/v1", "resources": served})
         else:
             self._fail(404, "NotFound", "nothing here")
+
+    def _pod(self, objects: list[dict[str, Any]], path: str) -> dict[str, Any] | None:
+        """The one Pod that a path names."""
+        for one in objects:
+            meta = one["metadata"]
+            if one["kind"] == "Pod" and path == f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}":
+                return one
+        return None
 
     def _fail(self, code: int, reason: str, message: str) -> None:
         told = {"kind": "Status", "apiVersion": "v1", "status": "Failure"}

@@ -1,0 +1,146 @@
+"""The names that `nodeagent trace` takes in place of addresses: a pod or a node as source, a Service as destination."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from nodeagent.cli.exit_codes import FAILED, UNUSABLE, Failure
+from nodeagent.cli.node_view import Access, NodeView, configured, look_at_node
+from nodeagent.cli.service_argument import ServiceArgument, find_service, parse_service
+from nodeagent.daemon.part_options import cluster_access
+from nodeagent.diagnosis.trace.question import ARROWS
+from nodeagent.model.addresses import endpoint_text, family_of, parse_address
+from nodeagent.model.frontend import Frontend, FrontendKind
+from nodeagent.model.names import ObjectKey
+from nodeagent.proxy.source.client.api_client import ApiClient
+from nodeagent.proxy.source.client.api_errors import KubeError
+
+_TWO = 2
+_ANSWER_SECONDS = 5.0
+
+
+class _PodIP(msgspec.Struct, frozen=True):
+    ip: str = ""
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class _PodStatus(msgspec.Struct, frozen=True):
+    pod_ips: tuple[_PodIP, ...] = msgspec.field(default=(), name="podIPs")
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+def with_addresses(words: Sequence[str], access: Access, namespace: str | None) -> tuple[str, ...]:
+    """The words with addresses in place of names; as they are where they hold none. Raises Failure."""
+    parts = [part for word in words for part in word.replace("->", " -> ").split() if part not in ARROWS]
+    if len(parts) != _TWO:
+        return tuple(words)
+    source, destination = parts
+    named_source = source.partition("/")[0] in ("pod", "pods", "po", "node", "nodes", "no") and "/" in source
+    named_destination = not _is_place(destination)
+    if not named_source and not named_destination:
+        return tuple(words)
+    view = look_at_node(access)
+    sources = _sources(source, access, view, namespace) if named_source else (source,)
+    if not named_destination:
+        return _pair(sources, (destination,))
+    asked = parse_service(destination, namespace)
+    return _pair(sources, _places(view, asked))
+
+
+def _is_place(text: str) -> bool:
+    """Whether it is an address with a port, or meant to be one."""
+    host = text.partition("/")[0].rpartition(":")[0]
+    return parse_address(host.strip("[]")) is not None or parse_address(text.strip("[]")) is not None
+
+
+def _pair(sources: Sequence[str], places: Sequence[str]) -> tuple[str, ...]:
+    """The first source and place of one family. Raises Failure."""
+    for source in sources:
+        for place in places:
+            address, host = parse_address(source.strip("[]")), place.partition("/")[0].rpartition(":")[0]
+            destination = parse_address(host.strip("[]"))
+            if address is None or destination is None or family_of(address) is family_of(destination):
+                return source, place
+    raise Failure(f"{', '.join(sources)} and {', '.join(places)} have no family in common", UNUSABLE)
+
+
+def _sources(text: str, access: Access, view: NodeView, namespace: str | None) -> tuple[str, ...]:
+    kind, _, name = text.partition("/")
+    here = view.context.node_name
+    if kind in ("node", "nodes", "no"):
+        if name != here:
+            raise Failure(f"this node is {here}: run nodeagent trace on {name}, or name node/{here}", UNUSABLE)
+        return view.context.node_addresses
+    key = ObjectKey(namespace or "default", name)
+    pod = _pod(access, key)
+    if pod.spec.node_name != here:
+        on = pod.spec.node_name
+        do = f"is on node {on}, and this is {here}: run nodeagent trace on {on}" if on else "is on no node yet"
+        raise Failure(f"pod {key} {do}", UNUSABLE)
+    if not pod.status.pod_ips:
+        raise Failure(f"pod {key} has no address yet: kubectl get pod {name} -n {key.namespace}", FAILED)
+    return tuple(one.ip for one in pod.status.pod_ips)
+
+
+def _pod(access: Access, key: ObjectKey) -> _Pod:
+    """What the API server says of it. Raises Failure."""
+    config = configured(access)
+    look = f"kubectl get pod {key.name} -n {key.namespace} -o wide says its address"
+    if config.source.kubeconfig is None:
+        raise Failure(f"pod {key}: the agent does not know pods: give --kubeconfig FILE, or {look}", UNUSABLE)
+
+    async def ask() -> bytes:
+        async with asyncio.timeout(_ANSWER_SECONDS), ApiClient(cluster_access(config, os.environ)) as client:
+            namespace, name = quote(key.namespace, safe=""), quote(key.name, safe="")
+            return await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+    try:
+        return msgspec.json.decode(asyncio.run(ask()), type=_Pod)
+    except TimeoutError as error:
+        raise Failure(f"pod {key}: no answer in {_ANSWER_SECONDS:g} s: {look}", FAILED) from error
+    except (KubeError, msgspec.MsgspecError) as error:
+        raise Failure(f"pod {key}: {error}: {look}", FAILED) from error
+
+
+def _places(view: NodeView, asked: ServiceArgument) -> tuple[str, ...]:
+    """Where the Service answers: its ClusterIPs; of a node port and an address, just these. Raises Failure."""
+    key, port = (asked.key, asked.port) if asked.key is not None else find_service(view, asked)
+    state = view.states.get(key)
+    if state is None or not state.frontends:
+        known = "has no address here" if key in view.services else "is not known here"
+        raise Failure(f"Service {key} {known}: kubectl get service {key.name} -n {key.namespace}", FAILED)
+    found = [
+        one for one in state.frontends if _is_meant(one, asked) and port in ("", one.service_port.port, str(one.port))
+    ]
+    ports = sorted({(one.service_port.port, one.port) for one in found})
+    names = ", ".join(name or str(number) for name, number in ports)
+    if not found:
+        has = ", ".join(sorted({one.service_port.port or str(one.port) for one in state.frontends}))
+        raise Failure(f"Service {key} has no port {port or asked.node_port}; it has {has}", UNUSABLE)
+    if len(ports) > 1:
+        first = ports[0][0] or ports[0][1]
+        raise Failure(f"Service {key} has ports {names}: name one, as in {key}:{first}", UNUSABLE)
+    return tuple(
+        f"{endpoint_text(address, one.port)}/{one.protocol.name.lower()}"
+        for one in found
+        for address in ([one.address] if one.address is not None else view.context.node_addresses)
+        if family_of(address) is one.family
+    )
+
+
+def _is_meant(one: Frontend, asked: ServiceArgument) -> bool:
+    if asked.node_port:
+        return one.kind is FrontendKind.NODE_PORT and one.port == asked.node_port
+    if asked.address:
+        return one.address == asked.address
+    return one.kind is FrontendKind.CLUSTER_IP
