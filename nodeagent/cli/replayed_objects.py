@@ -30,8 +30,9 @@ def write_manifests(members: Mapping[str, bytes], directory: Path) -> str:
 
 
 def environment_of(directory: Path, node: str, recording: Recording) -> dict[str, str]:
-    """What makes a command read these manifests as that node's."""
+    """What makes a command read these manifests as that node's. A bundle has the tables, and no service interface to look at."""
     return {
+        "NODEAGENT_DATAPLANE_SERVICE_INTERFACE": "false",
         "NODEAGENT_SOURCE_MANIFESTS": str(directory),
         "NODEAGENT_NODE_NAME": node,
         "NODEAGENT_TRAFFIC_CLUSTER_CIDRS": ",".join(recording.node.pod_cidrs),
