@@ -157,7 +157,7 @@ def test_a_service_without_an_endpoint_is_not_well(page: Browser, cluster: Clust
     search(page, "default/broken")
     said = explained(cluster, "default/broken")
     assert "its EndpointSlices are empty" in said
-    because = said.partition(" because ")[2].partition(", do: ")[0]
+    because = said.partition(" because ")[2].partition("; ")[0]
     page.wait(f"$('space').firstChild.innerText.includes({because!r})")
     assert page.value("$('space').firstChild.title") == said
     page.value("$('space').firstChild.click()")
