@@ -18,10 +18,11 @@ from nodeagent.cli.names_objects import Objects, Reply, objects_of_agent, read_o
 from nodeagent.cli.rows import output_option, print_document
 from nodeagent.config.options import DEFAULT_SOCKET
 from nodeagent.names.feed.cluster_dns import listening_places
+from nodeagent.names.feed.upstream_problems import UPSTREAM_DOWN
 from nodeagent.names.upstream.upstream_address import Server, parse_server
 from nodeagent.names.zone.reverse import pod_address
 from nodeagent.proxy.observe.admin.admin_client import AgentClient, NoAgent, find_agent
-from nodeagent.proxy.observe.admin.admin_documents import ClusterDns, Status
+from nodeagent.proxy.observe.admin.admin_documents import ClusterDns, KnownProblem, Status
 from nodeagent.wire.dns.codes import CLASS_IN, RD, TC, TCP_LIMIT, RecordType, type_number
 from nodeagent.wire.dns.domain_names import BadName, from_text, is_below, to_text
 from nodeagent.wire.dns.message import BadMessage
@@ -97,7 +98,8 @@ def dns_command(
     reasons: list[str] = []
     if objects is not None:
         made = [objects.answer(question, one) for one in kinds]
-        reasons = [*objects.explain(question), *_differences(replies, made)]
+        upstreams = upstream_lines(told, question) if isinstance(told, AgentNames) and None in made else ()
+        reasons = [*objects.explain(question), *upstreams, *_differences(replies, made)]
         replies = replies or [own for own in made if own is not None]
     _print(to_text(question), replies, silence, "" if objects is None else objects.origin, reasons, output)
     click.get_current_context().exit(FAILED if silence or not any(one.records for one in replies) else 0)
@@ -169,6 +171,16 @@ def ask_agent(path: str | None, name: str) -> AgentNames | str:
     if not dns.enabled:
         return f"the agent of node {status.node} answers no names (dns.enabled)"
     return AgentNames(client, status, dns)
+
+
+def upstream_lines(agent: AgentNames, question: bytes) -> Iterator[str]:
+    """Who the DNS process of this node asks for a name of others, and which of them do not answer."""
+    stubs = [server for zone, server in agent.dns.stub_zones if is_below(question.lower(), from_text(zone.lower()))]
+    servers = stubs or agent.dns.upstreams
+    yield f"servers that are asked: {', '.join(servers) or 'the resolvers of the node (resolv.conf)'}"
+    for one in agent.client.ask("problems", tuple[KnownProblem, ...]):
+        if one.reason == UPSTREAM_DOWN:
+            yield one.detail
 
 
 def question_name(text: str, zones: Iterable[str]) -> bytes:

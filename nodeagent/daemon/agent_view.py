@@ -164,6 +164,8 @@ class AgentView:
             addresses=tuple(address for address, _ in names.listening),
             namespaces=tuple(sorted(self._namespaces())),
             running=running,
+            upstreams=names.upstreams,
+            stub_zones=names.stub_zones,
         )
 
     async def world(self, only: ObjectKey | None) -> AsyncIterator[bytes]:

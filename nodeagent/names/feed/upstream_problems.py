@@ -5,6 +5,9 @@ from collections.abc import Iterator
 from nodeagent.model.name_counts import UpstreamCounts
 from nodeagent.model.problem import Problem
 
+UPSTREAM_DOWN = "UpstreamDown"
+"""The reason of such a problem."""
+
 
 def upstream_problems(counts: UpstreamCounts) -> Iterator[Problem]:
     """One for each resolver that does not answer at present."""
@@ -13,4 +16,4 @@ def upstream_problems(counts: UpstreamCounts) -> Iterator[Problem]:
             f"the resolver {server} does not answer: names outside the cluster come from other resolvers or not at all; "
             "see that it runs and can be reached from this node, or change dns.upstreams"
         )
-        yield Problem(f"DNS upstream {server}", "UpstreamDown", detail)
+        yield Problem(f"DNS upstream {server}", UPSTREAM_DOWN, detail)

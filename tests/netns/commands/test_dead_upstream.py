@@ -1,4 +1,4 @@
-"""A resolver of others that dies while the agent runs: `nodeagent problems` has it, and drops it when it answers again."""
+"""A resolver of others that dies while the agent runs: `nodeagent problems` and `nodeagent dns` say so until it answers again."""
 
 import socket
 import time
@@ -34,6 +34,15 @@ class Named:
     def problems(self) -> str:
         namespace = self._cluster.world.namespace(NODE)
         return self._launcher.command(namespace, ("problems", "--socket", self._place)).stdout
+
+    @property
+    def explained(self) -> str:
+        """`nodeagent dns` of a name outside the cluster."""
+        self._asked += 1
+        namespace = self._cluster.world.namespace(NODE)
+        return self._launcher.command(
+            namespace, ("dns", f"n{self._asked}.example.org", "A", "--socket", self._place)
+        ).stdout
 
     def ask(self) -> None:
         """A pod asks for a name outside the cluster that nobody asked for before; whatever comes back."""
@@ -71,7 +80,10 @@ def test_a_resolver_that_dies_and_comes_back(named: Named, cluster: Cluster) -> 
         end = time.monotonic() + CONTROL_SECONDS
         while time.monotonic() < end:
             assert named.says("healthy: no problems\n"), named.problems
+        assert f"servers that are asked: {upstream_server.FLAG}\n" in named.explained
+        assert "does not answer" not in named.explained
     named.in_time("UpstreamDown")
     assert f"the resolver {upstream_server.FLAG} does not answer" in named.problems
+    assert f"the resolver {upstream_server.FLAG} does not answer" in named.explained
     with upstream_server.scripted_upstream(node):
         named.in_time("healthy: no problems\n")

@@ -58,7 +58,8 @@ class WorldService(Struct, frozen=True, kw_only=True):
 
 class ClusterDns(Struct, frozen=True, kw_only=True):
     """How an agent answers names. enabled: whether it does; if not, it holds no headless Services. addresses: where.
-    namespaces: all it knows of. running: the address that was asked about, with the namespaces of the pods that run there."""
+    namespaces: all it knows of. upstreams, stub_zones: who is asked for other names, and for those of a zone; no upstreams: the
+    node's resolvers. running: the address that was asked about, with the namespaces of the pods that run there."""
 
     enabled: bool
     zones: tuple[str, ...] = ()
@@ -68,6 +69,8 @@ class ClusterDns(Struct, frozen=True, kw_only=True):
     addresses: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     running: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    upstreams: tuple[str, ...] = ()
+    stub_zones: tuple[tuple[str, str], ...] = ()
 
 
 class KnownProblem(Struct, frozen=True):
