@@ -10,14 +10,12 @@ import msgspec
 from nodeagent import __version__
 from nodeagent.config import AgentConfig
 from nodeagent.daemon.part_options import describe_source, program_options, wanted_interface
-from nodeagent.daemon.service_reasons import facts_of, verdicts_of
+from nodeagent.daemon.service_reasons import facts_of, taken_ends, verdicts_of
 from nodeagent.model.addresses import Family
 from nodeagent.model.frontend import NodeState
 from nodeagent.model.names import ObjectKey
-from nodeagent.model.objects import EndpointSlice
 from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
-from nodeagent.model.taken import AddressesInUse, addresses_in_use
 from nodeagent.model.unwatched import UnwatchedService
 from nodeagent.names.feed.feed_messages import Settings
 from nodeagent.names.feed.feeder import RunningPods
@@ -195,6 +193,7 @@ class AgentView:
     def _head(self, only: ObjectKey | None, unwatched: UnwatchedService | None) -> WorldHead:
         engine = self._engine
         slices = () if only is None else self._snapshot.slices_of(only)
+        own = () if engine is None or engine.context is None else engine.context.node_addresses
         program: Mapping[str, object] = {family.value: options for family, options in self._program.items()}
         return WorldHead(
             status=self.status(),
@@ -204,16 +203,9 @@ class AgentView:
             interface=wanted_interface(self._config),
             own_addresses=tuple(sorted(engine.own_addresses)) if engine is not None else (),
             strays=() if slices else tuple(self._strays()[:_MOST_STRAYS]),
-            taken=None if only is None or engine is None else _taken(engine, slices),
+            taken=None if only is None or engine is None else taken_ends(slices, engine.states, own),
             unwatched=unwatched,
         )
-
-
-def _taken(engine: Engine, slices: Collection[EndpointSlice]) -> AddressesInUse:
-    """Which addresses of endpoints lead to Services."""
-    ends = {address for one in slices for endpoint in one.endpoints or () for address in endpoint.addresses or ()}
-    context = engine.context
-    return addresses_in_use(engine.states.values(), () if context is None else context.node_addresses, among=ends)
 
 
 def _belief(table: TableDriver) -> TableBelief:

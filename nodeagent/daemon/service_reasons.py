@@ -6,11 +6,20 @@ from nodeagent.diagnosis.explain.service import explain_service
 from nodeagent.diagnosis.explain.service_facts import Facts
 from nodeagent.model.frontend import NodeState, ServiceState
 from nodeagent.model.names import ObjectKey
+from nodeagent.model.objects import EndpointSlice
 from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
-from nodeagent.model.taken import addresses_in_use
+from nodeagent.model.taken import AddressesInUse, addresses_in_use
 from nodeagent.proxy.observe.status_page.status_answers import BrokenService
 from nodeagent.proxy.translate.context import Context
+
+
+def taken_ends(
+    slices: Iterable[EndpointSlice], states: Mapping[ObjectKey, ServiceState], node_addresses: Collection[str]
+) -> AddressesInUse:
+    """Which addresses of endpoints in these slices lead to Services."""
+    ends = {address for one in slices for endpoint in one.endpoints or () for address in endpoint.addresses or ()}
+    return addresses_in_use(states.values() if ends else (), node_addresses, among=ends)
 
 
 def facts_of(
@@ -28,9 +37,7 @@ def facts_of(
     addresses at which this node answers DNS itself."""
     services = {key: service for key in keys if (service := snapshot.services.get(key)) is not None}
     slices = {key: tuple(snapshot.slices_of(key)) for key in services}
-    entries = (endpoint for those in slices.values() for one in those for endpoint in one.endpoints or ())
-    ends = {address for endpoint in entries for address in endpoint.addresses or ()}
-    taken = addresses_in_use(states.values() if ends else (), context.node_addresses, among=ends)
+    taken = taken_ends([one for those in slices.values() for one in those], states, context.node_addresses)
     return tuple(
         Facts(
             service=service,
