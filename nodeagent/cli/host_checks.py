@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from nodeagent.config import ConfigError, ConfigProblem, DetectLocalMode, LoadedConfig, Origin
 from nodeagent.model.addresses import parse_address, parse_network
-from nodeagent.model.in_use import InUse, host, why_not
+from nodeagent.model.in_use import InUse, describe_overlap, host
 from nodeagent.proxy.dataplane.nearby_addresses import in_use_here
 from nodeagent.proxy.source.client.api_errors import OperatorError
 from nodeagent.proxy.source.client.kubeconfig import load_kubeconfig
@@ -63,7 +63,7 @@ def cautions(loaded: LoadedConfig) -> Iterator[str]:
 def _overlaps(ranges: tuple[str, ...], in_use: frozenset[InUse]) -> Iterator[str]:
     for cidr in ranges:
         network = parse_network(cidr)
-        if network is not None and (what := why_not(network, in_use)):
+        if network is not None and (what := describe_overlap(network, in_use)):
             yield f"{cidr} overlaps with {what}, which it would cut off"
 
 

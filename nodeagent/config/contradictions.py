@@ -6,7 +6,7 @@ from typing import NamedTuple
 from nodeagent.config.options import Options, TrafficConfig
 from nodeagent.config.values import ANY_IPV4, DetectLocalMode, PodNames
 from nodeagent.model.addresses import family_of, parse_network
-from nodeagent.model.in_use import InUse, host, why_not
+from nodeagent.model.in_use import InUse, describe_overlap, host
 
 
 class Contradiction(NamedTuple):
@@ -119,7 +119,7 @@ def _service_ranges(config: Options) -> Iterator[Contradiction]:
     own = {host(address, "this node: node.address")} if address is not None else set()
     for cidr in traffic.service_cidrs:
         network = parse_network(cidr)
-        if network is not None and (what := why_not(network, pods | own)):
+        if network is not None and (what := describe_overlap(network, pods | own)):
             others = ("traffic.clusterCIDRs",) if "clusterCIDRs" in what else ()
             reason = f"{cidr} overlaps with {what}, which it would cut off"
             yield Contradiction("traffic.serviceCIDRs", others, reason)

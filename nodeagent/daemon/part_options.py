@@ -14,7 +14,7 @@ from nodeagent.config import AgentConfig, DetectLocalMode, PodNames, TableOwners
 from nodeagent.config.keys import KEYS, plain_option
 from nodeagent.config.options import API_VERSION
 from nodeagent.model.addresses import Family, family_of, parse_network
-from nodeagent.model.in_use import InUse, Network, why_not
+from nodeagent.model.in_use import InUse, Network, describe_overlap
 from nodeagent.model.objects import Node
 from nodeagent.model.protected import SocketAddress
 from nodeagent.names.feed.feed_messages import Settings
@@ -156,7 +156,7 @@ def _is_for_names(address: IPv4Address | IPv6Address, ranges: Iterable[Network],
         return True
     if isinstance(address, IPv4Address):
         return address.is_link_local
-    return address in _UNIQUE_LOCAL and not why_not(ip_network(address), in_use)
+    return address in _UNIQUE_LOCAL and not describe_overlap(ip_network(address), in_use)
 
 
 def group_number(name: str | None) -> int | None:

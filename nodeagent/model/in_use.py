@@ -39,7 +39,7 @@ def host(address: str, what: str) -> InUse:
     return InUse(str(ip_network(address)), what)
 
 
-def why_not(network: Network, in_use: Iterable[InUse]) -> str:
+def describe_overlap(network: Network, in_use: Iterable[InUse]) -> str:
     """What overlaps with `network`, the special addresses included, for a person; empty when nothing does."""
     found = _overlapping(network, frozenset(in_use))
     texts = [f"{one.cidr} ({one.what})" for one in found[:_SHOWN]]

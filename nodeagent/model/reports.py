@@ -35,8 +35,8 @@ class TableReport:
 class PassReport:
     """What one pass did. changed: services whose state differs (None: gone). services: how many there are. full:
     everything was compared. waited_seconds: age of the oldest change when the pass began. started, finished: loop time.
-    node: the state of the node that the tables received. looked_at: services that were dirty, whether their state differs or not.
-    disturbed: what somebody else was found to have changed before: families, and ``interface``. interface_right: it holds
+    node: the state of the node that the tables received. dirty: services that were dirty, whether their state differs or not.
+    disturbed: what somebody else was found to have changed before: families, and ``interface``. interface_in_sync: it holds
     what it should, or there shall be none."""
 
     started: float
@@ -48,9 +48,9 @@ class PassReport:
     waited_seconds: float = 0.0
     problems: tuple[Problem, ...] = ()
     node: NodeState = field(default_factory=NodeState)
-    looked_at: frozenset[ObjectKey] = frozenset()
+    dirty: frozenset[ObjectKey] = frozenset()
     disturbed: frozenset[str] = frozenset()
-    interface_right: bool = True
+    interface_in_sync: bool = True
 
     @property
     def seconds(self) -> float:

@@ -138,7 +138,7 @@ class NodeNames:
         self._look_for_places()
 
     def _tell(self, report: PassReport) -> None:
-        self._pending |= report.looked_at
+        self._pending |= report.dirty
         self._failed = 0 if report.ok else self._failed + 1
         if self._failed and (self._failed < FAILED_PASSES or not report.programmed):
             return

@@ -1,5 +1,5 @@
-"""When, and in which order: the change queue, pacing, the sync pass.
+"""Decides when things happen, and in which order: the change queue, pacing, the sync pass.
 
-Knows the store, the drivers and the observers only through the Protocols in `ports`. State decides, never history:
+Knows the store, the drivers and the observers only through the Protocols in `needed_parts`. State decides, never history:
 the queue holds keys, and a pass reads the latest snapshot.
 """

@@ -1,4 +1,4 @@
-"""What must be looked at again: keys only, so that any number of updates of one service is one entry."""
+"""Collects the keys of changed objects: keys only, so that any number of updates of one service is one entry."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from nodeagent.model.names import ObjectKey
 
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
-    """Dirty services, whether the node's own sets are dirty, whether the service interface is, and when the oldest
-    change came (loop time)."""
+    """What changed since the last pass: dirty services, whether the node's own sets or the service interface are dirty, and
+    when the oldest change came (loop time)."""
 
     services: frozenset[ObjectKey]
     node: bool
@@ -39,49 +39,49 @@ class ChangeQueue:
 
     @property
     def oldest(self) -> float | None:
-        """When the oldest change came that no pass has finished: it waits here, or the pass that took it still runs.
+        """When the oldest change came that no pass has finished yet (it is queued here, or the pass that took it still runs).
         None if there is no such change."""
         return self._oldest if self._taken is None else self._taken
 
     @property
     def pending(self) -> int:
-        """How many services wait."""
+        """The number of services in the queue."""
         return len(self._services)
 
     def is_dirty(self, key: ObjectKey) -> bool:
-        """Whether a service changed since the last take."""
+        """Returns whether a service changed since the last `take`."""
         return key in self._services
 
     def service_changed(self, key: ObjectKey) -> None:
-        """A service, or a slice of it, changed in any way."""
+        """Marks a service as dirty: it, or a slice of it, changed."""
         self._services.add(key)
         self._mark()
 
     def node_changed(self) -> None:
-        """Note that the Node object is another; wakes the pass."""
+        """Marks the node as dirty: the Node object changed. Wakes the pass."""
         self._node = True
         self._mark()
 
     def service_cidrs_changed(self) -> None:
-        """Note that the service CIDRs are others; wakes the pass."""
+        """Marks the node as dirty: the service CIDRs changed. Wakes the pass."""
         self.node_changed()
 
     def interface_changed(self) -> None:
-        """Somebody else changed the service interface."""
+        """Marks the service interface as dirty: another process changed it. Wakes the pass."""
         self._interface = True
         self._mark()
 
     def synced(self) -> None:
-        """Services and slices have been listed in full."""
+        """Called when Services and slices have been listed in full."""
         self._synced.set()
 
     def all_listed(self) -> None:
-        """The Node and the service CIDRs have been listed too."""
+        """Called when the Node and the service CIDRs have been listed too."""
         self._all_listed.set()
 
     async def wait_synced(self, patience: float = 0.0) -> None:
-        """Until Services and slices are there, and then for so many seconds at most until Node and CIDRs are: without
-        these a pass over adopted tables would take node ports and pod networks away, only to bring them back."""
+        """Waits until Services and slices are listed, and then for at most `patience` seconds until Node and CIDRs are. Without
+        these a pass over adopted tables would remove node ports and pod networks, and restore them soon after."""
         await self._synced.wait()
         try:
             async with asyncio.timeout(patience):
@@ -90,7 +90,7 @@ class ChangeQueue:
             return
 
     async def wait_until(self, deadline: float) -> bool:
-        """Whether something changed, that no pass has taken, before the deadline (loop time)."""
+        """Returns whether something changed that no pass has taken, as soon as it did, or False at the deadline (loop time)."""
         try:
             async with asyncio.timeout_at(deadline):
                 return await self._wake.wait()
@@ -98,7 +98,8 @@ class ChangeQueue:
             return False
 
     def take(self) -> ChangeSet:
-        """Everything that changed, and forget it. Take before reading the snapshot: what comes later is a new entry."""
+        """Returns everything that changed and empties the queue. Call it before reading the snapshot: what comes later is a new
+        entry."""
         taken = ChangeSet(frozenset(self._services), self._node, self._interface, self._oldest)
         self._taken = self._oldest
         self._services.clear()
@@ -107,7 +108,7 @@ class ChangeQueue:
         return taken
 
     def finish(self) -> None:
-        """The pass that took the changes has ended, well or not; its report says which."""
+        """Called when the pass that took the changes has ended, also if it failed; its report says which."""
         self._taken = None
 
     def _mark(self) -> None:

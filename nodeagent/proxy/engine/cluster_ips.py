@@ -1,4 +1,4 @@
-"""What the service interface carries: the ClusterIPs of all Services whose family's table guards them, one by one or by their ranges."""
+"""Decides what the service interface carries: the ClusterIPs, or their ranges, of all Services whose family's table guards them."""
 
 from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping
@@ -13,9 +13,11 @@ from nodeagent.proxy.engine.needed_parts import Interface
 
 
 class ClusterIps:
-    """interface None: no interface carries them. own_addresses: what it carries beside them.
+    """Keeps the addresses of the service interface equal to the ClusterIPs of the Services.
 
-    failures: how often in a row it could not be brought to what it shall carry. problems: why, and what others hold.
+    interface: None if no interface carries ClusterIPs. own_addresses: what it carries besides them.
+    failures: how many times in a row the interface could not be brought to its desired state.
+    problems: why it could not, and which addresses other interfaces hold.
     """
 
     def __init__(self, interface: Interface | None, own_addresses: Collection[str]) -> None:
@@ -32,22 +34,23 @@ class ClusterIps:
         self.failures = 0
 
     @property
-    def are_right(self) -> bool:
-        """Whether the interface is known to carry what it shall; also True without an interface."""
+    def is_in_sync(self) -> bool:
+        """Whether the interface is known to be in its desired state; also True without an interface."""
         return self._interface is None or self._is_known
 
-    def doubt(self) -> None:
-        """Compare with the kernel the next time, instead of with what is believed."""
+    def distrust(self) -> None:
+        """Makes the next call compare with the kernel, instead of with what is believed."""
         self._is_known = False
 
-    def node_is_at(self, node_addresses: tuple[str, ...]) -> None:
-        """The node is known by these from now on, the best first: one of them is the source of its connections to ClusterIPs."""
+    def set_node_addresses(self, node_addresses: tuple[str, ...]) -> None:
+        """Sets the addresses by which the node is known, the best first: one of them is the source of its connections to
+        ClusterIPs."""
         if node_addresses != self._node_addresses:
             self._node_addresses = node_addresses
             self._is_known = False
 
-    def range_over(self, service_cidrs: tuple[str, ...]) -> None:
-        """These are the service ranges from now on. What carried ClusterIPs until now stays until what carries them then is there."""
+    def set_service_cidrs(self, service_cidrs: tuple[str, ...]) -> None:
+        """Sets the service ranges. What carries ClusterIPs now stays until what carries them from then on is there."""
         ranges = carried_ranges(service_cidrs)
         if ranges == self._ranges:
             return
@@ -63,8 +66,9 @@ class ClusterIps:
         if self._by_service:
             self._is_known = False
 
-    def take_in(self, changed: Mapping[ObjectKey, ServiceState | None]) -> tuple[frozenset[str], frozenset[str]]:
-        """Note the changed Services' ClusterIPs; returns what the interface need not carry any more, and what it shall newly carry."""
+    def note_changes(self, changed: Mapping[ObjectKey, ServiceState | None]) -> tuple[frozenset[str], frozenset[str]]:
+        """Takes in the changed Services' ClusterIPs; returns what the interface need not carry any more, and what it shall newly
+        carry."""
         touched: dict[str, bool] = {}
         for key, state in changed.items():
             before = self._carrying(self._by_service.pop(key, ()))
@@ -84,32 +88,32 @@ class ClusterIps:
         return gone, new
 
     async def release(self, gone: frozenset[str]) -> None:
-        """ClusterIPs that nobody has any more leave the interface, before the tables that guard them forget them.
+        """Removes the ClusterIPs that no Service has any more from the interface, before the tables that guard them drop them.
 
-        When it is not known what the interface holds, whatever no service has leaves. ClusterIPs that are local, and shall be carried
-        by their range, are left to `occupy`, which makes the route to that first.
+        If it is not known what the interface holds, removes everything that no service has. ClusterIPs that are local, and shall
+        be carried by their range, are left to `occupy`, which adds the route to the range first.
         """
         if self._interface is None or (self._is_known and not gone):
             return
         if self._is_known:
-            await self._settle(self._interface.apply(frozenset(), gone))
+            await self._record(self._interface.apply(frozenset(), gone))
         else:
-            await self._settle(self._interface.retain(self._outdated.union(self._counts, *self._by_service.values())))
+            await self._record(self._interface.retain(self._outdated.union(self._counts, *self._by_service.values())))
             self._is_known = False
 
     async def occupy(self, new: frozenset[str], programmed: frozenset[Family], *, elsewhere: bool = False) -> None:
-        """New ClusterIPs appear on the interface, after the tables that guard them: those of the families `programmed`.
+        """Adds new ClusterIPs of the families `programmed` to the interface, after the tables that guard them.
 
-        When it is not known what the interface holds, it is brought to all that are guarded. elsewhere: another agent does that.
+        If it is not known what the interface holds, it is brought to all that are guarded. elsewhere: another agent does that.
         """
-        admitted = self._admit(new, programmed)
+        admitted = self._guarded(new, programmed)
         if self._interface is None or elsewhere or (self._is_known and not admitted):
             return
         if self._is_known:
-            await self._settle(self._interface.apply(admitted, frozenset()))
+            await self._record(self._interface.apply(admitted, frozenset()))
         else:
             vips = frozenset(self._counts.keys() - self._unguarded)
-            await self._settle(self._interface.sync(vips, self._node_addresses))
+            await self._record(self._interface.sync(vips, self._node_addresses))
         self.failures = 0 if self._is_known else self.failures + 1
         if not self.failures:
             self._outdated = frozenset()
@@ -117,15 +121,16 @@ class ClusterIps:
     def _carrying(self, cluster_ips: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(one for cluster_ip in cluster_ips for one in carried_by(cluster_ip, self._ranges))
 
-    def _admit(self, new: frozenset[str], programmed: frozenset[Family]) -> frozenset[str]:
-        """What of it may be carried: no address before the table of its family keeps the host's daemons off."""
+    def _guarded(self, new: frozenset[str], programmed: frozenset[Family]) -> frozenset[str]:
+        """Returns those that may be carried: no address before the table of its family protects the host's own daemons."""
         candidates = {one for one in new | self._unguarded if one in self._counts}
         admitted = frozenset(one for one in candidates if family_of(one) in programmed)
         self._unguarded = frozenset(candidates - admitted)
         return admitted
 
-    async def _settle(self, work: Awaitable[InterfaceReport]) -> None:
-        """A failure is a Problem and no more: traffic of pods does not depend on the interface."""
+    async def _record(self, work: Awaitable[InterfaceReport]) -> None:
+        """Waits for a change of the interface and keeps its result. A failure is only a Problem: traffic of pods does not need
+        the interface."""
         try:
             report = await work
         except (Retryable, OSError) as error:

@@ -1,4 +1,4 @@
-"""What the engine needs of the others."""
+"""The Protocols of the parts that the engine uses."""
 
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Protocol
@@ -11,13 +11,13 @@ from nodeagent.model.reports import InterfaceReport, PassReport, TableReport
 
 
 class Table(Protocol):
-    """The dataplane of one family. A pass enters it once, by `sync`.
+    """The dataplane of one family. A pass calls it once, by `sync`.
 
-    Three things are asked apart, for they have no pass or have to be known elsewhere in it:
-    `changed_by_others` is asked between passes, ten times a second, and is a reason for one;
-    `has_other_owner` decides before the tables change whether ClusterIPs leave the interface, and is asked only as long as
-    the interface is not as it should be;
-    `problems` is asked when `sync` raised, which returns them otherwise.
+    Three calls are separate, because they belong to no pass or must be known at another time in it:
+    `changed_by_others` is called between passes, ten times a second, and starts a pass if it is True;
+    `has_other_owner` decides before the tables change whether ClusterIPs are removed from the interface, and is called only
+    while the interface is not in its desired state;
+    `problems` is read when `sync` raised; otherwise `sync` returns them.
     """
 
     @property
@@ -28,7 +28,7 @@ class Table(Protocol):
     def sync(
         self, changes: Mapping[ObjectKey, ServiceState | None], node: NodeState, *, compare: bool = False
     ) -> Awaitable[TableReport]:
-        """Take the changes in and commit what differs; after an exception a call without changes retries.
+        """Takes in the changes and commits what differs; after an exception a call without changes retries.
 
         compare: with what the kernel holds, not with what it is believed to hold.
         """
@@ -37,48 +37,48 @@ class Table(Protocol):
     def changed_by_others(self) -> Awaitable[bool]: ...
 
     def has_other_owner(self) -> bool:
-        """Whether another process that lives owns the table in the kernel: nothing of ours will be in force."""
+        """Returns whether another living process owns the table in the kernel: then nothing of ours is in force."""
         ...
 
 
 class Interface(Protocol):
-    """Where ClusterIPs become local addresses."""
+    """The interface that makes ClusterIPs local addresses."""
 
     def retain(self, vips: frozenset[str]) -> Awaitable[InterfaceReport]:
-        """Whatever the kernel has there that is not among `vips` ceases to be local; nothing becomes local."""
+        """Removes everything from the kernel's interface that is not among `vips`; adds nothing."""
         ...
 
     def sync(self, vips: frozenset[str], node_addresses: tuple[str, ...]) -> Awaitable[InterfaceReport]:
-        """Exactly `vips` are local, from what the kernel has now. The node's connections to them have one of its addresses as their
-        source, by which it is known (the best first) if it has one of these."""
+        """Makes exactly `vips` local, starting from what the kernel has now. `node_addresses` are the addresses by which the node
+        is known, the best first: connections of the node to `vips` have the first of them that it has as their source."""
         ...
 
     def apply(self, add: frozenset[str], remove: frozenset[str]) -> Awaitable[InterfaceReport]:
-        """Some come and go, from what earlier calls left."""
+        """Makes `add` local and `remove` not, starting from what earlier calls left."""
         ...
 
 
 class FlowCleaner(Protocol):
-    """Who ends tracked UDP flows to endpoints that no longer serve, in its own time."""
+    """Ends tracked UDP flows to endpoints that no longer serve, in its own time."""
 
     def submit(self, udp_ports: Iterable[UdpPort]) -> None:
-        """Service ports as they are programmed now; a vanished one has nobody serving. Must not block."""
+        """Submits service ports as they are programmed now; a deleted one has no serving endpoints. Must not block."""
         ...
 
     def look_again(self, family: Family) -> None:
-        """The table of a family was not what it should be: flows may have begun that nothing translated. Must not block."""
+        """Looks at all flows of a family, because its table was wrong: untranslated flows may have begun. Must not block."""
         ...
 
 
 class Heartbeat(Protocol):
-    """Who wants to know that the engine gets on; must not raise or block."""
+    """Receives a sign of life from the engine; must not raise or block."""
 
     def beat(self) -> None:
-        """A step is done, or the loop came round with nothing to do. A pass that hangs is silent."""
+        """Called when a step is done, or when the loop found nothing to do. A pass that hangs does not call it."""
         ...
 
 
 class Observer(Protocol):
-    """Hears of every pass; must not raise or block."""
+    """Receives the report of every pass; must not raise or block."""
 
     def passed(self, report: PassReport) -> None: ...

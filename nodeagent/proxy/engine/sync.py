@@ -1,8 +1,8 @@
-"""The pass: take changes, translate, program, report. And the loop that decides when the next one comes.
+"""The pass: take changes, translate, program, report; and the loop that decides when the next one runs.
 
-A pass runs at once when the agent is idle, and never sooner after the last than `min_period_seconds`. The order inside one:
-ClusterIPs that go leave the interface first, then the tables change, then new ClusterIPs appear on the interface, so
-that no address is ever local without the rules that keep the host's own daemons off it.
+A pass runs at once if the agent is idle, but never sooner than `min_period_seconds` after the last. The order inside one:
+old ClusterIPs are removed from the interface first, then the tables change, then new ClusterIPs are added to the interface,
+so that no address is ever local without the rules that protect the host's own daemons.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from nodeagent.proxy.engine.needed_parts import FlowCleaner, Heartbeat, Interfac
 from nodeagent.proxy.engine.reader_window import ReaderWindow, Sockets
 from nodeagent.proxy.engine.udp_changes import UdpChanges
 from nodeagent.proxy.translate.context import Context
-from nodeagent.proxy.translate.node_ports import without_unneeded
+from nodeagent.proxy.translate.node_ports import relevant_problems
 from nodeagent.proxy.translate.node_state import TranslationOptions, node_context, node_state
 from nodeagent.proxy.translate.size import size_of
 from nodeagent.proxy.translate.translator import Translator
@@ -37,14 +37,18 @@ logger = logging.getLogger(__name__)
 THREAD_ABOVE = 2000
 """Dirty services of a greater size than this (about 15 ms of translation) are translated in a worker thread."""
 FATAL_FAILURES = 8
-"""Failures in a row, the rebuild of the table among them, after which the process gives up."""
+"""After so many failures in a row, including a rebuild of the table, the process gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds, 0 for never. min_period_seconds: from the end of a pass to the next. resync_period_seconds: between translations of
-    all objects, changed or not. full_sync_period_seconds: between comparisons with all that the kernel holds. guard_period_seconds:
-    between looks whether others changed our tables."""
+    """All in seconds, 0 for never.
+
+    min_period_seconds: from the end of a pass to the next.
+    resync_period_seconds: between translations of all objects, changed or not.
+    full_sync_period_seconds: between comparisons with everything that the kernel holds.
+    guard_period_seconds: between checks whether other processes changed our tables.
+    """
 
     min_period_seconds: float = 0.0
     resync_period_seconds: float = 900.0
@@ -54,7 +58,7 @@ class Timing:
 
 
 class SyncFailedError(Exception):
-    """Programming failed so often that a fresh start is the better cure; one line says what failed."""
+    """Programming failed so many times that a restart is the better cure; the text, one line, says what failed."""
 
 
 @dataclass(slots=True)
@@ -68,14 +72,14 @@ class _Belief:
 
 
 class _Periodic:
-    """Something that is due again a period after it was last done; never, with a period of 0."""
+    """Something that is due one period after it was last done; never with a period of 0."""
 
     def __init__(self, period_seconds: float, now: float) -> None:
         self._period_seconds = period_seconds
         self.next = now + period_seconds if period_seconds > 0 else None
 
     def take(self, now: float) -> bool:
-        """Whether it is due, in which case the next period begins."""
+        """Returns whether it is due; if so, starts the next period."""
         if self.next is None or now < self.next:
             return False
         self.next = now + self._period_seconds
@@ -83,7 +87,7 @@ class _Periodic:
 
 
 class Engine:
-    """Runs passes until cancelled. One at a time; nobody else calls the drivers."""
+    """Runs passes until cancelled, one at a time. Nothing else calls the drivers."""
 
     def __init__(
         self,
@@ -103,9 +107,14 @@ class Engine:
         names: Callable[[], NamesHere] = NamesHere,
         sockets: Callable[[], Sockets] = dict,
     ) -> None:
-        """in_use: what service ranges must keep clear of; protected: what external addresses and node ports may not take.
-        Both as they are now. own_addresses: what the service interface carries beside the ClusterIPs. names: where this
-        node answers names now. sockets: by which other processes read the ruleset now."""
+        """All callables return the present state.
+
+        in_use: networks that service ranges must not overlap.
+        protected: what external addresses and node ports may not capture.
+        own_addresses: what the service interface carries besides the ClusterIPs.
+        names: where this node answers DNS queries.
+        sockets: the sockets by which other processes read the ruleset.
+        """
         self._names = names
         self._in_use = in_use
         self._protected = protected
@@ -131,24 +140,24 @@ class Engine:
 
     @property
     def states(self) -> Mapping[ObjectKey, ServiceState]:
-        """What every Service wants, conflicts settled. A live view."""
+        """The desired state of every Service, conflicts resolved. A live view."""
         return self._translator.states
 
     @property
     def context(self) -> Context | None:
-        """The node as the last pass saw it; None before the first."""
+        """The context of the last pass; None before the first."""
         return self._belief.context
 
     @property
     def node(self) -> NodeState:
-        """The state of the node that the tables received last."""
+        """The state of the node that was last written to the tables."""
         return self._belief.node
 
     async def run(self) -> None:
-        """The first pass once the first full lists are there, then whenever something changes.
+        """Runs the first pass when the first full lists are there, then one whenever something changes.
 
-        Raises SyncFailedError when a family cannot be programmed after many attempts, and whatever a driver raises that
-        repeating cannot cure.
+        Raises SyncFailedError if a family cannot be programmed after many attempts, and every error of a driver that a retry
+        cannot cure.
         """
         loop = asyncio.get_running_loop()
         await self.first_pass()
@@ -167,9 +176,9 @@ class Engine:
             await self._rest(self._timing.min_period_seconds)
 
     async def first_pass(self, *, every_family: bool = False) -> PassReport:
-        """Wait for the first full lists, then program everything, trying again until it worked in one family.
+        """Waits for the first full lists, then programs everything; retries until one family works.
 
-        every_family: until it worked in all; then also raises what a person must act on in any of them.
+        every_family: until all work; then also raises the errors of any of them that a person must act on.
         """
         await self._changes.wait_synced()
         enough = all if every_family else any
@@ -181,7 +190,7 @@ class Engine:
             await self._rest(self._timing.backoff.seconds(max(1, *self._failures.values())))
 
     async def _rest(self, seconds: float) -> None:
-        """Do nothing for so long, and be seen to be alive."""
+        """Sleeps for so long, and sends heartbeats meanwhile."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while (left := end - loop.time()) > self._timing.guard_period_seconds:
@@ -190,9 +199,9 @@ class Engine:
         await asyncio.sleep(max(0.0, left))
 
     async def _wait_for_work(self, *periods: "_Periodic") -> None:
-        """Until there is a reason for a pass: a change, a period, a retry, or somebody else's hand in our tables.
+        """Waits until there is a reason for a pass: a change, a period, a retry, or a change of our tables by another process.
 
-        Changes that never end must not keep us from looking for that.
+        An endless stream of changes must not prevent the check of the tables.
         """
         loop = asyncio.get_running_loop()
         while True:
@@ -225,17 +234,17 @@ class Engine:
         return interfered
 
     async def _run_pass(self, changes: ChangeSet, *, full: bool, compare: bool = False) -> PassReport:
-        """One pass, step by step. compare: with what the kernel holds, not with what it is believed to hold."""
+        """Runs one pass, step by step. compare: with what the kernel holds, not with what it is believed to hold."""
         started = asyncio.get_running_loop().time()
         context, node = self._look_at_node()
         changed = await self._translate(changes, context, everything=full)
         self._heartbeat.beat()
         self._udp.note(changed)
         self._note_problems(changed)
-        gone, new = self._choose_cluster_ips(changed, context, node, doubt=compare or changes.interface)
+        gone, new = self._choose_cluster_ips(changed, context, node, reread=compare or changes.interface)
         if changes.interface:
             self._disturbed.add("interface")
-        foreign = self._is_anothers_node()
+        foreign = self._other_agent_owns_tables()
         if not foreign:
             await self._cluster_ips.release(gone)
         families = {
@@ -258,9 +267,9 @@ class Engine:
             families=families,
             problems=self._problems(families.values()),
             node=node,
-            looked_at=changes.services,
+            dirty=changes.services,
             disturbed=frozenset(self._disturbed),
-            interface_right=self._cluster_ips.are_right,
+            interface_in_sync=self._cluster_ips.is_in_sync,
         )
         self._disturbed.clear()
         self._changes.finish()
@@ -268,7 +277,7 @@ class Engine:
         return report
 
     def _look_at_node(self) -> tuple[Context, NodeState]:
-        """The node as its object, its addresses and the options describe it now."""
+        """Computes context and state of the node from its object, its addresses and the options, and remembers them."""
         belief = self._belief
         context = node_context(self._snapshot.node, self._options, belief.context, self._protected())
         node, problems = node_state(
@@ -284,20 +293,20 @@ class Engine:
         return context, node
 
     def _choose_cluster_ips(
-        self, changed: Mapping[ObjectKey, ServiceState | None], context: Context, node: NodeState, *, doubt: bool
+        self, changed: Mapping[ObjectKey, ServiceState | None], context: Context, node: NodeState, *, reread: bool
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """The ClusterIPs that leave the interface before the tables change, and those that appear on it after that.
+        """Returns the ClusterIPs that leave the interface before the tables change, and those that are added to it after that.
 
-        doubt: what the interface carries is to be read.
+        reread: read from the kernel what the interface carries.
         """
-        self._cluster_ips.node_is_at(context.node_addresses)
-        self._cluster_ips.range_over(node.service_cidrs)
-        if doubt:
-            self._cluster_ips.doubt()
-        return self._cluster_ips.take_in(changed)
+        self._cluster_ips.set_node_addresses(context.node_addresses)
+        self._cluster_ips.set_service_cidrs(node.service_cidrs)
+        if reread:
+            self._cluster_ips.distrust()
+        return self._cluster_ips.note_changes(changed)
 
     def _end_stale_flows(self, families: Mapping[Family, TableReport], programmed: frozenset[Family]) -> None:
-        """Hand the UDP ports that changed to the cleaner, and the families whose table was not what it should be."""
+        """Submits the UDP ports that changed to the cleaner, and the families whose table was wrong."""
         self._flows.submit(self._udp.take(programmed))
         for family in programmed:
             if families[family].read_back and families[family].messages:
@@ -309,9 +318,9 @@ class Engine:
             failures = 1
         self._retry_at = finished + self._timing.backoff.seconds(failures) if failures else None
 
-    def _is_anothers_node(self) -> bool:
-        """Whether another agent programs this node: the addresses on the service interface are its own."""
-        if self._cluster_ips.are_right:
+    def _other_agent_owns_tables(self) -> bool:
+        """Returns whether another agent programs this node; then the addresses on the service interface belong to it."""
+        if self._cluster_ips.is_in_sync:
             return False
         try:
             return all(table.has_other_owner() for table in self._tables)
@@ -332,7 +341,8 @@ class Engine:
     async def _sync_table(
         self, table: Table, changed: Mapping[ObjectKey, ServiceState | None], node: NodeState, *, compare: bool
     ) -> TableReport:
-        """One family; its failure is its own: the changes stay in its driver and the next pass retries."""
+        """Programs one family. A failure does not concern the other one: the changes stay in its driver and the next pass
+        retries."""
         try:
             report = await table.sync(changed, node, compare=compare)
             self._heartbeat.beat()
@@ -362,16 +372,16 @@ class Engine:
     def _problems(self, families: Iterable[TableReport]) -> tuple[Problem, ...]:
         belief = self._belief
         return (
-            *without_unneeded(belief.node_problems, self.states.values()),
+            *relevant_problems(belief.node_problems, self.states.values()),
             *self._cluster_ips.problems,
             *(problem for table in families for problem in table.problems),
             *(problem for problems in belief.service_problems.values() for problem in problems),
         )
 
     def _give_up_if_hopeless(self, enough: Callable[[Iterable[bool]], bool] = all) -> None:
-        """One family that works is reason enough to go on; the other is retried.
+        """Raises an error only if no family works; one that works is reason enough to go on, and the other is retried.
 
-        Raises the error a person must act on, or SyncFailedError after many attempts, once `enough` families have it.
+        Raises the error that a person must act on, or SyncFailedError after many attempts, once `enough` families have it.
         """
         errors = [self._last_errors.get(table.family) for table in self._tables]
         if enough(isinstance(error, Unusable) for error in errors):

@@ -1,5 +1,5 @@
-"""Which UDP service ports changed, held until their family is programmed: cleaning flows earlier would be undone by
-the next packet, which would be sent to the old endpoint again."""
+"""Holds the UDP service ports that changed until their family is programmed. If flows were ended earlier, the next packet
+would go to the old endpoint again."""
 
 from collections.abc import Collection, Mapping
 
@@ -13,14 +13,14 @@ _PortId = tuple[ServicePortName, Family]
 
 
 class UdpChanges:
-    """Remembers every UDP port as last seen, and what has not been handed over since."""
+    """Remembers every UDP port as last seen, and those that have not been handed over since."""
 
     def __init__(self) -> None:
         self._ports: dict[ObjectKey, dict[_PortId, UdpPort]] = {}
         self._waiting: dict[_PortId, UdpPort] = {}
 
     def note(self, changed: Mapping[ObjectKey, ServiceState | None]) -> None:
-        """Take in changed services. A port that vanished waits with nobody serving it."""
+        """Takes in changed services. A port that was deleted is handed over as one without serving endpoints."""
         for key, state in changed.items():
             before = self._ports.pop(key, {})
             after = {(port.service_port, port.family): port for port in (state.udp_ports if state else ())}
@@ -32,7 +32,7 @@ class UdpChanges:
                 self._ports[key] = after
 
     def take(self, programmed: Collection[Family]) -> list[UdpPort]:
-        """What waits for one of these families, which now hold what they should."""
+        """Returns the ports of the families that are programmed now, and drops them here."""
         taken = [port for (_, family), port in self._waiting.items() if family in programmed]
         self._waiting = {name: port for name, port in self._waiting.items() if name[1] not in programmed}
         return taken

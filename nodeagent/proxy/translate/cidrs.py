@@ -1,4 +1,4 @@
-"""Lists of CIDRs as the kernel's interval sets want them: canonical, sorted, no two overlapping."""
+"""Lists of CIDRs in the form that the kernel's interval sets accept: canonical, sorted, no two overlapping."""
 
 from collections.abc import Iterable
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses
@@ -10,7 +10,7 @@ Network = IPv4Network | IPv6Network
 
 
 def parse_cidrs(texts: Iterable[str], subject: str, what: str, problems: list[Problem]) -> list[Network]:
-    """The valid CIDRs among `texts`; blank ones are skipped silently, others become an ``InvalidCIDR`` problem."""
+    """Returns the valid CIDRs among `texts`. Skips blank ones silently; appends an ``InvalidCIDR`` problem for each other one."""
     networks: list[Network] = []
     for text in texts:
         network = parse_network(text)
@@ -22,14 +22,14 @@ def parse_cidrs(texts: Iterable[str], subject: str, what: str, problems: list[Pr
 
 
 def network_family(network: Network) -> Family:
-    """The family of a network."""
+    """Returns the family of a network."""
     return Family.IPV4 if isinstance(network, IPv4Network) else Family.IPV6
 
 
 def merged(networks: Iterable[Network]) -> tuple[str, ...]:
-    """The same addresses in the fewest CIDRs: IPv4 before IPv6, sorted, non-overlapping, canonical text.
+    """Returns the same addresses in the fewest CIDRs: IPv4 before IPv6, sorted, non-overlapping, canonical text.
 
-    The kernel refuses overlapping intervals (EEXIST), and accepts some of them silently in concatenated sets.
+    The kernel refuses overlapping intervals (EEXIST), but accepts some of them silently in concatenated sets.
     """
     ipv4: list[IPv4Network] = []
     ipv6: list[IPv6Network] = []

@@ -1,8 +1,8 @@
-"""Two Services claim the same address (docs/semantics.md 17, docs/decisions/0011-address-conflicts.md).
+"""Decides which Service gets an address that several claim (docs/semantics.md 17, docs/decisions/0011-address-conflicts.md).
 
 A frontend's place (family, address, protocol, port) belongs to one Service: the oldest, then the first by namespace
-and name. A cluster IP belongs to its Service as a whole: nobody else gets any port of it as an external or
-load-balancer address. The Service that loses goes without that frontend and gets a ``AddressConflict`` problem.
+and name. A ClusterIP belongs to its Service as a whole: no other Service gets any port of it as an external or
+load-balancer address. The Service that loses does not get that frontend; it gets an ``AddressConflict`` problem.
 """
 
 from typing import NamedTuple, TypeVar
@@ -22,7 +22,7 @@ _Where = TypeVar("_Where", FrontendPlace, str)
 
 
 class _Claim(NamedTuple):
-    """Claims sort by precedence: cluster IPs first, then age, then name."""
+    """One Service's claim. Claims sort by precedence: ClusterIPs first, then age, then name."""
 
     external: bool
     created: str
@@ -30,9 +30,9 @@ class _Claim(NamedTuple):
 
 
 class _Footprint(NamedTuple):
-    """All that matters of a service to others: what it claims, and how strongly.
+    """The part of a service's state that can conflict with other services: its claims and its age.
 
-    places: with True for those that are not on a cluster IP. external: the other addresses among them, each once.
+    places: with True for those that are not on a cluster IP. external: the addresses of these, each once.
     """
 
     created: str
@@ -42,9 +42,9 @@ class _Footprint(NamedTuple):
 
 
 class Claims:
-    """Who claims what, indexed so that a change costs as much as the service it concerns, not the cluster.
+    """Holds the claims of all services, indexed so that the cost of a change grows with the service, not with the cluster.
 
-    The outcome is a function of the present claims; the order in which they came makes no difference.
+    The result depends on the present claims only, not on the order in which they came.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Claims:
         self._external: dict[str, set[ObjectKey]] = {}
 
     def update(self, key: ObjectKey, state: ServiceState | None) -> set[ObjectKey]:
-        """Replace what a service claims (None: nothing). Returns the *other* services that must be resolved again."""
+        """Replaces the claims of a service (None: it has none). Returns the *other* services that must be resolved again."""
         before = self._footprints.get(key)
         after = _footprint(state) if state is not None and (state.frontends or state.cluster_ips) else None
         if before == after:
@@ -71,7 +71,7 @@ class Claims:
         return affected
 
     def resolve(self, state: ServiceState) -> ServiceState:
-        """The state without the frontends that belong to other services; the same object when it lost nothing."""
+        """Returns the state without the frontends that belong to other services; the same object if it lost none."""
         lost = [(frontend, winner) for frontend in state.frontends if (winner := self._winner(state.key, frontend))]
         if not lost:
             return state
@@ -88,7 +88,7 @@ class Claims:
         )
 
     def _winner(self, key: ObjectKey, frontend: Frontend) -> ObjectKey | None:
-        """The other service that has the frontend's place; None when it is the service's own."""
+        """Returns the other service that has the frontend's place; None if the place is the service's own."""
         address = frontend.address
         if address is not None and frontend.kind is not FrontendKind.CLUSTER_IP:
             owners = self._cluster_ips.get(address, ())
@@ -129,14 +129,14 @@ def _footprint(state: ServiceState) -> _Footprint:
 
 
 def _add(index: dict[_Where, tuple[_Claim, ...]], where: _Where, claim: _Claim) -> tuple[_Claim, ...]:
-    """Puts a claim into an entry and returns those that were there already."""
+    """Adds a claim to an entry; returns the claims that were there before."""
     rivals: tuple[_Claim, ...] = index.get(where, ())
     index[where] = tuple(sorted((*rivals, claim))) if rivals else (claim,)
     return rivals
 
 
 def _drop(index: dict[_Where, tuple[_Claim, ...]], where: _Where, key: ObjectKey) -> tuple[_Claim, ...]:
-    """Takes the claims of a service out of an entry and returns those that remain."""
+    """Removes the claims of a service from an entry; returns those that remain."""
     rest = tuple([claim for claim in index[where] if claim.key != key])
     if rest:
         index[where] = rest

@@ -1,4 +1,4 @@
-"""What the translation of a service depends on besides the service."""
+"""The input of a service's translation besides the service itself."""
 
 from msgspec import Struct
 
@@ -7,17 +7,17 @@ from nodeagent.proxy.translate.protection import Protection
 
 
 class Context(Struct, frozen=True, kw_only=True):
-    """This node as the translation sees it; when it changes, the services that look at what
-    changed are translated again (`dependence`).
+    """This node as the translation sees it. When a part changes, the services that depend on that part are
+    translated again (`dependence`).
 
     node_name: endpoints with this `nodeName` are local.
     zone: the node's topology zone; None: unknown, zone hints are ignored.
     families: the IP families this node serves; everything in another family is ignored.
     node_addresses: canonical; the node's primary address of each family, the primary family first. May be empty.
-    detects_pods: whether some sources count as pods. The translation itself does not need to know: it says what pods
-        would get (`Frontend.short_circuit`), the dataplane decides who is one.
+    detects_pods: whether some sources count as pods. The translation only says what pods would get
+        (`Frontend.short_circuit`); the dataplane decides which sources are pods.
     external_ips_enabled: whether `spec.externalIPs` are captured.
-    protection: where no external address and no node port is captured.
+    protection: the addresses and ports at which no external address and no node port is captured.
     """
 
     node_name: str

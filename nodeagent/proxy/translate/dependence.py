@@ -1,4 +1,4 @@
-"""Which parts of the context the translation of a service looks at: a change of another part leaves it as it is."""
+"""Decides on which parts of the context the translation of a service depends. If another part changes, the result stays valid."""
 
 from collections.abc import Iterable
 from enum import Flag, auto
@@ -10,7 +10,7 @@ from nodeagent.proxy.translate.context import Context
 
 
 class Part(Flag):
-    """A part of the context. REST: what every service depends on."""
+    """A part of the context. REST: the fields on which every service depends."""
 
     ZONE = auto()
     NODE_ADDRESSES = auto()
@@ -21,11 +21,11 @@ class Part(Flag):
 _PARTS = {"zone": Part.ZONE, "node_addresses": Part.NODE_ADDRESSES, "protection": Part.PROTECTION}
 
 
-def looked_at(service: Service, slices: Iterable[EndpointSlice]) -> Part:
-    """What the translation may look at (`select.near`, `source_ranges`, `protection`), at least.
+def parts_read(service: Service, slices: Iterable[EndpointSlice]) -> Part:
+    """Returns all parts on which the translation may depend (`select.near`, `source_ranges`, `protection`).
 
-    Zones matter to endpoints with hints, the node's addresses to source ranges that may hold one,
-    what is protected to addresses other than ClusterIPs.
+    Services depend on zones if endpoints have hints, on the node's addresses if they have source ranges (which may contain
+    one), and on the protected addresses if they have addresses other than ClusterIPs.
     """
     parts = Part.REST
     if service.spec.load_balancer_source_ranges:
@@ -44,7 +44,7 @@ def _is_external(service: Service) -> bool:
 
 
 def changed_parts(before: Context | None, after: Context) -> Part:
-    """What differs; everything when there was nothing before."""
+    """Returns the parts that differ; all parts if there was no context before."""
     if before is None:
         return ~Part(0)
     old, new = asdict(before), asdict(after)

@@ -20,7 +20,7 @@ _UNSPECIFIED = "unspecified"
 
 
 class Exposure(Struct, frozen=True, gc=False):
-    """The addresses of one service in one family, canonical, without duplicates, in the order of the object."""
+    """The addresses of one service in one family: canonical, without duplicates, in the order of the object."""
 
     cluster_ip: str
     external_ips: tuple[str, ...] = ()
@@ -28,14 +28,14 @@ class Exposure(Struct, frozen=True, gc=False):
 
 
 def is_proxied(service: Service) -> bool:
-    """Whether a Service has anything to proxy here: not headless, not without a cluster IP yet, not ExternalName, and not
-    left to another proxy."""
+    """Returns whether this node proxies a Service: it has a cluster IP, is neither headless nor ExternalName, and is not
+    labelled for another proxy."""
     spec = service.spec
     return not is_of_other_proxy(service) and spec.cluster_ip not in (None, "", "None") and spec.type != "ExternalName"
 
 
 def exposures(service: Service, key: ObjectKey, context: Context, problems: list[Problem]) -> dict[Family, Exposure]:
-    """The exposed addresses by family. A family without a cluster IP is absent, whatever other addresses it has."""
+    """Returns the exposed addresses by family. A family without a cluster IP is absent, whatever other addresses it has."""
     spec = service.spec
     subject = f"Service {key}"
     cluster_ips = _cluster_ips(spec, context, subject, problems)
@@ -56,7 +56,7 @@ def exposures(service: Service, key: ObjectKey, context: Context, problems: list
 
 
 def special_use(address: str) -> str | None:
-    """Why a canonical address must not be an endpoint or be captured, in one word; None for ordinary addresses.
+    """Returns in one word why a canonical address must not be an endpoint or be captured; None for ordinary addresses.
 
     The API server refuses these as endpoints and as external IPs (`ValidateNonSpecialIP`); capturing one of them
     would cut the node off from itself, its neighbours or its metadata server.
@@ -85,10 +85,10 @@ def _special_ipv6(address: str) -> str | None:
 
 
 def _cluster_ips(spec: ServiceSpec, context: Context, subject: str, problems: list[Problem]) -> dict[Family, str]:
-    """The cluster IP of each served family, in the order of the context's families.
+    """Returns the cluster IP of each served family, in the order of the context's families.
 
-    `ipFamilies[i]` is the family of `clusterIPs[i]`. The API server fills in both; a manifest may leave out
-    `ipFamilies`, then the first address of each family counts, or `clusterIPs`, then it is `clusterIP` alone.
+    `ipFamilies[i]` is the family of `clusterIPs[i]`. The API server fills in both. A manifest may leave out `ipFamilies`: then
+    the first address of each family counts; or `clusterIPs`: then it is `clusterIP` alone.
     """
     found: dict[Family, str] = {}
     texts = spec.cluster_ips or (spec.cluster_ip or "",)

@@ -1,4 +1,4 @@
-"""At which addresses of this node its node ports answer.
+"""Decides at which addresses of this node its node ports answer.
 
 docs/semantics.md 41, docs/decisions/0012-nodeport-addresses.md.
 """
@@ -20,11 +20,11 @@ _N = TypeVar("_N", IPv4Network, IPv6Network)
 
 
 def node_port_cidrs(texts: Sequence[str], context: Context, problems: list[Problem]) -> tuple[str, ...]:
-    """The destinations at which node ports answer, never loopback; merged and sorted.
+    """Returns the destinations at which node ports answer, never loopback; merged and sorted.
 
     texts: CIDRs, or ``primary`` or ``all`` alone; empty is ``primary``.
-    ``primary``: the node's addresses; a family without one gets none. CIDRs: those; a family that is not mentioned
-    gets all its addresses, as upstream has it. A list without a single valid CIDR: none.
+    ``primary``: the node's addresses; a family without one gets no destination. CIDRs: these; a family that is not mentioned
+    gets all its addresses, as with kube-proxy. A list without a valid CIDR gives no destinations.
     """
     entries = [text.strip() for text in texts if text.strip()]
     if not entries or set(entries) == {"primary"}:
@@ -39,8 +39,8 @@ def node_port_cidrs(texts: Sequence[str], context: Context, problems: list[Probl
     return merged(chosen)
 
 
-def without_unneeded(problems: tuple[Problem, ...], states: Iterable[ServiceState]) -> tuple[Problem, ...]:
-    """The problems of the node that concern a Service: without node ports nobody misses the addresses where they answer."""
+def relevant_problems(problems: tuple[Problem, ...], states: Iterable[ServiceState]) -> tuple[Problem, ...]:
+    """Returns the problems of the node that concern a Service: addresses for node ports matter only if a Service has one."""
     if not any(one.reason == _NO_ADDRESS for one in problems):
         return problems
     if any(one.kind is FrontendKind.NODE_PORT for state in states for one in state.frontends):
@@ -49,7 +49,7 @@ def without_unneeded(problems: tuple[Problem, ...], states: Iterable[ServiceStat
 
 
 def _primary(context: Context, problems: list[Problem]) -> tuple[str, ...]:
-    """The node's addresses. That it has one family only is how it is; that it has none at all is a problem."""
+    """Returns the node's addresses. One family without an address is normal; a node without any address is a problem."""
     known = {family_of(address): address for address in reversed(context.node_addresses)}
     for family in context.families:
         if not known:

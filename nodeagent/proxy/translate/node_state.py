@@ -1,4 +1,4 @@
-"""The Node, the service CIDRs and the configuration become what the dataplane and the translation know of this node.
+"""Computes from the Node, the service CIDRs and the configuration what the dataplane and the translation must know of this node.
 
 docs/semantics.md 6-8, 50.
 """
@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 from nodeagent.model.addresses import Family, family_of, parse_address, parse_network
 from nodeagent.model.frontend import NodeState
-from nodeagent.model.in_use import InUse, why_not
+from nodeagent.model.in_use import InUse, describe_overlap
 from nodeagent.model.objects import LABEL_ZONE, Node, ServiceCIDR
 from nodeagent.model.problem import Problem
 from nodeagent.model.protected import Protected
@@ -23,7 +23,7 @@ _UNSPECIFIED = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 
 class DetectLocal(Enum):
-    """How a packet is recognised as a pod's; the values are those of `detectLocalMode`."""
+    """How packets from pods are recognised; the values are those of `detectLocalMode`."""
 
     CLUSTER_CIDR = "ClusterCIDR"
     NODE_CIDR = "NodeCIDR"
@@ -33,16 +33,16 @@ class DetectLocal(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslationOptions:
-    """What the configuration says about this node.
+    """The part of the configuration that affects translation.
 
     node_name: the Node's name.
     families: the families this node serves.
-    bind_address: takes the place of the Node's primary address; empty or unspecified: does not.
+    bind_address: used instead of the Node's primary address, unless it is empty or unspecified.
     detect_local: how pods are recognised.
     cluster_cidrs: the pod networks of the cluster (DetectLocal.CLUSTER_CIDR); the first of each family counts.
     node_port_addresses: CIDRs, or ``primary`` or ``all`` alone; empty is ``primary``.
     external_ips_enabled: whether `spec.externalIPs` are captured.
-    protected_ports: at these no address of the node, and no node port, is captured; none: all may be.
+    protected_ports: no address of the node and no node port is captured at these; if empty, all may be.
     """
 
     node_name: str
@@ -61,10 +61,9 @@ def node_context(
     previous: Context | None = None,
     protected: Protected = Protected(),  # noqa: B008 - frozen
 ) -> Context:
-    """The context of the translation. protected: what the node needs, besides the Node's addresses.
+    """Returns the context of the translation. protected: what the node needs, besides the Node's addresses.
 
-    Without a Node (deleted, not seen yet) what was known before stays true; so do the addresses while a Node has
-    none.
+    Without a Node (deleted, or not received yet) the previous values stay; a Node without addresses keeps the previous ones.
     """
     known = previous.node_addresses if previous else ()
     zone = previous.zone if previous else None
@@ -94,10 +93,11 @@ def node_state(
     *,
     in_use: frozenset[InUse] = frozenset(),
 ) -> tuple[NodeState, tuple[Problem, ...]]:
-    """What the dataplane must know, and what is wrong with its sources (sorted).
+    """Returns what the dataplane must know, and the problems of its sources (sorted).
 
-    `context`: from `node_context` for the same node. `previous`: its pod CIDRs stay while the Node is gone. `in_use`:
-    what no service range may contain, besides the Node's addresses and the pods.
+    context: from `node_context` for the same node.
+    previous: its pod CIDRs stay while there is no Node.
+    in_use: networks that no service range may overlap, besides the Node's addresses and the pods.
     """
     problems: list[Problem] = []
     taken = in_use | _pods_in_use(node, options)
@@ -112,10 +112,10 @@ def node_state(
 def merged_service_cidrs(
     objects: Collection[ServiceCIDR], context: Context, in_use: frozenset[InUse], problems: list[Problem]
 ) -> tuple[str, ...]:
-    """The union of all ServiceCIDRs.
+    """Returns the union of all ServiceCIDRs.
 
-    Addresses in them that no service has are dropped, so a range that holds this node's own address, or anything else
-    that has an address already, would cut it off; such a range is refused.
+    Packets to addresses in them that no service has are dropped. So a range that contains the node's own address, or another
+    address in use, would cut the node off; such a range is refused.
     """
     networks: list[Network] = []
     own = [ip_address(address) for address in context.node_addresses]
@@ -125,7 +125,7 @@ def merged_service_cidrs(
             if any(address in network for address in own):
                 detail = f"{network} contains an address of this node: its unused addresses are not dropped"
                 problems.append(Problem(subject, "NodeAddressInServiceCIDR", detail))
-            elif what := why_not(network, in_use):
+            elif what := describe_overlap(network, in_use):
                 detail = (
                     f"{network} overlaps with {what}: it is not used as a service range, and its unused "
                     "addresses are not dropped"
@@ -139,7 +139,7 @@ def merged_service_cidrs(
 def pod_cidrs(
     node: Node | None, options: TranslationOptions, previous: NodeState | None, problems: list[Problem]
 ) -> tuple[str, ...]:
-    """The sources that count as pods: the first CIDR of each family; none in the interface modes."""
+    """Returns the sources that count as pods: the first CIDR of each family; none in the interface modes."""
     if options.detect_local is DetectLocal.CLUSTER_CIDR:
         networks = parse_cidrs(options.cluster_cidrs, "configuration clusterCIDR", "CIDR", problems)
     elif options.detect_local is DetectLocal.NODE_CIDR:
@@ -159,7 +159,7 @@ def pod_cidrs(
 
 
 def _pods_in_use(node: Node | None, options: TranslationOptions) -> frozenset[InUse]:
-    """The pod networks that are known here, whether or not pods are recognised by them."""
+    """Returns the known pod networks, whether or not pods are recognised by them."""
     networks = map(parse_network, options.cluster_cidrs)
     found = {InUse(str(network), "pods: clusterCIDRs") for network in networks if network is not None}
     texts = (node.spec.pod_cidrs or (node.spec.pod_cidr or "",)) if node is not None else ()
@@ -168,14 +168,14 @@ def _pods_in_use(node: Node | None, options: TranslationOptions) -> frozenset[In
 
 
 def _addresses_of(node: Node) -> tuple[str, ...]:
-    """The Node's usable addresses, internal before external."""
+    """Returns the Node's usable addresses, internal before external."""
     entries = node.status.addresses if node.status and node.status.addresses else ()
     texts = [entry.address for kind in ("InternalIP", "ExternalIP") for entry in entries if entry.type == kind]
     return tuple([address for text in texts if (address := parse_address(text)) and address not in _UNSPECIFIED])
 
 
 def _node_addresses(addresses: Sequence[str], options: TranslationOptions) -> tuple[str, ...]:
-    """The first address of each served family, the primary one first."""
+    """Returns the first address of each served family, the primary one first."""
     first: dict[Family, str] = {}
     bound = parse_address(options.bind_address)
     if bound and bound not in _UNSPECIFIED:

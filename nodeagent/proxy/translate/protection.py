@@ -1,7 +1,7 @@
-"""Which external frontends would take from the node what it needs itself (docs/semantics.md 74-77).
+"""Decides which external frontends would capture what the node needs itself (docs/semantics.md 74-77).
 
-The API server, SSH, the kubelet and health checks are reached by TCP, names by UDP as well. ClusterIPs are not looked
-at: no address of a node or of the API server is in a service range, but for the API server's own Service.
+The API server, SSH, the kubelet and health checks are reached by TCP, names by UDP as well. ClusterIPs are not checked:
+no address of a node or of the API server is in a service range, except that of the API server's own Service.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,11 @@ _KINDS = {FrontendKind.LOAD_BALANCER: "load-balancer IP", FrontendKind.EXTERNAL_
 
 
 class Protection(Struct, frozen=True):
-    """ways: the addresses and ports of the API server and of a proxy to it. own: addresses of the node. ports: what is
-    protected at those. names, resolvers: as in `Protected`."""
+    """What external frontends must not capture.
+
+    ways: the addresses and ports of the API server and of a proxy to it. own: addresses of the node.
+    ports: those protected at the node's own addresses. names, resolvers: as in `Protected`.
+    """
 
     ways: frozenset[SocketAddress] = frozenset()
     own: frozenset[str] = frozenset()
@@ -29,8 +32,8 @@ class Protection(Struct, frozen=True):
     names: frozenset[SocketAddress] = frozenset()
     resolvers: frozenset[SocketAddress] = frozenset()
 
-    def against(self, frontend: Frontend) -> str | None:
-        """Why an external frontend must not be, for a person; None when it may."""
+    def reason_against(self, frontend: Frontend) -> str | None:
+        """Returns why an external frontend is not allowed, as a text for users; None if it is."""
         detail = None
         if frontend.protocol is not Protocol.SCTP:
             detail = self._against_names(frontend)
@@ -68,9 +71,9 @@ class Protection(Struct, frozen=True):
 
 
 def protection(protected: Protected, node_addresses: Iterable[str], ports: Iterable[int]) -> Protection:
-    """What is protected with these `traffic.protectedPorts`; none: the way to the API server alone.
+    """Returns what is protected with these `traffic.protectedPorts`; without any, only the connection to the API server is.
 
-    The API server's port counts among them, unless it is that of HTTPS, which load balancers of a node's own have too.
+    The API server's port is added to them, unless it is that of HTTPS, which load balancers of a node's own use too.
     """
     own = protected.own.union(node_addresses)
     listed = frozenset(ports)
@@ -79,13 +82,13 @@ def protection(protected: Protected, node_addresses: Iterable[str], ports: Itera
 
 
 def without_protected(
-    frontends: list[Frontend], key: ObjectKey, against: Protection, problems: list[Problem]
+    frontends: list[Frontend], key: ObjectKey, protection: Protection, problems: list[Problem]
 ) -> list[Frontend]:
-    """Returns the frontends that are allowed, and reports why the others are not."""
+    """Returns the frontends that are allowed; appends a problem for each other one."""
     kept = []
     for frontend in frontends:
         external = frontend.kind is not FrontendKind.CLUSTER_IP
-        detail = against.against(frontend) if external else None
+        detail = protection.reason_against(frontend) if external else None
         if detail is None:
             kept.append(frontend)
         else:

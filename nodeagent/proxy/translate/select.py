@@ -1,4 +1,4 @@
-"""THE policy: which endpoints of a service port may get a connection, and what happens when none may.
+"""THE policy: which endpoints of a service port may get a connection, and what happens if none may.
 
 Readiness, the terminating fallback, topology hints, internal and external traffic policy: docs/semantics.md §4, §5,
 §7, §10.
@@ -25,7 +25,7 @@ class Routes(Struct, frozen=True, gc=False):
     """The routes of one service port in one family.
 
     internal: for the cluster IP. external: for external IPs, load-balancer IPs and the node port.
-    short_circuit: for pods and the node itself on external addresses, where `external` is not theirs.
+    short_circuit: for pods and the node itself on external addresses; None if they use `external`.
     """
 
     internal: Route
@@ -34,10 +34,10 @@ class Routes(Struct, frozen=True, gc=False):
 
 
 def policies_of(spec: ServiceSpec) -> Policies:
-    """Which traffic policies count.
+    """Returns the traffic policies that are in effect.
 
     `externalTrafficPolicy` is honoured only on a Service that is meant to be reached from outside: a value left over
-    on a plain ClusterIP service says nothing (docs/semantics.md 32).
+    on a plain ClusterIP service has no effect (docs/semantics.md 32).
     """
     reachable = spec.type in ("NodePort", "LoadBalancer") or bool(spec.external_ips)
     return Policies(
@@ -47,11 +47,11 @@ def policies_of(spec: ServiceSpec) -> Policies:
 
 
 def choose_routes(candidates: Sequence[Candidate], policies: Policies, context: Context) -> Routes:
-    """The routes of a service port with these endpoints.
+    """Returns the routes of a service port with these endpoints.
 
-    The cluster route is empty only when no endpoint anywhere is usable, then everything is refused. A Local route
-    that is empty while the cluster route is not drops instead: other nodes do serve the address, and a refusal would
-    tell clients and load balancers that nobody does.
+    The cluster route is empty only if no endpoint anywhere is usable; then everything is refused. If only a Local route is
+    empty, packets are dropped instead: other nodes serve the address, and a refusal would make clients and load balancers
+    believe that no node does.
     """
     cluster = cluster_route(candidates, context)
     if not (policies.internal_local or policies.external_local):
@@ -65,28 +65,28 @@ def choose_routes(candidates: Sequence[Candidate], policies: Policies, context: 
 
 
 def cluster_route(candidates: Sequence[Candidate], context: Context) -> Route:
-    """Ready endpoints that pass topology; without ready ones those still serving while terminating. Never a mix."""
+    """Returns the ready endpoints that pass topology; if no endpoint is ready, those that terminate and still serve. Never a mix."""
     ready = [candidate for candidate in candidates if candidate.ready]
     chosen = near(ready, context) if ready else draining(candidates)
     return Route(tuple([candidate.backend for candidate in chosen]))
 
 
 def local_route(candidates: Sequence[Candidate], otherwise: Unserved) -> Route:
-    """Like `cluster_route` among the endpoints of this node; topology hints do not apply."""
+    """Like `cluster_route`, but with the endpoints of this node only; topology hints do not apply."""
     here = [candidate for candidate in candidates if candidate.backend.local]
     chosen = [candidate for candidate in here if candidate.ready] or draining(here)
     return Route(tuple([candidate.backend for candidate in chosen]), Scope.LOCAL, otherwise)
 
 
 def draining(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Endpoints that are terminating and still serve: better than nobody (KEP-1669)."""
+    """Returns the endpoints that are terminating and still serve: better than no endpoint (KEP-1669)."""
     return [candidate for candidate in candidates if candidate.terminating and candidate.serving]
 
 
 def near(ready: Sequence[Candidate], context: Context) -> Sequence[Candidate]:
-    """The ready endpoints that topology hints assign to this node, or to its zone; all when hints do not apply.
+    """Returns the ready endpoints that topology hints assign to this node, or to its zone; all if hints do not apply.
 
-    A hint mode counts only if every ready endpoint has such hints and one of them names us: half-written hints must
+    A kind of hint counts only if every ready endpoint has it and one of them names this node or zone: incomplete hints must
     not concentrate traffic on the endpoints that happen to have them (KEP-2433, KEP-3015).
     """
     if all(candidate.nodes for candidate in ready):

@@ -1,4 +1,4 @@
-"""EndpointSlices become the endpoints of each service port (docs/semantics.md §3).
+"""Collects from EndpointSlices the endpoints of each service port (docs/semantics.md §3).
 
 Decided here: which slices, ports and addresses count, and which of two entries for the same address and port.
 Not decided here: which endpoints get traffic (`select`).
@@ -19,7 +19,7 @@ from nodeagent.proxy.translate.exposed_addresses import special_use
 from nodeagent.proxy.translate.service_ports import PROTOCOLS, is_port_number
 
 PortKey = tuple[Family, str, Protocol]
-"""What connects a service port with slice ports: family, port name (empty for an unnamed one), protocol."""
+"""Identifies a service port and the slice ports that belong to it: family, port name (may be empty), protocol."""
 
 _FAMILIES = {family.value: family for family in Family}
 
@@ -30,7 +30,7 @@ _SHOWN = 5
 
 
 class Candidate(Struct, frozen=True, gc=False):
-    """One endpoint of one service port, its three-valued conditions resolved.
+    """One endpoint of one service port; missing conditions have their default values.
 
     zones, nodes: the topology hints, sorted; empty without hints.
     """
@@ -46,7 +46,7 @@ class Candidate(Struct, frozen=True, gc=False):
 def collect_endpoints(
     slices: Iterable[EndpointSlice], context: Context, problems: list[Problem]
 ) -> dict[PortKey, list[Candidate]]:
-    """The union of all slices of one service; each list is sorted by address and port and has no duplicates.
+    """Returns the union of all slices of one service; each list is sorted by address and port and has no duplicates.
 
     The order of slices, and of endpoints in them, makes no difference. What is invalid is left out and appended to
     `problems`.
@@ -80,9 +80,9 @@ def collect_endpoints(
 def _usable_endpoints(
     endpoint_slice: EndpointSlice, family: Family, problems: list[Problem]
 ) -> tuple[Sequence[Endpoint], list[str]]:
-    """The endpoints that have a valid address, and those (canonical) addresses, in the same order.
+    """Returns the endpoints that have a valid address, and those (canonical) addresses, in the same order.
 
-    One regular expression accepts a slice of ordinary IPv4 addresses as it stands: a fifth of the time of parsing
+    One regular expression accepts a slice of ordinary IPv4 addresses unchanged. That takes a fifth of the time of parsing
     them one by one, and nearly every slice is like that.
     """
     endpoints: Sequence[Endpoint] = endpoint_slice.endpoints or ()
@@ -130,18 +130,18 @@ def _candidates(endpoints: Sequence[Endpoint], addresses: list[str], port: int, 
         if hints is None:
             candidates.append(Candidate(backend, ready, serving, terminating))
         else:
-            candidates.append(Candidate(backend, ready, serving, terminating, *_hinted(hints)))
+            candidates.append(Candidate(backend, ready, serving, terminating, *_zones_and_nodes(hints)))
     return candidates
 
 
-def _hinted(hints: EndpointHints) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _zones_and_nodes(hints: EndpointHints) -> tuple[tuple[str, ...], tuple[str, ...]]:
     zones = tuple(sorted([zone.name for zone in hints.for_zones])) if hints.for_zones else ()
     nodes = tuple(sorted([node.name for node in hints.for_nodes])) if hints.for_nodes else ()
     return zones, nodes
 
 
 def _distinct(candidates: list[Candidate]) -> list[Candidate]:
-    """Sorted by address and port, one entry for each.
+    """Returns one candidate for each address and port, sorted by these.
 
     A non-terminating entry beats a terminating one. Among equals upstream takes the last one seen; a rule on the
     entries themselves makes the result independent of their order.

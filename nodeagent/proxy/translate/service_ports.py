@@ -20,15 +20,15 @@ class ServicePortSpec(Struct, frozen=True, gc=False):
 
 
 def is_port_number(number: int) -> bool:
-    """Whether a packet can carry this number as its destination port."""
+    """Returns whether a packet can carry this number as its destination port."""
     return 0 < number <= LAST_PORT
 
 
 def service_ports(service: Service, key: ObjectKey, problems: list[Problem]) -> list[ServicePortSpec]:
-    """The usable ports in the order of the spec.
+    """Returns the usable ports in the order of the spec.
 
     The API server refuses what is refused here; a directory of manifests has no API server. A second port with the
-    same name and protocol is left out: name and protocol are what identifies a service port.
+    same name and protocol is left out, because name and protocol identify a service port.
     """
     specs: dict[ServicePortName, ServicePortSpec] = {}
     for port in service.spec.ports or ():

@@ -1,4 +1,4 @@
-"""One Service and its EndpointSlices become what the Service wants on this node."""
+"""Translates one Service and its EndpointSlices into its desired state on this node."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -36,9 +36,9 @@ class _Terms(Struct, frozen=True, gc=False):
 
 
 def translate_service(service: Service, slices: Collection[EndpointSlice], context: Context) -> ServiceState:
-    """Everything this Service wants on this node, before other services have their say (`conflicts`).
+    """Returns the desired state of this Service on this node, before conflicts with other Services are resolved (`conflicts`).
 
-    `slices`: those that carry the service's name, in any order. A Service that is not proxied wants nothing.
+    `slices`: those that carry the service's name, in any order. The state of a Service that is not proxied is empty.
     """
     key = key_of(service)
     created = service.metadata.creation_timestamp or ""
@@ -61,7 +61,7 @@ def translate_service(service: Service, slices: Collection[EndpointSlice], conte
             candidates = endpoints.get((family, port.name.port, port.name.protocol), ())
             frontends.extend(_frontends(port, terms, choose_routes(candidates, policies, context)))
             if port.name.protocol is Protocol.UDP:
-                serving[family, port.name] = _serving(candidates)
+                serving[family, port.name] = _endpoints_kept(candidates)
     own = _without_duplicates(without_protected(frontends, key, context.protection, problems), key, problems)
     health_check = _health_check(spec, exposed, endpoints, key, problems) if policies.external_local else None
     return ServiceState(
@@ -76,8 +76,8 @@ def translate_service(service: Service, slices: Collection[EndpointSlice], conte
 
 
 def _frontends(port: ServicePortSpec, terms: _Terms, routes: Routes) -> Iterator[Frontend]:
-    """In order of precedence when a service names one address twice: the load-balancer address is the one that
-    source ranges guard, so it comes before the external IP."""
+    """Yields the frontends of a port in order of precedence, for a service that names one address twice: source ranges guard
+    the load-balancer address, so it comes before the external IP."""
     exposure = terms.exposure
     yield Frontend(
         FrontendKind.CLUSTER_IP,
@@ -105,7 +105,7 @@ def _external(
     routes: Routes,
     sources: tuple[str, ...] | None = None,
 ) -> Frontend:
-    """A frontend under externalTrafficPolicy. Cluster: the endpoint may be on another node, and its answer must come
+    """Returns a frontend under externalTrafficPolicy. Cluster: the endpoint may be on another node, and its answer must come
     back through this one, so the source is rewritten. Local: the client's address is kept."""
     return Frontend(
         kind,
@@ -123,8 +123,8 @@ def _external(
 
 
 def _without_duplicates(frontends: list[Frontend], key: ObjectKey, problems: list[Problem]) -> tuple[Frontend, ...]:
-    """The first frontend of each place. Losing to another port of the service is a mistake worth telling; the same
-    port at the same address under two names is not."""
+    """Returns the first frontend of each place. If it belongs to another port of the service, that is a mistake and
+    reported; the same port at the same address under two names is not."""
     if len(frontends) == 1:
         return tuple(frontends)
     places: dict[tuple[Family, str | None, Protocol, int], Frontend] = {}
@@ -154,8 +154,9 @@ def _affinity_seconds(spec: ServiceSpec, key: ObjectKey, problems: list[Problem]
     return DEFAULT_AFFINITY_SECONDS
 
 
-def _serving(candidates: Collection[Candidate]) -> frozenset[tuple[str, int]]:
-    """An endpoint that is ready without serving (publishNotReadyAddresses) gets new flows, so it keeps its old ones."""
+def _endpoints_kept(candidates: Collection[Candidate]) -> frozenset[tuple[str, int]]:
+    """Returns address and port of the endpoints whose old flows go on. An endpoint that is ready without serving
+    (publishNotReadyAddresses) gets new flows, so it keeps its old ones."""
     backends = [candidate.backend for candidate in candidates if candidate.serving or candidate.ready]
     return frozenset([(backend.address, backend.port) for backend in backends])
 
@@ -167,7 +168,7 @@ def _health_check(
     key: ObjectKey,
     problems: list[Problem],
 ) -> HealthCheck | None:
-    """Distinct addresses of local ready endpoints over all ports (docs/semantics.md 72).
+    """Counts the distinct addresses of local ready endpoints over all ports (docs/semantics.md 72).
 
     Terminating endpoints do not count although they may still get traffic: that is how a load balancer drains a node.
     """

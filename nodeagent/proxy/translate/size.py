@@ -1,4 +1,4 @@
-"""How much work some services are, before it is done."""
+"""Estimates the work of translating services, before it is done."""
 
 from collections.abc import Iterable
 
@@ -6,11 +6,11 @@ from nodeagent.model.names import ObjectKey
 from nodeagent.model.snapshot import Snapshot
 
 _SERVICE = 10
-"""What a service costs however small it is, in endpoints of one port."""
+"""The fixed cost of a service, in endpoints of one port."""
 
 
 def size_of(snapshot: Snapshot, keys: Iterable[ObjectKey]) -> int:
-    """The endpoints of every port, the frontends and the source ranges that services can have at most, added up."""
+    """Returns the sum of the endpoints of every port, the frontends and the source ranges that services can have at most."""
     size = 0
     for key in keys:
         size += _SERVICE

@@ -1,4 +1,4 @@
-"""Who may connect to a load-balancer address (docs/semantics.md §8, docs/decisions/0010-source-ranges.md)."""
+"""Decides which sources may connect to a load-balancer address (docs/semantics.md §8, docs/decisions/0010-source-ranges.md)."""
 
 from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
@@ -12,7 +12,7 @@ from nodeagent.proxy.translate.context import Context
 
 
 def source_ranges(spec: ServiceSpec, key: ObjectKey, problems: list[Problem]) -> list[Network] | None:
-    """The valid `loadBalancerSourceRanges` of both families; None when the Service names none at all."""
+    """Returns the valid `loadBalancerSourceRanges` of both families; None if the Service lists none."""
     texts = [text for text in spec.load_balancer_source_ranges or () if text.strip()]
     if not texts:
         return None
@@ -27,9 +27,9 @@ def allowed_sources(
     context: Context,
     problems: list[Problem],
 ) -> tuple[str, ...] | None:
-    """The CIDRs that may connect to `load_balancer_ips`, merged and sorted; None: anyone.
+    """Returns the CIDRs that may connect to `load_balancer_ips`, merged and sorted; None: every source may.
 
-    A list that has nothing left in a family leaves that family open, as kube-proxy does; it is reported as
+    If no range of a family is left in the list, that family is open, as with kube-proxy; it is reported as
     ``SourceRangesIneffective``.
     """
     if ranges is None or not load_balancer_ips:
@@ -46,9 +46,9 @@ def allowed_sources(
 
 
 def _contains_node(networks: Sequence[Network], family: Family, context: Context) -> bool:
-    """Whether this node may connect.
+    """Returns whether this node may connect.
 
-    Its own connections may carry a load-balancer address as their source where that address is bound on the node.
+    Its own connections may carry a load-balancer address as their source if that address is bound on the node.
     """
     addresses = [ip_address(address) for address in context.node_addresses if family_of(address) is family]
     return any(address in network for address in addresses for network in networks)

@@ -1,4 +1,4 @@
-"""All services, incrementally: translate what is dirty, settle conflicts, tell what changed."""
+"""Translates all services incrementally: translates the dirty ones, resolves conflicts, returns what changed."""
 
 import traceback
 from collections.abc import Collection, Iterable, Mapping
@@ -11,14 +11,14 @@ from nodeagent.model.problem import Problem
 from nodeagent.model.snapshot import Snapshot
 from nodeagent.proxy.translate.conflicts import Claims
 from nodeagent.proxy.translate.context import Context
-from nodeagent.proxy.translate.dependence import Part, changed_parts, looked_at
+from nodeagent.proxy.translate.dependence import Part, changed_parts, parts_read
 from nodeagent.proxy.translate.services import translate_service
 
 _Inputs = tuple[Service, tuple[EndpointSlice, ...]]
 
 
 class Translator:
-    """What every Service wants on this node, kept up to date.
+    """Holds the desired state of every Service on this node.
 
     Law: after any sequence of updates `states` equals that of a new Translator that saw only the last snapshot,
     provided every key that differs between two snapshots was dirty (or `dirty` was None).
@@ -30,17 +30,17 @@ class Translator:
         self._wanted: dict[ObjectKey, ServiceState] = {}
         self._states: dict[ObjectKey, ServiceState] = {}
         self._claims = Claims()
-        self._unsettled: set[ObjectKey] = set()
+        self._unresolved: set[ObjectKey] = set()
         self._sensitive: dict[Part, set[ObjectKey]] = {part: set() for part in Part if part is not Part.REST}
         self._outdated: set[ObjectKey] = set()
 
     @property
     def states(self) -> Mapping[ObjectKey, ServiceState]:
-        """The state of every service that wants anything (or has a problem), conflicts resolved. A live view."""
+        """The state of every service that has a frontend, a ClusterIP or a problem, conflicts resolved. A live view."""
         return MappingProxyType(self._states)
 
     def outdated_by(self, context: Context) -> Collection[ObjectKey]:
-        """The services that look at something that differs between this context and the last."""
+        """Returns the services that depend on something that differs between this context and the last."""
         parts = changed_parts(self._context, context)
         if Part.REST in parts:
             return self._inputs.keys()
@@ -53,11 +53,11 @@ class Translator:
     def update(
         self, snapshot: Snapshot, dirty: Collection[ObjectKey] | None, context: Context
     ) -> Mapping[ObjectKey, ServiceState | None]:
-        """Take in the services that may have changed (None: any) and return the states that did (None: gone).
+        """Translates the services that may have changed (None: any) and returns the states that did (None: the service is gone).
 
-        A service whose objects are the identical ones as before is not translated again, unless it looks at a part of
-        the context that differs from the last one. When the snapshot raises, nothing is lost: the same update, or a
-        later one with the same keys, completes it.
+        A service whose objects are identical to the previous ones is not translated again, unless it depends on a part of
+        the context that changed. If the snapshot raises, nothing is lost: the same update, or a later one with the same keys,
+        completes it.
         """
         self._outdated.update(self.outdated_by(context))
         if self._context is None:
@@ -68,13 +68,13 @@ class Translator:
         )
         for key in keys:
             if self._translate(key, snapshot, context):
-                self._unsettled.add(key)
-                self._unsettled |= self._claims.update(key, self._wanted.get(key))
+                self._unresolved.add(key)
+                self._unresolved |= self._claims.update(key, self._wanted.get(key))
             self._outdated.discard(key)
-        return self._settle()
+        return self._resolve_conflicts()
 
     def _translate(self, key: ObjectKey, snapshot: Snapshot, context: Context) -> bool:
-        """Bring what one service wants up to date; whether that made a difference."""
+        """Updates the desired state of one service; returns whether it changed."""
         service = snapshot.services.get(key)
         before = self._wanted.get(key)
         if service is None:
@@ -89,10 +89,10 @@ class Translator:
             return False
         try:
             wanted = translate_service(service, slices, context)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this service's trouble alone
+        except Exception as error:  # noqa: BLE001 - no error of one service may stop the others
             wanted = _untranslatable(key, error)
         self._inputs[key] = (service, slices)
-        parts = looked_at(service, slices)
+        parts = parts_read(service, slices)
         for part, sensitive in self._sensitive.items():
             (sensitive.add if part in parts else sensitive.discard)(key)
         if wanted == before:
@@ -103,10 +103,10 @@ class Translator:
         self._wanted.pop(key, None)
         return before is not None
 
-    def _settle(self) -> dict[ObjectKey, ServiceState | None]:
-        """Resolves all conflicts that are not settled yet, also of an earlier update that failed half-way."""
+    def _resolve_conflicts(self) -> dict[ObjectKey, ServiceState | None]:
+        """Resolves all conflicts that are not resolved yet, including those of an earlier update that failed half-way."""
         changed: dict[ObjectKey, ServiceState | None] = {}
-        for key in self._unsettled:
+        for key in self._unresolved:
             wanted = self._wanted.get(key)
             before = self._states.get(key)
             after = self._claims.resolve(wanted) if wanted is not None else None
@@ -117,12 +117,12 @@ class Translator:
                 del self._states[key]
             else:
                 self._states[key] = after
-        self._unsettled.clear()
+        self._unresolved.clear()
         return changed
 
 
 def _untranslatable(key: ObjectKey, error: Exception) -> ServiceState:
-    """Nothing but the problem. That is a defect of this program, so it names its place in the source."""
+    """Returns a state with only the problem. The cause is a defect of this program, so the problem names its place in the source."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     place = f"{frame.name}, line {frame.lineno}"
     detail = f"internal error, the service is left out: {type(error).__name__}: {error} ({place})"

@@ -1,4 +1,4 @@
-"""Whose conntrack entries a UDP service port may judge (docs/semantics.md 65-67)."""
+"""Decides which conntrack entries belong to a UDP service port (docs/semantics.md 65-67)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,10 +11,10 @@ Serving = Mapping[tuple[Family, ServicePortName], frozenset[tuple[str, int]]]
 
 
 def udp_ports(frontends: Iterable[Frontend], serving: Serving) -> tuple[UdpPort, ...]:
-    """The UDP service ports among `frontends`, with the addresses they really have.
+    """Returns the UDP service ports among `frontends`, with the addresses that they got.
 
     An address lost to another service or another port must not appear here: the entries of its present owner would
-    be deleted for not leading to our endpoints.
+    be deleted because they do not lead to our endpoints.
     """
     addresses: dict[tuple[Family, ServicePortName], list[Frontend]] = {}
     for frontend in frontends:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from nodeagent.model.addresses import parse_network
-from nodeagent.model.in_use import InUse, why_not
+from nodeagent.model.in_use import InUse, describe_overlap
 from nodeagent.proxy.dataplane.nearby_addresses import OutboundEndpoint, Surroundings, in_use_here, resolve_here
 
 PATIENCE = 60.0
@@ -186,5 +186,5 @@ def test_it_says_what_stands_in_the_way(node: Any) -> None:
     node.shell("ip route add default via 192.168.0.1")
     network = parse_network("192.168.0.0/29")
     assert network is not None
-    text = why_not(network, node.run(lambda: in_use_here("nodeagent0")))
+    text = describe_overlap(network, node.run(lambda: in_use_here("nodeagent0")))
     assert text == "192.168.0.1/32 (a gateway of this node), 192.168.0.5/32 (an address of this node, eth0)"

@@ -53,7 +53,7 @@ def names(tmp_path: Path, dirty: set[ObjectKey]) -> NodeNames:
 
 
 def report(*keys: ObjectKey, ip4: TableReport = FINE, ip6: TableReport = FINE) -> PassReport:
-    return PassReport(0.0, 0.0, {Family.IPV4: ip4, Family.IPV6: ip6}, looked_at=frozenset(keys))
+    return PassReport(0.0, 0.0, {Family.IPV4: ip4, Family.IPV6: ip6}, dirty=frozenset(keys))
 
 
 def test_the_first_pass_tells_everything_and_later_ones_what_they_looked_at(told: Told, tmp_path: Path) -> None:

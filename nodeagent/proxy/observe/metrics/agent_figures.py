@@ -84,7 +84,7 @@ class AgentFigures:
     def passed(self, report: PassReport) -> None:
         """Called after every pass."""
         self._services = report.services
-        if report.waited_seconds or report.looked_at:
+        if report.waited_seconds or report.dirty:
             self._waited.observe(report.waited_seconds)
         for family, table in report.families.items():
             if table.messages:
@@ -95,7 +95,7 @@ class AgentFigures:
         for what in report.disturbed:
             self._drift.add(what)
         self._unrepaired.update(report.disturbed)
-        right = {family.value for family in report.programmed} | ({"interface"} if report.interface_right else set())
+        right = {family.value for family in report.programmed} | ({"interface"} if report.interface_in_sync else set())
         for what in right & self._unrepaired.keys():
             self._repairs.add(what, by=self._unrepaired.pop(what))
 

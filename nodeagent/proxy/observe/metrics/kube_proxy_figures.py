@@ -111,7 +111,7 @@ class KubeProxyFigures:
             else:
                 self._failures.add(family.value)
         programmed = [family.value for family in report.programmed]
-        for moment in self._triggers(report.looked_at):
+        for moment in self._triggers(report.dirty):
             for name in programmed:
                 self._programming.observe(max(0.0, now - moment.timestamp()), name)
         for key, state in report.changed.items():

@@ -90,8 +90,8 @@ def test_a_change_that_could_not_be_repaired_at_once_is_repaired_when_it_is(read
 
     refused, fine = {Family.IPV4: TableReport(error="refused")}, {Family.IPV4: TableReport()}
     both = frozenset({"IPv4", "interface"})
-    world.figures.passed(PassReport(1.0, 2.0, refused, disturbed=both, interface_right=False))
-    world.figures.passed(PassReport(2.0, 3.0, fine, disturbed=frozenset({"interface"}), interface_right=False))
+    world.figures.passed(PassReport(1.0, 2.0, refused, disturbed=both, interface_in_sync=False))
+    world.figures.passed(PassReport(2.0, 3.0, fine, disturbed=frozenset({"interface"}), interface_in_sync=False))
     assert repaired() == [1, 0]
     world.figures.passed(PassReport(3.0, 4.0, fine))
     world.figures.passed(PassReport(4.0, 5.0, fine))

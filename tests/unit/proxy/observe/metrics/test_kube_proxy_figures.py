@@ -63,7 +63,7 @@ def a_pass(
         families or {Family.IPV4: TableReport()},
         changed or {},
         full=full,
-        looked_at=frozenset(looked_at),
+        dirty=frozenset(looked_at),
     )
 
 
