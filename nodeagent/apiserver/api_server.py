@@ -22,7 +22,7 @@ from nodeagent.apiserver.addresses.ranges import (
 )
 from nodeagent.apiserver.addresses.service_ranges import ServiceRanges
 from nodeagent.apiserver.api import issued_kubeconfig, pki
-from nodeagent.apiserver.api.account_tokens import Account, AccountTokens, Bearers
+from nodeagent.apiserver.api.account_tokens import Account, AccountTokens, BearerTokens
 from nodeagent.apiserver.api.authorization import Tokens
 from nodeagent.apiserver.api.event_limits import EventLimits, EventRoom
 from nodeagent.apiserver.api.handler import VERSION, ApiHandler
@@ -202,7 +202,7 @@ class ApiServer:
                     stopping=ending,
                 ),
                 catalog,
-                Bearers(static, accounts, lambda account: _is_current(store, account)),
+                BearerTokens(static, accounts, lambda account: _is_current(store, account)),
                 health,
                 address=f"{self._checked.advertised}:{self._settings.port}",
                 admission=admission,

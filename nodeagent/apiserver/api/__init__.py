@@ -1,5 +1,6 @@
-"""The machinery over HTTP: paths, content negotiation, streaming of lists and watches, who may do what.
+"""The API over HTTP: paths, content negotiation, streaming of lists and watches, authentication and authorisation.
 
-`requests` reads a path and its parameters; `bodies` reads what clients send; `objects` carries out verbs on resources;
-`watches` streams; `discovery` and `tables` shape what is sent; `handler` listens; `access`, `account_tokens` and `pki` say who asks.
+`request_target` and `request_options` read a path and its parameters; `bodies` reads what clients send;
+`resource_verbs` carries out verbs; `watches` streams; `discovery` and `table_output` shape responses; `handler` answers
+requests that `listener` accepts; `authorization`, `account_tokens` and `pki` decide who the client is.
 """

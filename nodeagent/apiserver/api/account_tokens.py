@@ -1,9 +1,10 @@
-"""Tokens of service accounts: JSON Web Tokens (RFC 7519), signed by the server that alone reads them (HMAC with SHA-256).
+"""Tokens of service accounts: JSON Web Tokens (RFC 7519), signed with HMAC and SHA-256 by the server, which alone can
+verify them.
 
-PyJWT makes and checks them, all but the time: that is the server's clock's.
+PyJWT makes and checks them, except for the time: that is compared with the server's own clock.
 
-A token is good until it expires or its account is gone; an account made again under the same name is another one. The
-holder of one is a reader: accounts have no roles of their own here.
+A token is valid until it expires or its account is deleted; an account created again under the same name does not
+accept it. Its user has the role of a reader: accounts have no roles of their own here.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,14 +17,14 @@ import msgspec
 from nodeagent.apiserver.api.authorization import TokenReader, User, user_of
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
-"""Also the audience of tokens that are meant for this server."""
+"""The issuer of all tokens, and the audience of tokens that are meant for this server."""
 _ALGORITHM: Final = "HS256"
 _REQUIRED: Final = ["aud", "exp", "iss", "sub"]
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A service account as it is now."""
+    """A service account, identified by its UID."""
 
     namespace: str
     name: str
@@ -46,14 +47,14 @@ class _Claims(msgspec.Struct, rename={"bound": "kubernetes.io"}):
 
 
 class AccountTokens:
-    """Makes and reads tokens. `key` is the server's secret; `clock` gives seconds since 1970."""
+    """Makes and reads tokens. `key` is the server's secret; `clock` returns seconds since 1970."""
 
     def __init__(self, key: bytes, clock: Callable[[], float]) -> None:
         self._key = key
         self._clock = clock
 
     def issue(self, account: Account, audiences: Sequence[str], seconds: int) -> tuple[str, int]:
-        """(token, when it expires)."""
+        """Returns (token, time of expiry in seconds since 1970)."""
         now = int(self._clock())
         expires = now + seconds
         claims = {
@@ -71,7 +72,7 @@ class AccountTokens:
         return jwt.encode(claims, self._key, algorithm=_ALGORITHM), expires
 
     def read(self, token: str) -> Account | None:
-        """Whose token this is; None unless it is ours, meant for this server and not expired."""
+        """Returns the account of a token, or None if the token is not ours, is for another audience, or has expired."""
         try:
             found = jwt.decode(
                 token,
@@ -89,8 +90,9 @@ class AccountTokens:
         return Account(claims.bound.namespace, claims.bound.serviceaccount.name, claims.bound.serviceaccount.uid)
 
 
-class Bearers:
-    """Everybody who can show a token. `exists` says whether an account is still that one."""
+class BearerTokens:
+    """Finds the user of a token: from the static file or, if it is an account's token, from the account. `exists`
+    returns whether an account is still present with the same UID."""
 
     def __init__(self, static: TokenReader, accounts: AccountTokens, exists: Callable[[Account], bool]) -> None:
         self._static = static
@@ -98,7 +100,7 @@ class Bearers:
         self._exists = exists
 
     def user(self, token: str) -> User | None:
-        """Whose token it is."""
+        """Returns the user of a token, or None if it is not valid."""
         known = self._static.user(token)
         if known is not None:
             return known

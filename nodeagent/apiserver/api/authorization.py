@@ -1,8 +1,9 @@
-"""Who is asking and what they may do. Pure.
+"""Authentication and authorisation: who the client is, and what it may do. Pure.
 
-Four roles: an administrator may do everything; an agent may look at what agents follow, write events and keep a lease of its
-own name; a reader may look at everything that is not confidential (Secrets); and anybody may ask whether the server lives.
-There is no finer authorisation: a lab or a single machine has no use for RBAC, and a half one would mislead.
+Four roles: an administrator may do everything; an agent may read what agents follow, write Events and keep a Lease of
+its own name; a reader may read everything that is not confidential (Secrets); and everybody may check whether the
+server is alive. There is no finer authorisation: a lab or a single machine has no use for RBAC, and an incomplete one
+would mislead.
 """
 
 import hmac
@@ -18,16 +19,18 @@ AGENTS: Final = "nodeagent:agents"
 READERS: Final = "nodeagent:readers"
 PUBLIC: Final = ("livez", "readyz", "version")
 _SCRAPED: Final = ("metrics", "metrics/slis")
-"""Paths for who looks after the server: administrators and readers."""
-_LOOKING: Final = ("get", "list", "watch")
+"""Paths that only administrators and readers may read."""
+_READ_VERBS: Final = ("get", "list", "watch")
 _ABOUT_ONESELF: Final = (("selfsubjectreviews", "create"), ("selfsubjectaccessreviews", "create"))
-"""What everybody with credentials may ask."""
-_FOLLOWED: Final = frozenset({"endpoints", "endpointslices", "namespaces", "nodes", "pods", "servicecidrs", "services"})
-"""What agents look at."""
+"""What every authenticated client may ask: (resource, verb)."""
+_READ_BY_AGENTS: Final = frozenset(
+    {"endpoints", "endpointslices", "namespaces", "nodes", "pods", "servicecidrs", "services"}
+)
+"""Resources that agents may read."""
 
 
 class Role(Enum):
-    """What somebody may do."""
+    """The set of permissions that a user has."""
 
     NOBODY = "nobody"
     READER = "reader"
@@ -37,7 +40,7 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody the server knows, or `system:anonymous`."""
+    """An authenticated user, or `system:anonymous`."""
 
     name: str
     role: Role
@@ -53,7 +56,7 @@ _ACCOUNT: Final = "system:serviceaccount:"
 
 
 def role_of(groups: Sequence[str]) -> Role:
-    """The strongest role the groups give."""
+    """Returns the strongest role that the groups grant."""
     if ADMINS in groups:
         return Role.ADMIN
     if AGENTS in groups:
@@ -64,7 +67,8 @@ def role_of(groups: Sequence[str]) -> Role:
 def user_of(
     name: str, groups: Sequence[str], *, uid: str = "", extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 ) -> User:
-    """A user by name and groups, with the role that they give. A service account without groups is in those of accounts."""
+    """Returns the user with the role that its groups grant. A service account without groups is put into the groups of
+    service accounts."""
     if name == ANONYMOUS.name:
         return ANONYMOUS
     if name.startswith(_ACCOUNT) and not groups:
@@ -81,7 +85,7 @@ class Tokens:
         self._users = dict(users)
 
     def user(self, token: str) -> User | None:
-        """Whose token it is. Every token is compared in constant time."""
+        """Returns the user of a token, or None. Compares with every token in constant time."""
         found = None
         given = token.encode()
         for known, user in self._users.items():
@@ -91,18 +95,19 @@ class Tokens:
 
 
 class TokenReader(Protocol):
-    """Knows whose a token is."""
+    """Looks up the user of a token."""
 
     def user(self, token: str) -> User | None:
-        """None when it is nobody's."""
+        """Returns the user, or None if the token is not known."""
         ...
 
 
 def authenticate(header: str, tokens: TokenReader, certificate: User | None) -> User:
-    """The user behind a request: its token, else its client certificate, else anonymous. Raises ApiError 401 for a wrong token."""
+    """Returns the user of a request: by its token, else its client certificate, else anonymous. Raises ApiError 401 for
+    a wrong token."""
     scheme, _, token = header.partition(" ")
     if scheme.lower() == "bearer" and token.strip():
-        # A token is ASCII (RFC 6750); what is not cannot be compared, either.
+        # A token is ASCII (RFC 6750); compare_digest accepts no other text.
         user = tokens.user(token.strip()) if token.isascii() else None
         if user is None:
             raise unauthorized()
@@ -124,15 +129,18 @@ def authorize(
     part: str = "",
     confidential: bool = False,
 ) -> None:
-    """Raises ApiError 401 (nobody) or 403 (not allowed). `resource` is empty for other paths; of a `confidential` one
-    readers see nothing."""
+    """Raises ApiError 401 (no credentials) or 403 (not allowed).
+
+    resource: empty for a path that is no resource.
+    confidential: readers may not read this resource.
+    """
     if user.role is Role.ADMIN or path.lstrip("/").partition("/")[0] in PUBLIC:
         return
     if user.role is Role.NOBODY and user == ANONYMOUS:
         raise unauthorized()
     if (resource, verb) in _ABOUT_ONESELF:
         return
-    if user.role is Role.READER and verb in _LOOKING and not confidential:
+    if user.role is Role.READER and verb in _READ_VERBS and not confidential:
         return
     if user.role is Role.AGENT and path.strip("/") not in _SCRAPED and _agent_may(user, verb, resource, name, part):
         return
@@ -151,7 +159,7 @@ def authorize(
 
 
 def certificate_user(certificate: object) -> User | None:
-    """The user a verified client certificate names: common name, and organisations as groups."""
+    """Returns the user that a verified client certificate names (common name; organisations are groups), or None without one."""
     if not isinstance(certificate, dict):
         return None
     pairs = [pair for entry in certificate.get("subject", ()) for pair in entry]
@@ -161,7 +169,7 @@ def certificate_user(certificate: object) -> User | None:
 
 
 def authorize_new(user: User, resource: str, name: str) -> None:
-    """Raises ApiError 403 for a new object of this name that the user may not make; empty: the server is to find a name."""
+    """Raises ApiError 403 if the user may not create an object of this name. `name` is empty if the server shall generate it."""
     if user.role is Role.AGENT and resource == "leases" and name != user.name:
         why = f'User "{user.name}" can create resource "leases" of its own name only'
         raise ApiError(
@@ -176,6 +184,6 @@ def _agent_may(user: User, verb: str, resource: str, name: str, part: str) -> bo
         case "events":
             return verb in ("create", "patch")
         case "leases":
-            # A new one is named in the body only (`authorize_new`).
+            # The name of a new Lease is in the body only (`authorize_new`).
             return verb == "create" or (name == user.name and verb in ("get", "update", "patch"))
-    return resource in _FOLLOWED and verb in _LOOKING and not part
+    return resource in _READ_BY_AGENTS and verb in _READ_VERBS and not part

@@ -1,4 +1,4 @@
-"""What clients send: reading it, bounded, and making a document of it."""
+"""Reads what clients send, bounded, and decodes it into a document."""
 
 import json
 from collections.abc import AsyncIterable
@@ -24,11 +24,11 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 _WORK: Final = {YAML: 8, APPLY_PATCH: 8, protobuf.MEDIA_TYPE: 4}
-"""Of a byte, where it is more than that of JSON."""
+"""How many bytes of JSON are as much work as one byte of this media type, if more than 1."""
 
 
 class ObjectKind(Protocol):
-    """What a body can be an object of: a resource, or a question that is not stored."""
+    """The kind that a body is decoded as: a resource, or a kind that is never stored."""
 
     @property
     def kind(self) -> str: ...
@@ -41,8 +41,8 @@ class ObjectKind(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
-    """A kind that is only sent."""
+class UnstoredKind:
+    """A kind that clients send and that is not stored."""
 
     kind: str
     group: str
@@ -56,7 +56,7 @@ class Sent:
 
 
 async def read_body(chunks: AsyncIterable[bytes], announced: int | None) -> bytes:
-    """The whole body. Raises ApiError 413 when it is, or says it is, more than 3 MiB."""
+    """Returns the whole body. `announced` is its Content-Length. Raises ApiError 413 if either is more than 3 MiB."""
     if announced is not None and announced > LIMIT_BYTES:
         raise body_too_large(LIMIT_BYTES)
     parts: list[bytes] = []
@@ -70,14 +70,14 @@ async def read_body(chunks: AsyncIterable[bytes], announced: int | None) -> byte
 
 
 def size_of(body: bytes, media_type: str) -> int:
-    """About how many bytes of JSON are as much work; YAML with an alias may be as much as any body."""
+    """Returns about how many bytes of JSON are as much work; YAML with an alias counts as the largest body."""
     if media_type in (YAML, APPLY_PATCH) and b"*" in body:
         return LIMIT_BYTES
     return len(body) * _WORK.get(media_type, 1)
 
 
 def parse(body: bytes, media_type: str) -> Json:
-    """JSON, or YAML where the client says so. Raises ApiError 400, 413, 415."""
+    """Decodes JSON, or YAML if `media_type` says so. Raises ApiError 400, 413, 415."""
     if media_type in ("", JSON) or media_type in PATCHES[:3]:
         check_json(body)
         try:
@@ -93,7 +93,7 @@ def parse(body: bytes, media_type: str) -> Json:
 
 
 def parse_object(body: bytes, media_type: str, resource: ObjectKind) -> Document:
-    """The body as an object of this resource, in any format it may come in. Raises ApiError 400, 415."""
+    """Decodes a body of any supported media type as an object of this kind. Raises ApiError 400, 415."""
     if media_type == protobuf.MEDIA_TYPE and protobuf.reads(resource.struct):
         try:
             return as_object(protobuf.read_object(resource.struct, body), resource, body)
@@ -105,7 +105,7 @@ def parse_object(body: bytes, media_type: str, resource: ObjectKind) -> Document
 
 
 def parse_delete_options(body: bytes, media_type: str) -> Document:
-    """DeleteOptions; the defaults for an empty body. Raises ApiError 400, 415."""
+    """Returns the DeleteOptions of a body; an empty document if the body is empty. Raises ApiError 400, 415."""
     if not body.strip():
         return {}
     if media_type == protobuf.MEDIA_TYPE:
@@ -120,7 +120,7 @@ def parse_delete_options(body: bytes, media_type: str) -> Document:
 
 
 def as_object(value: Json, resource: ObjectKind, body: bytes) -> Document:
-    """The body as an object of this resource. Raises ApiError 400 when it is something else."""
+    """Returns `value` if it is an object of this kind. Raises ApiError 400 otherwise."""
     if not isinstance(value, dict):
         kind = {str: "string", list: "array", bool: "bool"}.get(type(value), "number")
         go = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'

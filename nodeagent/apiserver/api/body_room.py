@@ -1,8 +1,8 @@
-"""How much of bodies is kept while they arrive and are worked on, for each user and in all.
+"""Limits the memory for request bodies that arrive or are worked on, for each user and in all.
 
-Room is taken for bytes that have come, never for bytes that were announced. A body for which there is no room waits and is not
-read on; but of each user the body that came first always is, so no user waits for bodies of others and bodies do not wait for
-each other. A client has to send at a minimum rate.
+Room is taken for bytes that arrived, never for bytes that were announced. A body for which there is no room waits, and
+no more of it is read. The oldest body of each user is always read, so no user waits for bodies of other users, and
+bodies do not wait for each other. A client has to send at a minimum rate.
 """
 
 import asyncio
@@ -15,13 +15,14 @@ from nodeagent.kinds.description.status import ApiError
 
 GRACE_SECONDS: Final = 10.0
 BYTES_A_SECOND: Final = 16 * 1024
-"""The minimum rate, after `GRACE_SECONDS`; only the time counts in which the server waits for the client."""
+"""The minimum rate, after `GRACE_SECONDS`. Only the time in which the server waits for the client counts."""
 _MOST_BYTES: Final = 32 * 1024 * 1024
 _MOST_BYTES_OF_A_USER: Final = 8 * 1024 * 1024
 
 
 class BodyRoom:
-    """most_bytes: of all bodies; of_a_user: of one user's. The first body of each user comes on top."""
+    """most_bytes: limit for all bodies. of_a_user: limit for the bodies of one user. The oldest body of each user may
+    exceed both."""
 
     def __init__(
         self,
@@ -38,15 +39,15 @@ class BodyRoom:
         self._total = 0
         self._per_user: Counter[str] = Counter()
         self._bodies: dict[str, dict[Body, None]] = {}
-        """By user, in the order in which they began."""
+        """The bodies of each user, in the order in which they began."""
         self._changed = asyncio.Event()
 
     def body(self, user: str) -> "Body":
-        """A body that this user is about to send: a context manager, which ends when the request is answered."""
+        """Returns a context manager for a body that this user is about to send; leave it when the request is answered."""
         return Body(self, user)
 
     def seconds_for(self, size_bytes: int) -> float:
-        """How long a client may take to send so much and a little more."""
+        """Returns how many seconds a client may take to send this many bytes."""
         return self._grace_seconds + size_bytes / self._bytes_a_second
 
     def enter(self, body: "Body") -> None:
@@ -62,7 +63,7 @@ class BodyRoom:
         self._wake()
 
     async def take(self, body: "Body", size_bytes: int) -> None:
-        """Waits for room for so many more bytes of the body."""
+        """Waits until there is room for this many more bytes of the body, and takes it."""
         while not self._fits(body, size_bytes):
             await self._changed.wait()
         self._total += size_bytes
@@ -81,7 +82,7 @@ class BodyRoom:
 
 
 class Body:
-    """What one request sends."""
+    """The body of one request."""
 
     def __init__(self, room: BodyRoom, user: str) -> None:
         self._room = room
@@ -98,7 +99,7 @@ class Body:
         self._room.leave(self)
 
     async def pieces(self, arriving: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
-        """The pieces as they arrive, each when there is room for it. Raises ApiError 408 for a client that is too slow."""
+        """Yields the pieces as they arrive, each when there is room for it. Raises ApiError 408 if the client is too slow."""
         loop = asyncio.get_running_loop()
         iterator = aiter(arriving)
         waited = 0.0

@@ -1,7 +1,7 @@
-"""Whose turn it is: watchers with news are served one after the other, for some milliseconds at a time.
+"""A queue of watchers with undelivered events; it is served for some milliseconds at a time.
 
-A change that thousands of watchers wait for costs no thousands of wake-ups of tasks: each is written to where it stands. Between
-turns the loop answers other requests.
+A change that thousands of watchers wait for does not wake thousands of tasks: the event is written to each connection
+directly. Between two turns the loop answers other requests.
 """
 
 import asyncio
@@ -11,19 +11,19 @@ from typing import Final, Protocol
 
 _TURN_SECONDS: Final = 0.005
 _MOST_WOKEN: Final = 100
-"""Tasks of one turn: all of them run in the next turn of the loop, before anything else does."""
+"""Tasks woken in one turn: all of them run in the next iteration of the loop, before anything else does."""
 
 
 class Recipient(Protocol):
-    """Somebody with news to deliver."""
+    """A watcher that has events to deliver."""
 
     def deliver(self) -> bool:
-        """Passes on what is there, without waiting and without raising. False: it has woken a task that does it."""
+        """Delivers the pending events without waiting and without raising. Returns False if it woke a task to do so instead."""
         ...
 
 
 class Deliveries:
-    """The queue of recipients. Order is that of the first news; more news before its turn are one delivery. clock: monotonic seconds."""
+    """The queue, ordered by each recipient's oldest undelivered event. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -31,15 +31,15 @@ class Deliveries:
         self._queued: set[Recipient] = set()
 
     def add(self, recipient: Recipient) -> None:
-        """Gives the recipient a turn. Called in the loop."""
+        """Adds the recipient to the queue, if it is not in it. Must be called in the event loop."""
         if recipient in self._queued:
             return
         if not self._queue:
-            asyncio.get_running_loop().call_soon(self._turn)
+            asyncio.get_running_loop().call_soon(self._serve)
         self._queued.add(recipient)
         self._queue.append(recipient)
 
-    def _turn(self) -> None:
+    def _serve(self) -> None:
         ends = self._clock() + _TURN_SECONDS
         woken = 0
         while self._queue and woken < _MOST_WOKEN and self._clock() < ends:
@@ -47,4 +47,4 @@ class Deliveries:
             self._queued.discard(recipient)
             woken += not recipient.deliver()
         if self._queue:
-            asyncio.get_running_loop().call_soon(self._turn)
+            asyncio.get_running_loop().call_soon(self._serve)

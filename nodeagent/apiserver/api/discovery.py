@@ -1,4 +1,4 @@
-"""Discovery: what resources there are, plain (APIResourceList) and aggregated (apidiscovery.k8s.io/v2). Pure."""
+"""Discovery documents: lists of groups and resources (APIResourceList), and all in one (apidiscovery.k8s.io/v2). Pure."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ AGGREGATED: Final = f"application/json;g={_GROUP};v=v2;as={_LIST}"
 
 
 def api_versions(address: str) -> Document:
-    """/api"""
+    """Returns the document at /api."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -23,12 +23,12 @@ def api_versions(address: str) -> Document:
 
 
 def group_names(catalog: Catalog) -> list[str]:
-    """All groups but the core, in the order they are listed: those of kinds, and those of reviews."""
+    """Returns the names of all groups except the core group, of stored kinds and of reviews, in the order of their rank."""
     return sorted({name for name in catalog.groups() if name} | {review.group for review in REVIEWS}, key=rank)
 
 
 def api_groups(catalog: Catalog) -> Document:
-    """/apis"""
+    """Returns the document at /apis."""
     return {
         "kind": "APIGroupList",
         "apiVersion": "v1",
@@ -37,7 +37,7 @@ def api_groups(catalog: Catalog) -> Document:
 
 
 def api_group(name: str) -> Document:
-    """/apis/GROUP"""
+    """Returns the document at /apis/GROUP."""
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name)}
 
 
@@ -47,7 +47,7 @@ def _group(name: str) -> Document:
 
 
 def api_resources(group: str, rows: list[Resource]) -> Document:
-    """/api/v1 and /apis/GROUP/VERSION"""
+    """Returns the document at /api/v1 or /apis/GROUP/VERSION."""
     resources: list[Document] = []
     for row in rows:
         entry: Document = {
@@ -96,10 +96,8 @@ def _kind_of(part: Part) -> Document:
 
 
 def wants_aggregated(accept: str) -> bool:
-    """The client takes everything at once, in version 2. Earlier versions are not served, as in kube-apiserver 1.36.
-
-    Raises ApiError 406 where it takes nothing but what is not served.
-    """
+    """Returns whether the client accepts all resources in one document, in version 2; like kube-apiserver 1.36, no
+    earlier one is served. Raises ApiError 406 if the client accepts no media type that is served."""
     entries = parse_accept(accept)
     if any([entry.parameters.get(name) for name in ("as", "v", "g")] == [_LIST, "v2", _GROUP] for entry in entries):
         return True
@@ -110,7 +108,7 @@ def wants_aggregated(accept: str) -> bool:
 
 
 def aggregated(catalog: Catalog, *, core: bool) -> Document:
-    """/api or /apis for clients that accept everything at once."""
+    """Returns the aggregated document at /api (`core`) or /apis."""
     kinds = catalog.groups()
     items = [
         {

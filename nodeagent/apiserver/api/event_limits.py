@@ -1,6 +1,6 @@
-"""How many Events there may be, and how many of them a user may write. Pure.
+"""Limits how many Events there may be, and how many of them a user may write. Pure.
 
-The rate is what the admission plugin EventRateLimit of kube-apiserver limits, the room what a ResourceQuota would.
+The rate is what kube-apiserver's admission plugin EventRateLimit limits; the total is what a ResourceQuota would limit.
 """
 
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from typing import Final
 from nodeagent.kinds.description.status import ApiError, too_many_requests
 
 UNIT_BYTES: Final = 4096
-"""An Event counts once for each of these that it has, or begins."""
+"""An Event counts once for each started unit of this size."""
 _SHARE: Final = 4
 _MOST_USERS: Final = 1024
-"""Who are remembered, before those are forgotten who may write as much as anybody."""
+"""When so many users have a bucket, those whose bucket is full again are dropped."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class _Bucket:
 
 
 class EventRate:
-    """a_second: units that a user may write for long; burst: at once."""
+    """A token bucket for each user. a_second: units that are refilled in a second. burst: capacity in units."""
 
     def __init__(self, *, a_second: float = 1.0, burst: int = 200) -> None:
         self._a_second = a_second
@@ -31,11 +31,9 @@ class EventRate:
         self._buckets: dict[str, _Bucket] = {}
 
     def take(self, user: str, size_bytes: int, now: float) -> float:
-        """0 where the user may write so much now; else in how many seconds. now: seconds of a clock that only goes forward.
-
-        What has more units than a burst may be written when nothing else was for as long as a burst takes.
-        """
-        self._forget_those_who_rested(now)
+        """Returns 0 and takes the units if the user may write this much now; otherwise the seconds until then. An Event
+        of more units than a burst counts as one burst. `now` is in monotonic seconds."""
+        self._drop_full_buckets(now)
         bucket = self._buckets.setdefault(user, _Bucket(self._burst, now))
         bucket.left = min(self._burst, bucket.left + (now - bucket.at) * self._a_second)
         bucket.at = now
@@ -45,36 +43,40 @@ class EventRate:
             return 0.0
         return (units - bucket.left) / self._a_second
 
-    def _forget_those_who_rested(self, now: float) -> None:
+    def _drop_full_buckets(self, now: float) -> None:
         if len(self._buckets) < _MOST_USERS:
             return
-        rested = now - self._burst / self._a_second
-        self._buckets = {user: bucket for user, bucket in self._buckets.items() if bucket.at > rested}
+        full_since = now - self._burst / self._a_second
+        self._buckets = {user: bucket for user, bucket in self._buckets.items() if bucket.at > full_since}
 
 
 @dataclass(frozen=True, slots=True)
 class EventRoom:
-    """Of all Events: no other object has to make room for them."""
+    """The limits for all Events together: their count, and their size in bytes."""
 
     objects: int = 50_000
     size_bytes: int = 128 * 1024 * 1024
 
     @classmethod
     def within(cls, limit_bytes: int | None) -> "EventRoom":
-        """A quarter of a store of that size, or less."""
+        """Returns limits for a store of `limit_bytes` (None: without a limit): Events get a quarter of it at most."""
         most = cls()
         return most if limit_bytes is None else cls(most.objects, min(most.size_bytes, limit_bytes // _SHARE))
 
 
 class EventLimits:
-    """Asked before a user writes an Event."""
+    """Decides whether a user may write an Event."""
 
     def __init__(self, room: EventRoom) -> None:
         self._room = room
         self._rate = EventRate()
 
     def check(self, user: str, size_bytes: int, *, objects: int, all_bytes: int, now: float) -> None:
-        """size_bytes: of this one; objects, all_bytes: how many there are, and of which size. Raises ApiError 403, 429."""
+        """Raises ApiError 403 if there are too many Events, and 429 if the user writes them too fast.
+
+        size_bytes: of the Event to write.
+        objects, all_bytes: count and total size of the stored Events.
+        """
         if objects >= self._room.objects or all_bytes + size_bytes > self._room.size_bytes:
             raise ApiError(
                 403,

@@ -1,4 +1,4 @@
-"""Every request becomes a reply or a watch, and no request can take the server down."""
+"""Turns every request into a reply or a watch. No request can take the server down."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -26,15 +26,15 @@ from nodeagent.apiserver.api.discovery import (
 from nodeagent.apiserver.api.health_checks import CHECKS, HealthChecks
 from nodeagent.apiserver.api.impersonation import acting_user
 from nodeagent.apiserver.api.intake import Intake
-from nodeagent.apiserver.api.protobuf_answers import ProtobufAnswers, ProtobufWatch, asked_in_json, wants_protobuf
+from nodeagent.apiserver.api.protobuf_answers import ProtobufAnswers, ProtobufWatch, json_equivalent, wants_protobuf
 from nodeagent.apiserver.api.replies import (
     JSON,
     NextPiece,
     Reply,
-    begun,
     cached_reply,
     document_reply,
     error_reply,
+    prefetch,
     text_reply,
 )
 from nodeagent.apiserver.api.request_figures import (
@@ -81,7 +81,7 @@ logger = logging.getLogger(__name__)
 Answer: TypeAlias = Reply | Watch | ProtobufWatch
 _UNKNOWN: Final = HTTPStatus.UNAUTHORIZED
 _HUNG_UP: Final = 499
-"""What is counted of a request whose client went before there was an answer."""
+"""The code that is counted if the client disconnected before it got an answer."""
 _EXPOSITION: Final = "text/plain; version=0.0.4; charset=utf-8"
 VERSION: Final = {
     "major": "1",
@@ -101,8 +101,8 @@ VERSION: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A request by its method, path and query. `verb` is empty where the method has none for that resource."""
+class _ParsedRequest:
+    """A parsed request. `verb` is empty if the resource does not support the HTTP method."""
 
     segments: tuple[str, ...]
     query: dict[str, str]
@@ -112,8 +112,11 @@ class _Asked:
 
 
 class ApiHandler:
-    """Answers requests. `everybody_is_admin` is for a loopback listener without credentials; scrape: the text of /metrics, or of
-    other instruments."""
+    """Answers requests.
+
+    everybody_is_admin: for a loopback listener without credentials.
+    scrape, scrape_checks: return the text of /metrics and of /metrics/slis.
+    """
 
     def __init__(
         self,
@@ -150,9 +153,9 @@ class ApiHandler:
         self._reviews = Reviews(catalog, tokens)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One request."""
+        """Answers one request; counts it and logs unexpected exceptions."""
         peer = request.transport.get_extra_info("peername") if request.transport is not None else None
-        asked = self._asked(request)
+        asked = self._parse(request)
         user, labels = ANONYMOUS, _labels(request, asked)
         is_known = False
         began = self._figures.begin(labels)
@@ -161,14 +164,14 @@ class ApiHandler:
         try:
             try:
                 user = self._authenticate(request)
-                is_known = self._is_known(peer, user)
+                is_known = self._admit_user(peer, user)
                 answer = await self._answer(request, asked, acting_user(user, request.headers.items()))
                 if isinstance(answer, Reply):
-                    answer = await begun(answer, WHOLE_BYTES, self._next_piece(user))
+                    answer = await prefetch(answer, WHOLE_BYTES, self._next_piece(user))
             except ApiError as error:
                 answer = error_reply(error)
             except Exception:
-                # The boundary between requests: whatever one of them broke must not end the others.
+                # The boundary between requests: an error in one of them must not end the others.
                 logger.exception("request failed method=%s path=%s", request.method, request.path)
                 answer = error_reply(internal_error("the request could not be carried out; see the server's log"))
             if isinstance(answer, Reply):
@@ -187,9 +190,9 @@ class ApiHandler:
             if is_known:
                 self._admission.end(peer)
 
-    def _is_known(self, peer: object, user: User) -> bool:
-        """Whether this is a request of somebody who has shown credentials. Raises ApiError 429 where a user has too many
-        connections: this one stays a stranger's."""
+    def _admit_user(self, peer: object, user: User) -> bool:
+        """Returns whether the user has shown credentials; then the connection no longer counts as a stranger's. Raises
+        ApiError 429 if the user has too many connections."""
         if user is ANONYMOUS:
             return False
         if not self._admission.begin(peer, user.name):
@@ -199,35 +202,35 @@ class ApiHandler:
     def _next_piece(self, user: User) -> NextPiece:
         return partial(self._loop_time.next_piece, user.name)
 
-    def _asked(self, request: web.BaseRequest) -> _Asked:
+    def _parse(self, request: web.BaseRequest) -> _ParsedRequest:
         segments = tuple(as_text(unquote(part)) for part in request.rel_url.raw_path.strip("/").split("/"))
         query = {as_text(name): as_text(request.query[name]) for name in request.query}
         target = parse_target(segments)
         resource = self._catalog.find(target.group, target.version, target.plural) if target else None
         verb = verb_of(request.method, target, query) if target is not None and resource is not None else ""
-        return _Asked(segments, query, target, resource, verb)
+        return _ParsedRequest(segments, query, target, resource, verb)
 
-    async def _answer(self, request: web.BaseRequest, about: _Asked, user: User) -> Answer:
+    async def _answer(self, request: web.BaseRequest, about: _ParsedRequest, user: User) -> Answer:
         target, resource, verb = about.target, about.resource, about.verb
         if verb != "watch":
             check_timeout(about.query)
         if target is None or resource is None:
             review = review_at(target) if target is not None else None
             if target is not None and review is not None and request.method == "POST":
-                return await self._review(request, about, target, review, user)
+                return await self._answer_review(request, about, target, review, user)
             authorization.authorize(
                 user, "get" if request.method in ("GET", "HEAD") else request.method.lower(), request.path, ""
             )
             if target is not None:
-                # Whatever the method: "not allowed" would say that there is something.
+                # For every method: 405 would say that the resource exists.
                 if target.version == "v1" and target.group in ("", *group_names(self._catalog)):
                     raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
                 return text_reply("404 page not found\n", 404)
             scrape = self._scrapes.get(about.segments)
             if scrape is not None and request.method in ("GET", "HEAD"):
-                async with self._intake.look(request, about.query, user, "", is_large=True):
+                async with self._intake.read(request, about.query, user, "", is_large=True):
                     return Reply(body=await scrape(), content_type=_EXPOSITION)
-            return self._plain_path(request, about.segments, user)
+            return self._answer_plain_path(request, about.segments, user)
         authorization.authorize(
             user,
             verb or ("get" if request.method == "HEAD" else request.method.lower()),
@@ -244,7 +247,7 @@ class ApiHandler:
         accept = request.headers.get("Accept", "")
         in_protobuf = wants_protobuf(accept)
         if in_protobuf:
-            accept = asked_in_json(accept)
+            accept = json_equivalent(accept)
         elif not accepts_json(accept):
             raise not_acceptable(ACCEPTED)
 
@@ -257,25 +260,31 @@ class ApiHandler:
         return await self._protobuf.answer(answer, resource) if in_protobuf else answer
 
     async def _handle(
-        self, request: web.BaseRequest, about: _Asked, target: Target, resource: Resource, user: User, accept: str
+        self,
+        request: web.BaseRequest,
+        about: _ParsedRequest,
+        target: Target,
+        resource: Resource,
+        user: User,
+        accept: str,
     ) -> Reply | Watch:
-        """A request for a resource that its user may make."""
+        """Carries out a request for a resource. The caller has checked that the user may make it."""
         objects, query, verb = self._objects, about.query, about.verb
         if verb in ("get", "list", "watch"):
             is_large = verb == "list" and objects.has_many(resource)
-            async with self._intake.look(request, query, user, accept, is_large=is_large) as asked_for:
+            async with self._intake.read(request, query, user, accept, is_large=is_large) as asked_for:
                 return await objects.handle(verb, resource, target, asked_for)
         async with self._intake.write(
             request, query, user, accept, lambda size: objects.admit(verb, resource, target, user, size)
         ) as asked_for:
             return await objects.handle(verb, resource, target, asked_for)
 
-    async def _review(
-        self, request: web.BaseRequest, about: _Asked, target: Target, review: ReviewKind, user: User
+    async def _answer_review(
+        self, request: web.BaseRequest, about: _ParsedRequest, target: Target, review: ReviewKind, user: User
     ) -> Reply:
         authorization.authorize(user, "create", request.path, review.plural, target.namespace, "", review.group)
         accept = request.headers.get("Accept", "")
-        shape_of(accept, ())  # there is no other form, nor any protobuf
+        shape_of(accept, ())  # raises: reviews are answered in JSON only
         async with self._intake.write(request, about.query, user, accept, lambda size: size > LARGE_BYTES) as asked_for:
             sent = parse_object(await asked_for.read(), asked_for.content_type, review.sent)
         return document_reply(self._reviews.answer(review, sent, user, target.namespace), 201)
@@ -287,18 +296,18 @@ class ApiHandler:
             certificate = authorization.certificate_user(transport.get_extra_info("peercert"))
         header, host, origin = (request.headers.get(name, "") for name in ("Authorization", "Host", "Origin"))
         if self._default_user.role is Role.ADMIN:
-            # Everybody is administrator here, and so is every browser.
+            # Everybody is an administrator here, also a page in a browser.
             why = self._hosts.why_refused(host, origin)
             if why:
                 raise forbidden_page(why)
             if not header:
                 return certificate or self._default_user
         elif certificate is not None and not header and is_of_another_page(host, origin):
-            # A browser shows a certificate that it holds to whatever page asks.
+            # A browser sends its client certificate with requests of any page.
             raise forbidden_page("a certificate is not for pages of other origins")
         return authorization.authenticate(header, self._tokens, certificate)
 
-    def _plain_path(self, request: web.BaseRequest, segments: tuple[str, ...], user: User) -> Reply:
+    def _answer_plain_path(self, request: web.BaseRequest, segments: tuple[str, ...], user: User) -> Reply:
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         match segments:
@@ -310,18 +319,18 @@ class ApiHandler:
             case ("livez" | "readyz" | "healthz" as endpoint, name) if name in CHECKS:
                 return self._health.single(endpoint, name)
             case ("openapi", *rest):
-                return self._schema("/".join(rest), request.headers.get("Accept", ""))
-        found_document = self._discovery(request, segments)
+                return self._openapi_reply("/".join(rest), request.headers.get("Accept", ""))
+        found_document = self._discovery_reply(request, segments)
         return found_document or text_reply("404 page not found\n", 404)
 
-    def _schema(self, path: str, accept: str) -> Reply:
+    def _openapi_reply(self, path: str, accept: str) -> Reply:
         binary = path == "v2" and prefers(accept, gnostic.ASKED_AS)
         found = self._openapi.document("v2.protobuf" if binary else path)
         if found is None:
             return text_reply("404 page not found\n", 404)
         return Reply(body=found, content_type=gnostic.MEDIA_TYPE if binary else JSON)
 
-    def _discovery(self, request: web.BaseRequest, segments: tuple[str, ...]) -> Reply | None:
+    def _discovery_reply(self, request: web.BaseRequest, segments: tuple[str, ...]) -> Reply | None:
         groups = self._catalog.groups()
         match segments:
             case ("api" | "apis" as root,):
@@ -338,7 +347,7 @@ class ApiHandler:
         return None
 
 
-def _labels(request: web.BaseRequest, asked: _Asked) -> Labels:
+def _labels(request: web.BaseRequest, asked: _ParsedRequest) -> Labels:
     if asked.target is None or asked.resource is None:
         return labels_of_path(request.method, asked.segments[0])
     return labels_of_resource(

@@ -1,4 +1,4 @@
-"""/livez, /readyz and /healthz: what each asks, in kube-apiserver's form, and how often it was asked with which result."""
+"""/livez, /readyz and /healthz in kube-apiserver's form, and counts of their results."""
 
 from collections.abc import Collection, Iterator
 from typing import Final, Protocol
@@ -10,30 +10,30 @@ from nodeagent.runtime.figures.instruments import Instrument, counter, gauge
 ENDPOINTS: Final = ("livez", "readyz", "healthz")
 _LIVENESS: Final = ("ping",)
 CHECKS: Final = ("ping", "store", "store-space", "etcd")
-_TOLD_WHY: Final = (Role.ADMIN, Role.READER)
+_SEE_REASONS: Final = (Role.ADMIN, Role.READER)
 
 
 class Health(Protocol):
-    """Whether the server can serve."""
+    """The state of the server."""
 
     def failing(self) -> list[str]:
-        """Names of the checks that fail, none when all is well."""
+        """Returns the names of the checks that fail; empty if all pass."""
         ...
 
     def why(self, check: str) -> str:
-        """What is known of a check that fails; empty: nothing."""
+        """Returns why a check fails; empty if that is not known."""
         ...
 
 
 class HealthChecks:
-    """Answers for the endpoints, and counts."""
+    """Answers the three endpoints and counts the results of each check."""
 
     def __init__(self, health: Health) -> None:
         self._health = health
         self._results = counter("kubernetes_healthchecks_total", "Results of checks", "name", "type", "status")
 
     def instruments(self) -> Iterator[Instrument]:
-        """For `/metrics/slis`, in the names of k8s.io/component-base/metrics/prometheus/slis."""
+        """Yields the metrics of `/metrics/slis`, with the names of k8s.io/component-base/metrics/prometheus/slis."""
         yield self._results
         failing = self._health.failing()
         yield gauge(
@@ -49,8 +49,8 @@ class HealthChecks:
         )
 
     def answer(self, endpoint: str, user: User, *, verbose: bool, excluded: Collection[str] = ()) -> Reply:
-        """All checks of an endpoint but those `excluded`; each with its result if that is asked for, and where one fails.
-        Only administrators see why."""
+        """Returns the reply of an endpoint for all checks except `excluded`; with one line for each if `verbose` or if
+        one fails. Only administrators and readers see the reasons."""
         failing = self._failing(endpoint)
         names = [*(_LIVENESS if endpoint == "livez" else CHECKS)]
         names += [name for name in failing if name not in names]
@@ -63,7 +63,7 @@ class HealthChecks:
         return text_reply("\n".join([*lines, f"{endpoint} check passed\n"]) if verbose else "ok")
 
     def single(self, endpoint: str, name: str) -> Reply:
-        """One check."""
+        """Returns the reply for one check, as at /readyz/NAME."""
         fails = name in self._failing(endpoint)
         self._count(endpoint, name, fails=fails)
         return text_reply("internal server error: not ready\n", 500) if fails else text_reply("ok")
@@ -77,7 +77,7 @@ class HealthChecks:
         self._count(endpoint, name, fails=name in failing)
         if name not in failing:
             return f"[+]{name} ok"
-        why = self._health.why(name) if user.role in _TOLD_WHY else ""
+        why = self._health.why(name) if user.role in _SEE_REASONS else ""
         return f"[-]{name} failed: {why or 'reason withheld'}"
 
     def _count(self, endpoint: str, name: str, *, fails: bool) -> None:

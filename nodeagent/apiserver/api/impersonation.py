@@ -1,4 +1,4 @@
-"""An administrator acts as somebody else (`kubectl --as`): the request is then allowed and refused as theirs would be. Pure."""
+"""Impersonation (`kubectl --as`): an administrator acts as another user, with the permissions of that user. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -16,7 +16,7 @@ _EXTRA: Final = "impersonate-extra-"
 
 
 def acting_user(user: User, headers: Iterable[tuple[str, str]]) -> User:
-    """Who the request is made as. Raises ApiError 403 for all but administrators, 400 where no user is named."""
+    """Returns the user that the request acts as. Raises ApiError 403 for all but administrators, 400 if no user is named."""
     given = [(name.lower(), as_text(value)) for name, value in headers if name.lower().startswith("impersonate-")]
     asked = [(name, value) for name, value in given if name in (_USER, _GROUP, _UID) or name.startswith(_EXTRA)]
     if not asked:

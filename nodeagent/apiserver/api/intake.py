@@ -1,4 +1,5 @@
-"""Takes in what a request asks for: its body as it comes, and a turn where the work is much. What a user has of either is bounded."""
+"""Admits requests: reads their bodies as they arrive, and makes expensive work wait for its turn. Both are bounded for
+each user."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,7 +19,7 @@ _OF_A_USER: Final = 2
 
 
 class Intake:
-    """Of one server. A client that has not sent its body yet has no turn: nobody waits for it."""
+    """The limits of one server. A client gets a turn only after it has sent its body, so nobody waits for a slow sender."""
 
     def __init__(self) -> None:
         self._bodies = BodyRoom()
@@ -34,8 +35,11 @@ class Intake:
         accept: str,
         admit: Callable[[int], bool],
     ) -> AsyncIterator[Request]:
-        """accept: what the client wants back. admit: whether a body of so many bytes makes much work; then the request waits for a turn once it has been read. May raise
-        ApiError."""
+        """Yields the request; `read` returns its body and then waits for a turn if it is large. Raises ApiError.
+
+        accept: media types that the client accepts.
+        admit: returns whether a body of this many bytes makes the write expensive; may raise ApiError.
+        """
         async with AsyncExitStack() as stack:
 
             async def read() -> bytes:
@@ -48,10 +52,10 @@ class Intake:
             yield Request(query, request.headers, read, user, accept, request.query.getall("dryRun", ()))
 
     @asynccontextmanager
-    async def look(
+    async def read(
         self, request: web.BaseRequest, query: Mapping[str, str], user: User, accept: str, *, is_large: bool
     ) -> AsyncIterator[Request]:
-        """For a request that reads objects and has no body."""
+        """Yields a request that reads objects and has no body. Waits for a turn if `is_large`."""
         async with AsyncExitStack() as stack:
             if is_large:
                 await stack.enter_async_context(self._lists.turn(user.name))

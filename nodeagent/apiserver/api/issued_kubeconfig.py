@@ -1,4 +1,4 @@
-"""The kubeconfig of somebody the server knows."""
+"""Renders a kubeconfig for a user of this server."""
 
 import base64
 
@@ -6,7 +6,8 @@ import yaml
 
 
 def render(server: str, *, authority: bytes | None, token: str, name: str = "admin") -> str:
-    """A kubeconfig for `server` (a URL), trusting `authority` (PEM). An empty token is a server that asks for none."""
+    """Returns a kubeconfig for `server` (a URL) that trusts `authority` (PEM). `token` is empty if the server needs no
+    credentials."""
     cluster: dict[str, object] = {"server": server}
     if authority is not None:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()

@@ -1,4 +1,4 @@
-"""Takes in connections, as many as there may be, and hands them to the handler of requests."""
+"""Accepts connections up to a limit and hands them to the handler of requests."""
 
 import asyncio
 import errno
@@ -21,18 +21,19 @@ _BACKLOG: Final = 1024
 _KEEPALIVE_SECONDS: Final = 120.0
 _HANDSHAKE_SECONDS: Final = 10.0
 _GOODBYE_SECONDS: Final = 2.0
-"""How long a connection that is closed waits for the other side to say so, too (TLS close_notify)."""
+"""How long a closing connection waits for the peer's TLS close_notify."""
 _HEAD_SECONDS: Final = 30.0
 _READ_BYTES: Final = 64 * 1024
-"""Of a body that are kept before it is read."""
-_LOOK_EVERY_SECONDS: Final = 0.5
-_OF_THE_CLIENT: Final = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO)
+"""How much of a body is buffered before the handler reads it."""
+_CHECK_EVERY_SECONDS: Final = 0.5
+_CLIENT_ERRORS: Final = (errno.ECONNABORTED, errno.EPERM, errno.EPROTO)
+"""Errors of accept that concern only one connection."""
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class Listener:
-    """An address the handler answers on. An async context manager."""
+    """An address on which the handler answers. An async context manager."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Listener:
         shutdown_s: float = 5.0,
         pause_s: float = 1.0,
     ) -> None:
-        # A watcher of something quiet that has hung up would be noticed at its next event only, an hour later.
+        # Without this, a watcher that hung up would be noticed only at its next event, perhaps an hour later.
         self._server = web.Server(handler, handler_cancellation=True)
         self._host = host
         self._port = port
@@ -60,11 +61,11 @@ class Listener:
 
     @property
     def port(self) -> int:
-        """The port it listens on, chosen by the system if 0 was asked for."""
+        """The port on which it listens; chosen by the kernel if 0 was configured."""
         return int(self._sockets[0].getsockname()[1])
 
     async def __aenter__(self) -> Self:
-        """Raises OSError when the address cannot be had."""
+        """Starts to listen. Raises OSError if the address cannot be bound."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
@@ -76,7 +77,7 @@ class Listener:
             raise
         self._tasks = {
             *(asyncio.create_task(self._accept(sock), name=f"accept-{n}") for n, sock in enumerate(self._sockets)),
-            asyncio.create_task(self._look_after(), name="connections"),
+            asyncio.create_task(self._close_overdue(), name="connections"),
         }
         return self
 
@@ -101,7 +102,7 @@ class Listener:
             try:
                 sock, address = await loop.sock_accept(listening)
             except OSError as error:
-                if error.errno in _OF_THE_CLIENT:
+                if error.errno in _CLIENT_ERRORS:
                     continue
                 if not failing:
                     logger.warning("no connection can be accepted, trying again soon error=%s", error)
@@ -111,30 +112,30 @@ class Listener:
             if failing:
                 logger.info("connections are accepted again")
                 failing = False
-            self._take_in(sock, address)
+            self._start_handshake(sock, address)
 
-    def _take_in(self, sock: socket.socket, address: tuple[str, int]) -> None:
-        """Begins the handshake; closes a connection for which there is no room."""
-        arrival = _Arrival(sock)
-        if not self._admission.enter(address, address[0], arrival.close):
+    def _start_handshake(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        """Starts the handshake; closes the connection if the limit is reached."""
+        connection = _NewConnection(sock)
+        if not self._admission.enter(address, address[0], connection.close):
             sock.close()
             return
-        arrival.greeting = asyncio.create_task(self._greet(arrival, address), name="handshake")
-        self._handshakes.add(arrival.greeting)
-        arrival.greeting.add_done_callback(self._handshakes.discard)
+        connection.handshake = asyncio.create_task(self._shake_hands(connection, address), name="handshake")
+        self._handshakes.add(connection.handshake)
+        connection.handshake.add_done_callback(self._handshakes.discard)
 
-    async def _greet(self, arrival: "_Arrival", address: tuple[str, int]) -> None:
-        """Ends with the connection in the hands of the handler, or gone: what fails here is the client's affair."""
+    async def _shake_hands(self, connection: "_NewConnection", address: tuple[str, int]) -> None:
+        """Does the TLS handshake and hands the connection to the handler. Errors are the client's and are not logged."""
         secure = (
             {"ssl_handshake_timeout": _HANDSHAKE_SECONDS, "ssl_shutdown_timeout": _GOODBYE_SECONDS}
             if self._context
             else {}
         )
-        arrival.started = True
+        connection.started = True
         try:
             transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._connection(address),
-                arrival.sock,
+                connection.sock,
                 ssl=self._context,
                 **secure,
             )
@@ -145,7 +146,7 @@ class Listener:
             self._admission.leave(address)
             raise
         else:
-            arrival.transport = transport
+            connection.transport = transport
 
     def _connection(self, address: tuple[str, int]) -> BoundedConnection:
         return BoundedConnection(
@@ -155,38 +156,38 @@ class Listener:
             head_seconds=_HEAD_SECONDS,
             keepalive_seconds=_KEEPALIVE_SECONDS,
             read_bytes=_READ_BYTES,
-            failed=_note_failure,
+            failed=_log_failure,
             ended=self._freed.connection_ended,
         )
 
-    async def _look_after(self) -> None:
-        """Closes strangers whose time is up."""
+    async def _close_overdue(self) -> None:
+        """Closes connections without credentials whose time is up."""
         while True:
-            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            await asyncio.sleep(_CHECK_EVERY_SECONDS)
             self._admission.overdue()
 
 
-class _Arrival:
-    """A connection from the moment it is accepted."""
+class _NewConnection:
+    """An accepted connection, until the handler owns it."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.greeting: asyncio.Task[None] | None = None
+        self.handshake: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport | None = None
         self.started = False
 
     def close(self) -> None:
-        """At once, whatever it is at."""
+        """Closes the connection at once, in any state."""
         if self.transport is not None:
             self.transport.abort()
-        elif self.greeting is not None:
-            self.greeting.cancel()
+        elif self.handshake is not None:
+            self.handshake.cancel()
             if not self.started:
                 self.sock.close()
 
 
-def _note_failure(status: int, error: BaseException | None) -> None:
-    """What is not HTTP is a matter of the client; an error of ours is logged. Nothing that was sent is."""
+def _log_failure(status: int, error: BaseException | None) -> None:
+    """Logs errors of ours as errors. Malformed requests are the client's fault; nothing of their content is logged."""
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.error("a response could not be sent", exc_info=error)
     else:
@@ -197,7 +198,7 @@ def _listen(family: int, address: tuple[object, ...]) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # For its connections, too: without it the kernel takes megabytes for each client that does not read.
+        # Accepted connections inherit it: without it the kernel buffers megabytes for each client that does not read.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

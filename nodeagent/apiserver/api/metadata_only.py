@@ -1,4 +1,4 @@
-"""PartialObjectMetadata (meta.k8s.io): an object without all but its metadata, for clients that look at nothing else. Pure."""
+"""PartialObjectMetadata (meta.k8s.io): only the metadata of an object, for clients that need nothing else. Pure."""
 
 from functools import lru_cache
 
@@ -16,21 +16,21 @@ _metadata = msgspec.json.Decoder(_Labelled)
 
 
 def opening(version: str) -> bytes:
-    """How an encoded PartialObjectMetadata begins; a trimmed body follows after its own brace."""
+    """Returns how an encoded PartialObjectMetadata begins; the trimmed body follows without its opening brace."""
     return f'{{"kind":"{KIND}","apiVersion":"meta.k8s.io/{version}",'.encode()
 
 
 @lru_cache(maxsize=2)
 def metadata_of(body: bytes) -> memoryview:
-    """The encoded metadata of an encoded object: a view, so that all who are sent it share the object's bytes."""
+    """Returns the encoded metadata of an encoded object: a view, so that all clients share the object's bytes."""
     return memoryview(_metadata.decode(body).metadata)
 
 
 def trimmed(body: bytes) -> bytes:
-    """Of an encoded object its metadata only, as it is."""
+    """Returns an encoded object reduced to its metadata."""
     return b'{"metadata":%b}' % bytes(metadata_of(body))
 
 
 def partial_of(body: bytes, version: str) -> bytes:
-    """The whole PartialObjectMetadata."""
+    """Returns the encoded PartialObjectMetadata of an encoded object."""
     return opening(version) + trimmed(body)[1:]

@@ -1,4 +1,4 @@
-"""Keys, certificates and tokens of a server, made on its first start and kept in its data directory.
+"""Keys, certificates and tokens of a server, made at its first start and kept in its data directory.
 
 The `openssl` program makes them (docs/decisions/0040-openssl-makes-the-certificates.md): the standard library can use
 certificates but not make them.
@@ -24,7 +24,7 @@ _RENEW_BEFORE_SECONDS: Final = 30 * 86400
 _SECONDS: Final = 20.0
 _ACCOUNT_KEY_BYTES: Final = 32
 GROUPS: Final = {"admin": ADMINS, "reader": READERS, "agent": AGENTS}
-"""Roles, and the users every server has of them, by the group that gives them."""
+"""The group that grants each role. Every server has one user of each role, with the role's name."""
 CLUSTER_NAMES: Final = (
     "localhost",
     "kubernetes",
@@ -35,27 +35,27 @@ CLUSTER_NAMES: Final = (
 
 
 class PkiFailed(Exception):
-    """No certificates could be made; the text says why."""
+    """A certificate could not be made or read; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Where the files are, and the tokens of two of the users every server has."""
+    """The directory of the files, and the tokens of two of the users that every server has."""
 
     directory: Path
     admin_token: str
     reader_token: str
     tokens: TokenFile
     account_key: bytes
-    """Signs the tokens of service accounts."""
+    """The key that signs tokens of service accounts."""
 
     @property
     def authority(self) -> Path:
-        """The certificate clients trust."""
+        """Path of the certificate authority that clients trust."""
         return self.directory / "ca.crt"
 
     def server_context(self) -> ssl.SSLContext:
-        """TLS 1.2 or later; a client certificate is asked for, not insisted on."""
+        """Returns a context for TLS 1.2 or later. A client certificate is requested, not required."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(self.authority))
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.directory / "server.crt", self.directory / "server.key")
@@ -65,10 +65,8 @@ class Credentials:
 
 
 async def prepare(directory: Path, addresses: Iterable[str]) -> Credentials:
-    """Makes the files that are missing or about to expire in `directory`; the server's certificate names `addresses`.
-
-    Raises PkiFailed.
-    """
+    """Makes the files in `directory` that are missing or about to expire; the server's certificate names `addresses`.
+    Raises PkiFailed."""
     await asyncio.to_thread(_make_directory, directory)
     authority = directory / "ca.crt"
     if not await asyncio.to_thread(authority.exists):
@@ -94,7 +92,7 @@ def _check_authority(path: Path) -> None:
     except OSError as error:
         raise PkiFailed(
             f"{path}: not a certificate that can be read: put back the one that was there, or remove {path.parent} to have "
-            "all keys and tokens rebuilt"
+            "all keys and tokens made again"
         ) from error
 
 
@@ -104,9 +102,9 @@ def _make_directory(directory: Path) -> None:
 
 
 async def _leaf(directory: Path, name: str, subject: str, usage: str, names: str) -> None:
-    certificate, key, stated = (directory / f"{name}{end}" for end in (".crt", ".key", ".names"))
-    said = await asyncio.to_thread(_read_if_there, stated)
-    if said == names and await asyncio.to_thread(certificate.exists) and await _is_fresh(certificate):
+    certificate, key, names_file = (directory / f"{name}{end}" for end in (".crt", ".key", ".names"))
+    named = await asyncio.to_thread(_read_if_there, names_file)
+    if named == names and await asyncio.to_thread(certificate.exists) and await _is_fresh(certificate):
         return
     extensions = ["-addext", "basicConstraints=critical,CA:FALSE", "-addext", f"extendedKeyUsage={usage}"]
     extensions += ["-addext", "keyUsage=critical,digitalSignature"]
@@ -117,7 +115,7 @@ async def _leaf(directory: Path, name: str, subject: str, usage: str, names: str
         *("-CA", str(directory / "ca.crt"), "-CAkey", str(directory / "ca.key")),
         *("-keyout", str(key), "-out", str(certificate)),
     )
-    await asyncio.to_thread(stated.write_text, names)
+    await asyncio.to_thread(names_file.write_text, names)
 
 
 def _read_if_there(path: Path) -> str | None:
@@ -149,17 +147,17 @@ async def _openssl(*arguments: str) -> None:
         raise PkiFailed("the openssl program is needed to make certificates and was not found") from None
     try:
         async with asyncio.timeout(_SECONDS):
-            _, said = await process.communicate()
+            _, stderr = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()
         raise PkiFailed(f"openssl {arguments[0]} did not finish in {_SECONDS:.0f} s") from None
     if process.returncode:
-        raise PkiFailed(f"openssl {arguments[0]} failed: {said.decode(errors='replace').strip()[-300:]}")
+        raise PkiFailed(f"openssl {arguments[0]} failed: {stderr.decode(errors='replace').strip()[-300:]}")
 
 
 def _read_tokens(directory: Path) -> Credentials:
-    """The static token file; made with one user of each role when it is not there."""
+    """Reads the static token file; creates it with one user of each role if it does not exist."""
     path = directory / "tokens.csv"
     if not path.exists():
         for name, group in GROUPS.items():
@@ -169,7 +167,7 @@ def _read_tokens(directory: Path) -> Credentials:
 
 
 def add_user(path: Path, name: str, group: str) -> str:
-    """Adds a user to a static token file; the new token. Raises OSError."""
+    """Adds a user to a static token file and returns the new token. Raises OSError."""
     token = secrets.token_urlsafe(32)
     before = path.read_text() if path.exists() else ""
     if before and not before.endswith("\n"):
@@ -185,7 +183,7 @@ def _account_key(path: Path) -> bytes:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replaces a file by one only its owner can read, in one step."""
+    """Replaces a file atomically; only its owner can read it. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

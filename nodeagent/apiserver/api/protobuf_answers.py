@@ -1,4 +1,4 @@
-"""Answers in protobuf, for clients that accept nothing else: written at the edge, from the JSON that all others get."""
+"""Responses in protobuf, for clients that accept nothing else: converted from the JSON response."""
 
 import asyncio
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ from nodeagent.kinds.serviceaccount import TOKEN_REQUEST
 _JSON: Final = "application/json"
 _LONGEST_BYTES: Final = 16 * 1024 * 1024
 _AT_A_TIME: Final = 2
-"""Answers that are held while they are written."""
+"""How many responses are converted at the same time."""
 
 
 def wants_protobuf(accept: str) -> bool:
-    """The client accepts protobuf and no JSON. Of both, JSON is answered: it is kept encoded, and costs next to nothing."""
+    """Returns whether the client accepts protobuf but not JSON. If it accepts both, it gets JSON, which is stored encoded."""
     return not accepts_json(accept) and any(entry.media_type == MEDIA_TYPE for entry in parse_accept(accept))
 
 
-def asked_in_json(accept: str) -> str:
-    """The Accept header of a client that wants the same in JSON. Raises ApiError 406 for a Table, which has no protobuf."""
+def json_equivalent(accept: str) -> str:
+    """Returns the Accept header that asks for the same in JSON. Raises ApiError 406 for a Table, which has no protobuf form."""
     header = accept.replace(MEDIA_TYPE, _JSON)
     if any(entry.parameters.get("as") == "Table" for entry in parse_accept(header)):
         raise not_acceptable("a Table is answered in JSON only")
@@ -38,14 +38,14 @@ def asked_in_json(accept: str) -> str:
 
 
 class ProtobufAnswers:
-    """Writes replies and watches. `worker` is for large ones."""
+    """Converts replies and watches to protobuf. `worker` converts large ones."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
         self._room = asyncio.Semaphore(_AT_A_TIME)
 
     async def answer(self, answer: Reply | Watch, resource: Resource) -> "Reply | ProtobufWatch":
-        """The same in protobuf. Raises ApiError 406 for a list that is too long."""
+        """Returns the same answer in protobuf. Raises ApiError 406 for a list that is too long."""
         if isinstance(answer, Reply):
             return await self._reply(answer, resource)
         return ProtobufWatch(answer, structs_of(resource), self._worker)
@@ -64,7 +64,7 @@ class ProtobufAnswers:
 
 
 class ProtobufWatch:
-    """A watch whose lines become frames."""
+    """A watch whose JSON lines are sent as protobuf frames."""
 
     content_type: Final = f"{MEDIA_TYPE};stream=watch"
 
@@ -74,32 +74,32 @@ class ProtobufWatch:
         self._worker = worker
 
     async def run(self, stream: Stream) -> None:
-        """Ends by returning. Errors of the connection come out of `stream` and go through."""
+        """Streams until the watch ends. Errors of the connection are raised by `stream` and passed on."""
         await self._watch.run(ProtobufStream(stream, self._structs, self._worker))
 
 
 class ProtobufStream:
-    """Takes the lines of a watch, in pieces, and passes them on as frames."""
+    """Receives the lines of a watch in pieces and forwards them as frames."""
 
     def __init__(self, stream: Stream, structs: Mapping[str, Struct], worker: Worker) -> None:
         self._stream = stream
         self._structs = structs
         self._worker = worker
-        self._begun = bytearray()
+        self._incomplete = bytearray()
 
     def write_now(self, frames: bytes) -> bool:  # noqa: ARG002 - a Stream
-        """Never: to write a frame may take a thread."""
+        """Returns False always: a frame may have to be converted in a thread."""
         return False
 
     async def write(self, frames: bytes | memoryview) -> None:
-        """Writes the frames that are complete. Raises ConnectionError."""
-        self._begun += frames
-        *lines, rest = bytes(self._begun).split(b"\n")
-        self._begun = bytearray(rest)
+        """Writes the frames of all complete lines. Raises ConnectionError."""
+        self._incomplete += frames
+        *lines, rest = bytes(self._incomplete).split(b"\n")
+        self._incomplete = bytearray(rest)
         for line in lines:
             await self._stream.write(await self._worker.run(len(line), partial(write_event, self._structs, line)))
 
 
 def structs_of(resource: Resource) -> Mapping[str, Struct]:
-    """The structs of all that a request about this resource may be answered with, by kind."""
+    """Returns the structs, by kind, of everything that a request for this resource may be answered with."""
     return {**ANSWERS, "TokenRequest": TOKEN_REQUEST, resource.kind: resource.struct}

@@ -1,4 +1,4 @@
-"""Responses, before they meet a connection."""
+"""Responses as values, independent of a connection."""
 
 import hashlib
 from collections import deque
@@ -16,15 +16,15 @@ _WARNINGS_LONGEST: Final = 4096
 _MOST_WARNINGS: Final = 50
 """Python's http.client reads no more than a hundred headers."""
 _WARNING_LONGEST: Final = 256
-"""Of each, where all of them are too long (k8s.io/apiserver/pkg/endpoints/filters/warning.go)."""
+"""The limit of each warning if all together are too long (k8s.io/apiserver/pkg/endpoints/filters/warning.go)."""
 Piece: TypeAlias = bytes | memoryview
 TEXT: Final = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole response. `chunks`, of `chunked_bytes` together, replaces `body` for long ones; they are made when sent. None:
-    how long they are is known when they have been made."""
+    """A response. For long ones `chunks` replaces `body`; they are made while they are sent. `chunked_bytes` is the
+    length of all chunks, or None if it is known only when they have been made."""
 
     status: int = 200
     body: bytes = b""
@@ -35,11 +35,11 @@ class Reply:
 
     @property
     def length(self) -> int | None:
-        """Of the body, in bytes, where it is known."""
+        """Length of the body in bytes, or None if it is not known yet."""
         return len(self.body) if self.chunks is None else self.chunked_bytes
 
     def pieces(self) -> Iterator[Piece]:
-        """The body, in pieces; those of `chunks` that are empty are steps on the way to the next."""
+        """Yields the body in pieces. An empty piece of `chunks` is a step of the work, not the end."""
         if self.chunks is None:
             yield self.body
         else:
@@ -47,11 +47,12 @@ class Reply:
 
 
 NextPiece: TypeAlias = Callable[[Iterator[Piece]], Awaitable[Piece]]
-"""Has the next piece made when it is the client's turn; an empty one at the end."""
+"""Returns the next piece that is not empty, when it is the client's turn; an empty piece at the end."""
 
 
-async def begun(reply: Reply, most_bytes: int, next_piece: NextPiece) -> Reply:
-    """A reply whose first `most_bytes` have been made: with its length, if that is all. Raises what making them raises."""
+async def prefetch(reply: Reply, most_bytes: int, next_piece: NextPiece) -> Reply:
+    """Returns the reply with its first `most_bytes` made in advance; with its length if that is all. Raises what
+    `chunks` raises."""
     if reply.length is not None:
         return reply
     pieces, made, weight = reply.pieces(), deque[Piece](), 0
@@ -59,23 +60,23 @@ async def begun(reply: Reply, most_bytes: int, next_piece: NextPiece) -> Reply:
         made.append(piece)
         weight += len(piece)
         if weight >= most_bytes:
-            return replace(reply, chunks=_all(made, pieces))
+            return replace(reply, chunks=_chained(made, pieces))
     return replace(reply, body=b"".join(made), chunks=None)
 
 
-def _all(made: deque[Piece], further: Iterator[Piece]) -> Iterator[Piece]:
+def _chained(made: deque[Piece], further: Iterator[Piece]) -> Iterator[Piece]:
     while made:
         yield made.popleft()
     yield from further
 
 
 def document_reply(document: Document, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Reply:
-    """A JSON document."""
+    """Returns a reply with a JSON document."""
     return Reply(status, encode(document), headers=headers)
 
 
 def cached_reply(body: bytes, content_type: str, known: str) -> Reply:
-    """What a client may keep: an empty 304 when `known` (If-None-Match) names it."""
+    """Returns a reply that the client may cache; 304 without a body if `known` (If-None-Match) has its ETag."""
     tag = f'"{hashlib.sha512(body).hexdigest().upper()}"'
     headers = (("ETag", tag), ("Vary", "Accept"), ("Cache-Control", "public"))
     if tag in (part.strip() for part in known.split(",")):
@@ -84,17 +85,17 @@ def cached_reply(body: bytes, content_type: str, known: str) -> Reply:
 
 
 def text_reply(text: str, status: int = 200) -> Reply:
-    """Plain text."""
+    """Returns a reply with plain text."""
     return Reply(status, text.encode(), TEXT)
 
 
 def error_reply(error: ApiError) -> Reply:
-    """The Status of a failure."""
+    """Returns a reply with the Status of the error."""
     return document_reply(error.document, error.code, tuple(error.headers.items()))
 
 
 def warning_headers(warnings: Iterable[str]) -> list[tuple[str, str]]:
-    """RFC 7234 Warning headers as Kubernetes sends them, 50 and 4 KiB at most; what clients call a field may hold anything."""
+    """Returns Warning headers (RFC 7234) as Kubernetes sends them: 50 and 4 KiB at most. The texts may hold any characters."""
     given = [_quoted(excerpt(text, _WARNINGS_LONGEST)) for text in islice(warnings, _MOST_WARNINGS)]
     if sum(map(len, given)) > _WARNINGS_LONGEST:
         given = [text[:_WARNING_LONGEST] for text in given]
@@ -114,5 +115,5 @@ def _quoted(text: str) -> str:
 
 
 def merged(*groups: Mapping[str, str] | Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Header groups in one list."""
+    """Returns all headers of the groups in one list."""
     return [pair for group in groups for pair in (group.items() if isinstance(group, Mapping) else group)]

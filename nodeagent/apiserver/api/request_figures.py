@@ -1,6 +1,6 @@
-"""What requests cost, counted in kube-apiserver's names (k8s.io/apiserver/pkg/endpoints/metrics/metrics.go). Pure.
+"""Metrics of requests, with kube-apiserver's names (k8s.io/apiserver/pkg/endpoints/metrics/metrics.go). Pure.
 
-No label holds what a client has written: resources, their parts and paths are those that there are, verbs and codes a handful.
+No label holds text of a client: resources, subresources and paths are those that exist; verbs and codes are few.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ REQUEST_SECONDS: Final = (
     *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0),
     *(4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
 )
-"""kube-apiserver's bounds, for its requests and for those to etcd."""
+"""kube-apiserver's bucket bounds, for its own requests and for those to etcd."""
 _SIZES: Final = exponential(1000.0, 10.0, 7)
 _LABELS: Final = ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component")
 _RUNNING_LABELS: Final = ("verb", "group", "version", "resource", "subresource", "scope", "component")
@@ -34,14 +34,14 @@ _VERBS: Final = {
     "deletecollection": "DELETECOLLECTION",
 }
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-_LOOKING: Final = frozenset({"GET", "LIST", "WATCH"})
+_READ_VERBS: Final = frozenset({"GET", "LIST", "WATCH"})
 _PATHS: Final = frozenset({"api", "apis", "healthz", "livez", "metrics", "openapi", "readyz", "version"})
 _APPLY: Final = "application/apply-patch"
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What a request is about, in words of which there are few."""
+    """The labels of a request; each has few possible values."""
 
     verb: str
     dry_run: str = ""
@@ -53,15 +53,19 @@ class Labels:
     component: str = _COMPONENT
 
     @property
-    def looks(self) -> bool:
-        """It changes nothing."""
-        return self.verb in _LOOKING
+    def is_read_only(self) -> bool:
+        """Whether the request changes nothing."""
+        return self.verb in _READ_VERBS
 
 
 def labels_of_resource(
     verb: str, method: str, resource: Resource, target: Target, *, dry_run: str | None, content_type: str
 ) -> Labels:
-    """verb: Kubernetes's, empty where the method has none here; dry_run: as it was asked for, None when it was not."""
+    """Returns the labels of a request for a resource.
+
+    verb: Kubernetes's verb, empty if the resource does not support the method.
+    dry_run: the value of the parameter, or None without it.
+    """
     shown = _VERBS.get(verb) or _shown_method(method)
     if verb == "patch" and content_type.startswith(_APPLY):
         shown = "APPLY"
@@ -79,12 +83,12 @@ def labels_of_resource(
 
 
 def labels_of_path(method: str, first: str) -> Labels:
-    """A path that is no resource; `first` is its first segment."""
+    """Returns the labels of a path that is no resource; `first` is its first segment."""
     return Labels(_shown_method(method), subresource=f"/{first}" if first in _PATHS else "", component="")
 
 
 def labels_of_stranger(method: str) -> Labels:
-    """A request without credentials, or with wrong ones: its labels do not say what it asked for."""
+    """Returns the labels of a request without valid credentials: they do not show what it asked for."""
     return Labels(_shown_method(method))
 
 
@@ -94,7 +98,7 @@ def _shown_method(method: str) -> str:
 
 
 class RequestFigures:
-    """clock: monotonic seconds."""
+    """Counts requests. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -104,16 +108,16 @@ class RequestFigures:
         )
         self._sizes = Histogram("apiserver_response_sizes", "Bytes of answers to GET and LIST", _SIZES, _SIZE_LABELS)
         self._running = gauge("apiserver_longrunning_requests", "Watches that are open", *_RUNNING_LABELS)
-        self._inflight = {kind: _Most(clock) for kind in _KINDS}
+        self._inflight = {kind: _RecentMaximum(clock) for kind in _KINDS}
 
     def begin(self, labels: Labels) -> float:
-        """A request is worked on; what comes back is for `answered` or `streams`."""
-        self._inflight[_KINDS[labels.looks]].change(1)
+        """Records that work on a request began. Pass the returned time to `answered` or `ended`."""
+        self._inflight[_KINDS[labels.is_read_only]].change(1)
         return self._clock()
 
     def answered(self, labels: Labels, began: float, code: int, length: int) -> None:
-        """The request has got an answer of so many bytes."""
-        self._inflight[_KINDS[labels.looks]].change(-1)
+        """Records that the request was answered with `length` bytes."""
+        self._inflight[_KINDS[labels.is_read_only]].change(-1)
         self._count(labels, began, code)
         if labels.verb in ("GET", "LIST") and labels.resource:
             self._sizes.observe(
@@ -123,12 +127,12 @@ class RequestFigures:
             )
 
     def streams(self, labels: Labels) -> None:
-        """The answer is a watch: from now on it is no request in flight, but one that runs for long."""
-        self._inflight[_KINDS[labels.looks]].change(-1)
+        """Records that a request became a watch: it no longer counts as in flight, but as long-running."""
+        self._inflight[_KINDS[labels.is_read_only]].change(-1)
         self._running.add(*_running(labels))
 
     def ended(self, labels: Labels, began: float) -> None:
-        """Records that a watch has ended, by the client or the server."""
+        """Records that a watch ended, by the client or the server."""
         self._running.add(*_running(labels), by=-1.0)
         self._count(labels, began, 200)
 
@@ -139,7 +143,7 @@ class RequestFigures:
             self._seconds.observe(self._clock() - began, *about)
 
     def instruments(self) -> Iterator[Instrument]:
-        """All of them, as they are now."""
+        """Yields all metrics with their present values."""
         yield from (self._requests, self._seconds, self._sizes, self._running)
         yield gauge(
             "apiserver_current_inflight_requests",
@@ -156,8 +160,8 @@ def _running(labels: Labels) -> tuple[str, ...]:
     )
 
 
-class _Most:
-    """How many there are, and the most there were within this second and the one before."""
+class _RecentMaximum:
+    """The present number of requests, and the maximum within this second and the one before."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -167,17 +171,17 @@ class _Most:
         self._before = 0
 
     def change(self, by: int) -> None:
-        """More, or fewer."""
-        self._turn()
+        """Adds `by` to the present number."""
+        self._advance()
         self._now += by
         self._most = max(self._most, self._now)
 
     def within_a_second(self) -> int:
         """The most there were."""
-        self._turn()
+        self._advance()
         return max(self._most, self._before)
 
-    def _turn(self) -> None:
+    def _advance(self) -> None:
         second = floor(self._clock())
         if second != self._second:
             self._before = self._most if second == self._second + 1 else self._now

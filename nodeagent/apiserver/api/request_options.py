@@ -1,4 +1,4 @@
-"""What a request says of how it is to be carried out: its query, its headers, and the body of a deletion."""
+"""The options of a request: from its query, its headers, and the body of a deletion."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,45 +35,43 @@ _GO_NAMES: Final = {str: "string", int: "number", float: "number", bool: "bool",
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a verb needs to know of an HTTP request; `read` delivers the body, bounded."""
+    """The parts of an HTTP request that a verb needs. `read` returns the body; its size is bounded."""
 
     query: Mapping[str, str]
     headers: Mapping[str, str]
     read: Callable[[], Awaitable[bytes]]
     user: User
     accept: str = ""
-    """What the client wants back."""
+    """The Accept header."""
     dry_run: Sequence[str] = ()
-    """`dryRun`, each time that it was given."""
+    """All values of the parameter `dryRun`."""
 
     @property
     def client(self) -> str:
-        """Whose it is: the name of the user."""
+        """The name of the user, to which the work of the request is charged."""
         return self.user.name
 
     @property
     def content_type(self) -> str:
-        """The media type of the body, without parameters."""
+        """The media type of the body in lower case, without parameters."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property
     def manager(self) -> str:
-        """Who owns the fields of a write: `fieldManager`, else the client's program name."""
+        """The field manager of a write: `fieldManager`, else the program name from User-Agent."""
         given = self.query.get("fieldManager") or _printable(self.headers.get("User-Agent", "").partition("/")[0])
         return given or "unknown"
 
 
 def _printable(agent: str) -> str:
-    """As prefixFromUserAgent in k8s.io/apiserver/pkg/endpoints/handlers: what can be printed, of 128 bytes."""
+    """Returns the printable characters, 128 bytes at most (prefixFromUserAgent in k8s.io/apiserver/pkg/endpoints/handlers)."""
     text = "".join(char for char in as_text(agent) if char.isprintable())
     return text.encode()[:_LONGEST_MANAGER].decode(errors="ignore")
 
 
 def write_options(request: Request, kind: str) -> WriteOptions:
-    """How a write is to be done. Raises ApiError 422.
-
-    `kind` is what the options are called in errors: CreateOptions, UpdateOptions or PatchOptions.
-    """
+    """Returns the options of a write. Raises ApiError 422. `kind` is the name of the options in errors: CreateOptions,
+    UpdateOptions or PatchOptions."""
     query = request.query
     validation = query.get("fieldValidation") or "Warn"
     manager = query.get("fieldManager", "")
@@ -87,7 +85,7 @@ def write_options(request: Request, kind: str) -> WriteOptions:
         errors.append(too_long("fieldManager", _LONGEST_MANAGER))
     elif not manager.isprintable():
         errors.append(invalid("fieldManager", manager, "should only contain printable characters"))
-    errors += _dry_run(request.dry_run)
+    errors += _dry_run_errors(request.dry_run)
     if validation not in ("Ignore", "Warn", "Strict"):
         errors.append(unsupported("fieldValidation", validation, ("Ignore", "Strict", "Warn")))
     if errors:
@@ -100,13 +98,13 @@ def write_options(request: Request, kind: str) -> WriteOptions:
     )
 
 
-def _dry_run(asked: Sequence[str]) -> list[FieldError]:
-    """Anything but `All`, however often, is a mistake: what was meant to be tried only is not to be done."""
+def _dry_run_errors(asked: Sequence[str]) -> list[FieldError]:
+    """Returns an error unless every value is `All`: a mistyped dry run must not be carried out."""
     return [unsupported("dryRun", list(asked), ("All",))] if any(one != "All" for one in asked) else []
 
 
 def delete_options(request: Request, given: Document) -> DeleteOptions:
-    """How a deletion is to be done, from its query and its body. Raises ApiError 400, 422."""
+    """Returns the options of a deletion, from its query and its body. Raises ApiError 400, 422."""
     _check_types(given)
     query = request.query
     policy = query.get("propagationPolicy") or given.get("propagationPolicy")
@@ -118,7 +116,7 @@ def delete_options(request: Request, given: Document) -> DeleteOptions:
     elif policy not in (None, "Background", "Foreground", "Orphan"):
         errors.append(unsupported("propagationPolicy", policy, ("Background", "Foreground", "Orphan", "nil")))
     dry_run = [*request.dry_run, *(given.get("dryRun") or ())]
-    errors += _dry_run(dry_run)
+    errors += _dry_run_errors(dry_run)
     if errors:
         raise object_invalid("DeleteOptions", "", errors, "meta.k8s.io")
     conditions = given.get("preconditions") or {}
@@ -132,7 +130,7 @@ def delete_options(request: Request, given: Document) -> DeleteOptions:
 
 
 def _check_types(given: Document) -> None:
-    """Raises ApiError 400 for what Go would not decode as DeleteOptions: then nothing may be deleted."""
+    """Raises ApiError 400 for a body that Go would not decode as DeleteOptions: then nothing may be deleted."""
     if given.get("kind") not in (None, "", "DeleteOptions"):
         raise bad_request("decoded object cannot be converted to DeleteOptions")
     conditions = given.get("preconditions")

@@ -1,4 +1,4 @@
-"""What a request is about, from its method, path and query. Pure."""
+"""Parses what a request is about from its method, path and query. Pure."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -14,16 +14,16 @@ _MOST_DIGITS: Final = 64
 _DURATION: Final = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h))+)", re.ASCII)
 _META: Final = "meta.k8s.io"
 _META_VERSIONS: Final = ("v1", "v1beta1")
-_ANSWERED: Final = ("application/json", "*/*", "application/*", "application/yaml")
+_ANSWERED_IN_JSON: Final = ("application/json", "*/*", "application/*", "application/yaml")
 """Media types that are answered with JSON."""
 ACCEPTED: Final = f"only the following media types are accepted: application/json, {MEDIA_TYPE}"
 _MOST_WORDS: Final = 3
-"""Resource, object, part of it."""
+"""Resource, object, subresource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A path below /api or /apis: a resource, an object of it, or a part (subresource) of the object."""
+    """A path below /api or /apis: a resource, an object of it, or a subresource (`part`) of the object."""
 
     group: str
     version: str
@@ -34,7 +34,8 @@ class Target:
 
 
 def parse_target(segments: tuple[str, ...]) -> Target | None:
-    """`api, v1, namespaces, demo, services, web, status` and so on; None when it names no resource."""
+    """Returns the target of a path such as `api, v1, namespaces, demo, services, web, status`, or None if it names no
+    resource."""
     match segments:
         case ("api", version, _, *_):
             group, rest = "", segments[2:]
@@ -55,7 +56,7 @@ def parse_target(segments: tuple[str, ...]) -> Target | None:
 
 
 def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
-    """The Kubernetes verb, empty when the method has none here."""
+    """Returns the Kubernetes verb, or an empty text if the target does not support the method."""
     if method == "GET":
         if is_true(query.get("watch", "")):
             return "watch"
@@ -70,12 +71,12 @@ def verb_of(method: str, target: Target, query: Mapping[str, str]) -> str:
 
 
 def is_true(text: str) -> bool:
-    """A boolean query parameter."""
+    """Returns the value of a boolean query parameter."""
     return text.lower() in ("1", "true", "t", "yes")
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:
-    """A whole number from the query, None when absent. Raises ApiError 400."""
+    """Returns an integer of the query, or None if it is absent. Raises ApiError 400."""
     text = query.get(name, "")
     if not text:
         return None
@@ -88,8 +89,8 @@ def number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def check_timeout(query: Mapping[str, str]) -> None:
-    """Raises ApiError 400 for a `timeout` that is no duration of Go's (time.ParseDuration). What it says has no effect: a request
-    takes as long as it takes, and its client may hang up."""
+    """Raises ApiError 400 for a `timeout` that is no duration of Go (time.ParseDuration). The value has no effect: a
+    request has no deadline, and its client may disconnect."""
     text = query.get("timeout", "")
     if text and (len(text) > _MOST_DIGITS or not _DURATION.fullmatch(text)):
         why = f'time: invalid duration "{excerpt(text)}"'
@@ -105,7 +106,7 @@ class Accepted:
 
 
 def parse_accept(header: str) -> list[Accepted]:
-    """The entries of an Accept header, in order."""
+    """Returns the entries of an Accept header, in order."""
     found = []
     for entry in header.split(","):
         media_type, *parameters = (part.strip() for part in entry.split(";"))
@@ -116,21 +117,19 @@ def parse_accept(header: str) -> list[Accepted]:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The form of meta.k8s.io an answer is to have instead of its own: `Table`, `PartialObjectMetadata` and so on."""
+    """A form of meta.k8s.io that the client wants instead of the object itself: `Table`, `PartialObjectMetadata` and so on."""
 
     kind: str
     version: str
 
 
 def shape_of(header: str, shapes: Collection[str]) -> Shape | None:
-    """The first of `shapes` an Accept header asks for, in a version there is; None when it prefers the kind itself.
-
-    Raises ApiError 406 for a header that asks for other forms only.
-    """
+    """Returns the first of `shapes` that an Accept header asks for in a version that exists, or None if it prefers the
+    object itself. Raises ApiError 406 if the header asks for other forms only."""
     wanted = parse_accept(header)
     for accepted in wanted:
         asked = accepted.parameters.get("as")
-        if accepted.media_type not in _ANSWERED:
+        if accepted.media_type not in _ANSWERED_IN_JSON:
             continue
         if asked is None:
             return None
@@ -143,7 +142,7 @@ def shape_of(header: str, shapes: Collection[str]) -> Shape | None:
 
 
 def prefers(header: str, media_types: Collection[str]) -> bool:
-    """One of `media_types` comes before JSON in an Accept header."""
+    """Returns whether an Accept header names one of `media_types` before JSON."""
     for accepted in parse_accept(header):
         if accepted.media_type in media_types:
             return True
@@ -153,12 +152,12 @@ def prefers(header: str, media_types: Collection[str]) -> bool:
 
 
 def accepts_json(header: str) -> bool:
-    """JSON, in some shape, is acceptable."""
+    """Returns whether an Accept header allows JSON in any form."""
     if not header:
         return True
-    return any(accepted.media_type in _ANSWERED for accepted in parse_accept(header))
+    return any(accepted.media_type in _ANSWERED_IN_JSON for accepted in parse_accept(header))
 
 
 def as_text(received: str) -> str:
-    """What a client sent in its head, with U+FFFD for bytes that are not UTF-8, as Go replaces them."""
+    """Returns text from a request head with U+FFFD for bytes that are not UTF-8, as Go replaces them."""
     return received if received.isascii() else received.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Verbs on resources: from a request to a reply, by way of the registry and the store."""
+"""Carries out verbs on resources: from a request to a reply, through the registry and the store."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -62,14 +62,14 @@ from nodeagent.kinds.serviceaccount import TOKEN
 _FEW_RECORDS: Final = 500
 _CHUNK_BYTES: Final = 256 * 1024
 _MADE_CHUNK_BYTES: Final = 64 * 1024
-"""Of what has to be made first, so that this takes some milliseconds only."""
+"""For items that must be converted first: a chunk takes some milliseconds only."""
 _LONGEST_WATCH_SECONDS: Final = 3600.0
 _BOOKMARK_EVERY_SECONDS: Final = 60.0
 _GENERIC_REJECTION: Final = "the server rejected our request due to an error in our request"
 
 
 class Objects:
-    """Carries out verbs. `stopping` ends watches."""
+    """Carries out verbs. Watches end when `stopping` is set."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class Objects:
         self._readers = {(row.group, row.plural): FieldReader(row) for row in catalog.rows}
 
     def has_many(self, resource: Resource) -> bool:
-        """A list of these is long."""
+        """Returns whether the resource has so many objects that a list of them must wait for its turn."""
         return len(self._store.collection(resource.stored_in).records) > _FEW_RECORDS
 
     def admit(self, verb: str, resource: Resource, target: Target, user: User, body_bytes: int) -> bool:
-        """Whether a write by this user, with such a body, takes a thread and much memory. Raises ApiError 403, 429 where the
-        user may not write it now."""
+        """Returns whether a write with a body of this size is expensive (needs a thread and much memory). Raises
+        ApiError 403 or 429 if the user may not write an Event now."""
         stored = (
             self._store.get(resource.stored_in, resource.path(target.namespace, target.name)) if target.name else None
         )
@@ -112,7 +112,7 @@ class Objects:
         return size > LARGE_BYTES
 
     async def handle(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
-        """Raises ApiError."""
+        """Carries out a request and returns its reply or the watch to stream. Raises ApiError."""
         misplaced = bool(target.namespace) and not resource.namespaced
         if misplaced or (target.part and resource.part(target.part) is None):
             raise ApiError(404, "NotFound", "the server could not find the requested resource", details={})
@@ -126,17 +126,17 @@ class Objects:
             raise
 
     async def _carry_out(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
-        # Before anything is done: who cannot be answered has nothing written.
+        # First of all: nothing may be written if the response cannot be sent in an accepted form.
         _shape(request, is_list=verb in ("list", "deletecollection"))
         if verb in ("get", "list", "watch"):
-            await self._come_to(request.query.get("resourceVersion", ""))
-            return await self._look(verb, resource, target, request)
-        # What is not changed, or refused, for what the object is must not be so for what it was.
-        await self._come_to("")
-        return await self._act(verb, resource, target, request)
+            await self._catch_up(request.query.get("resourceVersion", ""))
+            return await self._read(verb, resource, target, request)
+        # A decision not to write, or to refuse, must be based on the latest object, not on an older one.
+        await self._catch_up("")
+        return await self._write(verb, resource, target, request)
 
-    async def _come_to(self, version: str) -> None:
-        """Reads the latest revision, unless the store is already as new as the one that the client named. Raises ApiError."""
+    async def _catch_up(self, version: str) -> None:
+        """Waits until the store has the latest revision, or at least `version` if the client gave one. Raises ApiError."""
         if version and (parse_version(version) <= self._store.revision):
             return
         try:
@@ -144,7 +144,7 @@ class Objects:
         except StorageFailed as error:
             raise storage_unreachable(f"the latest revision cannot be read: {error}") from None
 
-    async def _look(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
+    async def _read(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply | Watch:
         if verb == "watch":
             return self._watch(resource, target, request)
         if verb == "list":
@@ -152,9 +152,9 @@ class Objects:
         asked = parse_version(request.query.get("resourceVersion", ""))
         if asked > self._store.revision:
             raise future_version(asked, self._store.revision)
-        return await self._object(resource, self._registry.get(resource, target.namespace, target.name), request)
+        return await self._object_reply(resource, self._registry.get(resource, target.namespace, target.name), request)
 
-    async def _act(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
+    async def _write(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
         match verb:
             case "create" if target.part == TOKEN.name:
                 record = self._registry.get(resource, target.namespace, target.name)
@@ -172,14 +172,14 @@ class Objects:
                 return await self._delete_collection(resource, target, request)
         raise method_not_allowed()
 
-    async def _object(
+    async def _object_reply(
         self, resource: Resource, record: Record, request: Request, status: int = 200, warnings: list[str] | None = None
     ) -> Reply:
-        made = partial(self._shown, resource, record, request, status, warnings)
+        made = partial(self._render_object, resource, record, request, status, warnings)
         as_stored = not resource.converts and _shape(request) is None
         return await self._worker.run(0 if as_stored else len(record.body), made)
 
-    def _shown(
+    def _render_object(
         self, resource: Resource, record: Record, request: Request, status: int, warnings: list[str] | None
     ) -> Reply:
         headers = warning_headers([*([resource.deprecated] if resource.deprecated else []), *(warnings or [])])
@@ -239,7 +239,7 @@ class Objects:
         if shape is not None:
             include = request.query.get("includeObject", "Metadata")
             return self._table(resource, page, shape.version, include, meta, headers)
-        return self._listed(resource, page, meta, headers)
+        return self._list_reply(resource, page, meta, headers)
 
     def _table(
         self,
@@ -255,11 +255,13 @@ class Objects:
         rows = (encode(row_of(resource, r, version=version, now=now, include=include)) for r in page.records)
         return Reply(headers=headers, chunks=joined(rows, head[:-2], b"]}", _MADE_CHUNK_BYTES), chunked_bytes=None)
 
-    def _listed(self, resource: Resource, page: Page, meta: Document, headers: Sequence[tuple[str, str]] = ()) -> Reply:
+    def _list_reply(
+        self, resource: Resource, page: Page, meta: Document, headers: Sequence[tuple[str, str]] = ()
+    ) -> Reply:
         head = encode({"kind": f"{resource.kind}List", "apiVersion": resource.group_version, "metadata": meta})
         if resource.converts:
-            return _made_list((self._body(resource, record) for record in page.records), head, headers)
-        return _list_reply(page, head, headers)
+            return _converted_list((self._body(resource, record) for record in page.records), head, headers)
+        return _stored_list(page, head, headers)
 
     def _watch(self, resource: Resource, target: Target, request: Request) -> Watch:
         query = request.query
@@ -320,7 +322,7 @@ class Objects:
         document = await self._document(resource, request, options)
         authorize_new(request.user, resource.plural, _name_in(document))
         outcome = await self._registry.create(resource, target.namespace, document, options)
-        return await self._object(resource, outcome.record, request, 201, options.warnings)
+        return await self._object_reply(resource, outcome.record, request, 201, options.warnings)
 
     async def _change(self, verb: str, resource: Resource, target: Target, request: Request) -> Reply:
         options = write_options(request, "UpdateOptions" if verb == "update" else "PatchOptions")
@@ -336,7 +338,9 @@ class Objects:
             outcome = await self._registry.apply(*place, document, options, target.part)
         else:
             outcome = await self._patch(resource, target, request, options)
-        return await self._object(resource, outcome.record, request, 201 if outcome.created else 200, options.warnings)
+        return await self._object_reply(
+            resource, outcome.record, request, 201 if outcome.created else 200, options.warnings
+        )
 
     async def _patch(self, resource: Resource, target: Target, request: Request, options: WriteOptions) -> Written:
         media_type = request.content_type
@@ -346,7 +350,7 @@ class Objects:
         options.size_bytes = bodies.size_of(body, media_type)
         patch = await self._worker.run(options.size_bytes, lambda: bodies.parse(body, media_type))
         if media_type == bodies.JSON_PATCH:
-            # A few bytes copy as much as the object holds, and more.
+            # A few bytes of `copy` can copy as much as the object holds, and more.
             options.size_bytes = max(options.size_bytes, bodies.LIMIT_BYTES if _copies(patch) else 0)
         elif not isinstance(patch, dict):
             raise bad_request("error decoding patch: a patch of an object is an object")
@@ -371,7 +375,7 @@ class Objects:
         options = delete_options(request, await self._delete_options(request))
         outcome = await self._registry.delete(resource, target.namespace, target.name, options)
         if resource.returns_deleted or not outcome.gone:
-            return await self._object(resource, outcome.record, request)
+            return await self._object_reply(resource, outcome.record, request)
         details: Document = {"name": target.name}
         if resource.group:
             details["group"] = resource.group
@@ -383,13 +387,13 @@ class Objects:
         options = delete_options(request, await self._delete_options(request))
         page = await self._page(resource, target, request)
         for record in page.records:
-            await asyncio.sleep(0)  # what is only tried, or refused, does not wait for the store
+            await asyncio.sleep(0)  # a dry run or a refused deletion never waits for the store
             try:
                 await self._registry.delete(resource, record.namespace, record.name, options)
             except ApiError as error:
                 if error.code != HTTPStatus.NOT_FOUND:
                     raise
-        return self._listed(resource, page, {"resourceVersion": str(self._store.revision)})
+        return self._list_reply(resource, page, {"resourceVersion": str(self._store.revision)})
 
 
 def _name_in(sent: Document) -> str:
@@ -399,7 +403,8 @@ def _name_in(sent: Document) -> str:
 
 
 def _shape(request: Request, *, is_list: bool = False) -> Shape | None:
-    """What an Accept header asks for instead of the kind itself. Raises ApiError 406: a list is no object, nor the reverse."""
+    """Returns the form that the Accept header asks for instead of the object itself. Raises ApiError 406 if it is a
+    list and the answer is not, or the reverse."""
     shape = shape_of(request.accept, ("Table", metadata_only.KIND, metadata_only.LIST_KIND))
     if shape is None or shape.kind == "Table" or (shape.kind == metadata_only.LIST_KIND) is is_list:
         return shape
@@ -409,17 +414,17 @@ def _shape(request: Request, *, is_list: bool = False) -> Shape | None:
 
 def _partial_list(page: Page, meta: Document, version: str, headers: Sequence[tuple[str, str]]) -> Reply:
     head = encode({"kind": metadata_only.LIST_KIND, "apiVersion": f"meta.k8s.io/{version}", "metadata": meta})
-    return _made_list((metadata_only.partial_of(record.body, version) for record in page.records), head, headers)
+    return _converted_list((metadata_only.partial_of(record.body, version) for record in page.records), head, headers)
 
 
-def _list_reply(page: Page, head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
+def _stored_list(page: Page, head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
     parts = _around(head)
     chunks = in_chunks(page, *parts, _CHUNK_BYTES)
     return Reply(headers=headers, chunks=chunks, chunked_bytes=length_of(page, *parts))
 
 
-def _made_list(items: Iterable[bytes], head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
-    """A list of what is made for who asks, while it is taken: all of it at once would be theirs to keep."""
+def _converted_list(items: Iterable[bytes], head: bytes, headers: Sequence[tuple[str, str]]) -> Reply:
+    """Returns a list whose items are converted while it is sent: all at once would be kept in memory for a slow client."""
     chunks = joined(items, *_around(head), _MADE_CHUNK_BYTES)
     return Reply(headers=headers, chunks=chunks, chunked_bytes=None)
 

@@ -1,11 +1,11 @@
-"""Reviews: questions to the server in the form of objects that are answered and never stored (authentication.k8s.io,
-authorization.k8s.io)."""
+"""Reviews (authentication.k8s.io, authorization.k8s.io): questions in the form of objects, which are answered and never
+stored."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from nodeagent.apiserver.api.bodies import Sent
+from nodeagent.apiserver.api.bodies import UnstoredKind
 from nodeagent.apiserver.api.request_target import Target
 from nodeagent.kinds.description.shared import read_shapes
 
@@ -13,7 +13,7 @@ AUTHENTICATION: Final = "authentication.k8s.io"
 AUTHORIZATION: Final = "authorization.k8s.io"
 
 SHAPES: Final = read_shapes(r"""
-ResourceAttributes = io.k8s.api.authorization.v1 : ResourceAttributes names what a request would be about.
+ResourceAttributes = io.k8s.api.authorization.v1 : ResourceAttributes describes a request for a resource.
   namespace    string #1
   verb         string #2
   group        string #3
@@ -22,7 +22,7 @@ ResourceAttributes = io.k8s.api.authorization.v1 : ResourceAttributes names what
   subresource  string #6
   name         string #7
 
-NonResourceAttributes = io.k8s.api.authorization.v1 : NonResourceAttributes names a path and what would be done there.
+NonResourceAttributes = io.k8s.api.authorization.v1 : NonResourceAttributes describes a request for a path that is no resource.
   path  string #1
   verb  string #2
 
@@ -33,7 +33,7 @@ SubjectAccessReviewSpec = io.k8s.api.authorization.v1
   groups                 [string] #4
   uid                    string #6
 
-SubjectAccessReview = io.k8s.api.authorization.v1 : Whether a user may do something.
+SubjectAccessReview = io.k8s.api.authorization.v1 : Whether a user may make a request.
   metadata  ObjectMeta #1
   spec      SubjectAccessReviewSpec required #2
 
@@ -41,7 +41,7 @@ SelfSubjectAccessReviewSpec = io.k8s.api.authorization.v1
   resourceAttributes     *ResourceAttributes #1
   nonResourceAttributes  *NonResourceAttributes #2
 
-SelfSubjectAccessReview = io.k8s.api.authorization.v1 : Whether the client may do something.
+SelfSubjectAccessReview = io.k8s.api.authorization.v1 : Whether the client may make a request.
   metadata  ObjectMeta #1
   spec      SelfSubjectAccessReviewSpec required #2
 
@@ -49,7 +49,7 @@ TokenReviewSpec = io.k8s.api.authentication.v1
   token      string #1
   audiences  [string] #2
 
-TokenReview = io.k8s.api.authentication.v1 : Whose a token is.
+TokenReview = io.k8s.api.authentication.v1 : The user that a token belongs to.
   metadata  ObjectMeta #1
   spec      TokenReviewSpec required #2
 
@@ -60,7 +60,7 @@ SelfSubjectReview = io.k8s.api.authentication.v1 : Who the client is.
 
 @dataclass(frozen=True, slots=True)
 class ReviewKind:
-    """One of them. Who may ask is decided where everything is (`authorization.py`)."""
+    """A kind of review. `authorization.py` decides who may send one, as for all other requests."""
 
     group: str
     kind: str
@@ -69,13 +69,13 @@ class ReviewKind:
 
     @property
     def plural(self) -> str:
-        """As in a path."""
+        """The name in paths."""
         return f"{self.kind.lower()}s"
 
     @property
-    def sent(self) -> Sent:
-        """What a client sends."""
-        return Sent(self.kind, self.group, "v1", SHAPES[self.shape])
+    def sent(self) -> UnstoredKind:
+        """The kind that the client sends."""
+        return UnstoredKind(self.kind, self.group, "v1", SHAPES[self.shape])
 
 
 REVIEWS: Final = (
@@ -88,12 +88,12 @@ REVIEWS: Final = (
 
 
 def reviews_of(group: str) -> Iterable[ReviewKind]:
-    """Those of a group."""
+    """Returns the kinds of review in a group."""
     return (review for review in REVIEWS if review.group == group)
 
 
 def review_at(target: Target) -> ReviewKind | None:
-    """The review that is asked for at a path; None for another path."""
+    """Returns the kind of review that is sent to a path, or None for another path."""
     if target.version != "v1" or target.name or target.part:
         return None
     found = (one for one in reviews_of(target.group) if one.plural == target.plural)

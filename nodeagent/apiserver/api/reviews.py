@@ -1,4 +1,4 @@
-"""Answers reviews: who a client or a token is, and what somebody may do. Pure."""
+"""Answers reviews: who a client or the owner of a token is, and what a user may do. Pure."""
 
 from collections.abc import Collection
 from http import HTTPStatus
@@ -17,14 +17,14 @@ _ANY: Final = "*"
 
 
 class Reviews:
-    """Answers of one server."""
+    """Answers reviews with the catalog and tokens of one server."""
 
     def __init__(self, catalog: Catalog, tokens: TokenReader) -> None:
         self._catalog = catalog
         self._tokens = tokens
 
     def answer(self, review: ReviewKind, sent: Document, user: User, namespace: str) -> Document:
-        """What was sent, with a status. Raises ApiError 400, 422."""
+        """Returns the document that was sent, with a status. Raises ApiError 400, 422."""
         try:
             asked = normalise(review.sent.struct, sent)
         except TypeMismatch as mismatch:
@@ -34,23 +34,26 @@ class Reviews:
             case "SelfSubjectReview":
                 return {**head, "status": {"userInfo": _user_info(user)}}
             case "TokenReview":
-                return {**head, "status": self._whose(asked["spec"])}
+                return {**head, "status": self._token_status(asked["spec"])}
             case "SelfSubjectAccessReview":
-                return {**head, "status": self._may(review, asked["spec"], user)}
+                return {**head, "status": self._access_status(review, asked["spec"], user)}
         spec = asked["spec"]
         _check(review, spec, namespace)
         groups = spec.get("groups") or []
-        return {**head, "status": self._may(review, spec, authorization.user_of(spec.get("user", ""), groups))}
+        return {
+            **head,
+            "status": self._access_status(review, spec, authorization.user_of(spec.get("user", ""), groups)),
+        }
 
-    def _whose(self, spec: Document) -> Document:
+    def _token_status(self, spec: Document) -> Document:
         token, wanted = spec.get("token", ""), spec.get("audiences") or [ISSUER]
         user = self._tokens.user(token) if token and token.isascii() else None
         audiences = [audience for audience in wanted if audience == ISSUER]
         if user is None or not audiences:
-            return {"user": {}, "error": "the token is nobody's, or not for these audiences"}
+            return {"user": {}, "error": "the token is not valid, or not for these audiences"}
         return {"authenticated": True, "user": _user_info(user), "audiences": audiences}
 
-    def _may(self, review: ReviewKind, spec: Document, user: User) -> Document:
+    def _access_status(self, review: ReviewKind, spec: Document, user: User) -> Document:
         what, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         if (what is None) == (path is None):
             why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
@@ -81,7 +84,7 @@ class Reviews:
         )
 
     def _is_confidential(self, group: str, resource: str) -> bool:
-        """Whether one of the resources that are meant is."""
+        """Returns whether one of the resources that the group and resource match is confidential."""
         return any(
             row.confidential and resource in ("", _ANY, row.plural) and group in (_ANY, row.group)
             for row in self._catalog.rows

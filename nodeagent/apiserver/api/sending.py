@@ -1,4 +1,5 @@
-"""Responses on their way to a connection, piece by piece: for a client that does not read little is kept, and no request waits while much is encrypted."""
+"""Sends responses piece by piece: little is buffered for a client that does not read, and encryption of much data never
+delays other requests."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,11 +15,11 @@ from nodeagent.runtime.serving.connection import SERVER, taken_in_time
 
 _PIECE_BYTES: Final = 128 * 1024
 _LITTLE_BYTES: Final = 16 * 1024
-"""Written at once: to encrypt it takes a tenth of a millisecond."""
+"""Written without waiting for a turn: to encrypt it takes a tenth of a millisecond."""
 _PIECE_SECONDS: Final = 30.0
-"""Within which a client takes a piece."""
+"""A client must accept a piece within this time."""
 WHOLE_BYTES: Final = 512 * 1024
-"""What is shorter is made before it is sent, so that its length is known."""
+"""A response of up to this size is made before it is sent, so that its length is known."""
 
 
 async def send(
@@ -28,13 +29,13 @@ async def send(
     if reply.length is not None and reply.length <= _PIECE_BYTES:
         response = web.Response(status=reply.status, body=b"".join(reply.pieces()))
     else:
-        response = _in_parts(request, reply)
+        response = _streamed_response(request, reply)
     response.headers["Server"] = SERVER
     response.headers["Content-Type"] = reply.content_type
     for name, value in reply.headers:
         response.headers.add(name, value)
     if not request.content.is_eof():
-        # A body nobody read would be taken for the next request.
+        # A body that was not read would be parsed as the next request.
         response.force_close()
     await response.prepare(request)
     if request.transport is not None:
@@ -51,17 +52,17 @@ async def send(
     return response
 
 
-def _in_parts(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
+def _streamed_response(request: web.BaseRequest, reply: Reply) -> web.StreamResponse:
     response = web.StreamResponse(status=reply.status)
     if reply.length is not None:
         response.content_length = reply.length
     else:
-        _until_it_ends(request, response)
+        _delimit_body(request, response)
     return response
 
 
-def _until_it_ends(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """How long it is, is said by chunks, or by the end of the connection where a client knows no chunks (HTTP/1.0)."""
+def _delimit_body(request: web.BaseRequest, response: web.StreamResponse) -> None:
+    """Marks the end of the body by chunked encoding, or by closing the connection if the client knows no chunks (HTTP/1.0)."""
     if request.version >= HttpVersion11:
         response.enable_chunked_encoding()
     else:
@@ -69,7 +70,7 @@ def _until_it_ends(request: web.BaseRequest, response: web.StreamResponse) -> No
 
 
 class _Frames:
-    """The body of a response that is written bit by bit: in chunked encoding, where the client knows that."""
+    """The body of a response that is written frame by frame; in chunked encoding, if the client knows that."""
 
     def __init__(
         self, request: web.BaseRequest, response: web.StreamResponse, turn: Callable[[], Awaitable[None]]
@@ -79,7 +80,7 @@ class _Frames:
         self._response = response
 
     def write_now(self, frames: bytes) -> bool:
-        """Straight to the transport, while that keeps less than its high-water mark back."""
+        """Writes to the transport if less than its high-water mark is buffered; otherwise returns False."""
         protocol = self._request.protocol
         transport = protocol.transport
         if transport is None or transport.is_closing() or protocol.writing_paused:
@@ -88,10 +89,8 @@ class _Frames:
         return True
 
     async def write(self, frames: bytes | memoryview) -> None:
-        """By way of aiohttp, which waits for room, in pieces: the connection keeps no more than one that is not taken.
-
-        Raises ConnectionError for a watcher that does not take it in time, and ends the connection.
-        """
+        """Writes through aiohttp, in pieces, and waits while the connection buffers more than one. Raises
+        ConnectionError, and ends the connection, if a watcher does not accept a piece in time."""
         for start in range(0, len(frames), _PIECE_BYTES):
             piece = frames if len(frames) <= _PIECE_BYTES else frames[start : start + _PIECE_BYTES]
             if len(piece) > _LITTLE_BYTES:
@@ -105,7 +104,7 @@ async def stream(
     response = web.StreamResponse()
     response.headers["Server"] = SERVER
     response.headers["Content-Type"] = watch.content_type
-    _until_it_ends(request, response)
+    _delimit_body(request, response)
     await response.prepare(request)
     if request.transport is not None:
         request.transport.set_write_buffer_limits(high=_PIECE_BYTES)
@@ -113,7 +112,7 @@ async def stream(
         await watch.run(_Frames(request, response, turn))
         await response.write_eof()
     except (ConnectionError, asyncio.CancelledError):
-        # The watcher has gone; that is how watches usually end.
+        # The watcher disconnected; that is how watches usually end.
         if request.transport is not None and not request.transport.is_closing():
             raise
     return response

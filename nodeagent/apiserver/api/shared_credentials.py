@@ -1,7 +1,8 @@
-"""One certificate authority, one key for account tokens and one list of users for all servers on a storage.
+"""Shares one certificate authority, one key for account tokens and one list of users between all servers of a store.
 
-They are kept in the storage; a user who can read it can read every Secret anyway; and come into each server's directory
-when it starts. Users that are added or removed in the file of one server come and go everywhere, within seconds.
+They are kept in the store (a user who can read it can read every Secret anyway) and are copied into each server's
+directory when it starts. Users that are added to or removed from the file of one server are added or removed
+everywhere, within seconds.
 """
 
 import asyncio
@@ -20,24 +21,24 @@ COLLECTION: Final = "credentials"
 _AUTHORITY: Final = "authority"
 _FIXED: Final = ("ca.crt", "ca.key", "sa.key")
 _USERS: Final = "tokens.csv"
-_MADE_BY_AUTHORITY: Final = "*.names"
-"""Beside a certificate, for whom it is; without it, the certificate is rebuilt."""
-_LOOK_EVERY_SECONDS: Final = 2.0
+_NAMES_FILES: Final = "*.names"
+"""Files beside certificates, with the names that each is for; without it, the certificate is made again."""
+_SYNC_EVERY_SECONDS: Final = 2.0
 
 
 class SharedCredentials:
-    """Those of `directory`, kept the same as those in the store."""
+    """Keeps the credentials in `directory` and in the store the same."""
 
     def __init__(self, store: Store, directory: Path) -> None:
         self._store = store
         self._directory = directory
         self._users: frozenset[str] = frozenset()
-        """Lines of the file of users as store and file last agreed on."""
+        """The lines of the file of users on which store and file last agreed."""
         self._is_new = False
-        """Nothing was signed by the authority in the directory before this start."""
+        """Whether the directory had no certificate authority before this start."""
 
     async def fetch(self) -> bool:
-        """Puts what the store has into the directory, before anything is made there; False when it has nothing."""
+        """Writes the credentials of the store into the directory, before others are made there. Returns False if it has none."""
         record = self._store.get(COLLECTION, _AUTHORITY)
         if record is None:
             self._is_new = not await asyncio.to_thread((self._directory / _FIXED[0]).exists)
@@ -46,7 +47,8 @@ class SharedCredentials:
         return True
 
     async def offer(self) -> bool:
-        """Puts what the directory has into the store; False when another server was faster. Raises StorageFailed."""
+        """Puts the credentials of the directory into the store. Returns False if another server was faster. Raises
+        StorageFailed."""
         files = await asyncio.to_thread(self._read)
         try:
             await self._store.commit([Change(COLLECTION, _AUTHORITY, 0, _draft(files))])
@@ -59,13 +61,13 @@ class SharedCredentials:
         """Keeps the users the same, until cancelled."""
         while True:
             try:
-                await self.once()
+                await self.sync_users()
             except (Precondition, StorageFailed, StorageFull, OSError) as error:
-                logger.debug("users not brought together error=%s", error)
-            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+                logger.debug("users not synchronised error=%s", error)
+            await asyncio.sleep(_SYNC_EVERY_SECONDS)
 
-    async def once(self) -> None:
-        """What was added or removed in the file since the last look counts; of the rest, what the store says."""
+    async def sync_users(self) -> None:
+        """Merges the users: applies what was added to or removed from the file since the last call, otherwise the store wins."""
         record = self._store.get(COLLECTION, _AUTHORITY)
         if record is None:
             return
@@ -75,10 +77,10 @@ class SharedCredentials:
         own, stored = _lines(text_here), _lines(text_there)
         wanted = (stored | (own - self._users)) - (self._users - own)
         if wanted != stored:
-            changed = _draft({**files, _USERS: _arranged(wanted, text_there, text_here)})
+            changed = _draft({**files, _USERS: _ordered(wanted, text_there, text_here)})
             await self._store.commit([Change(COLLECTION, _AUTHORITY, record.revision, changed)])
         if wanted != own:
-            await asyncio.to_thread(write_private, path, _arranged(wanted, text_here, text_there))
+            await asyncio.to_thread(write_private, path, _ordered(wanted, text_here, text_there))
         self._users = wanted
 
     def _read(self) -> dict[str, str]:
@@ -91,28 +93,29 @@ class SharedCredentials:
         if authority.exists() and authority.read_text() != files[_FIXED[0]]:
             if not self._is_new:
                 logger.warning(
-                    "the store has another certificate authority: its own counts directory=%s", self._directory
+                    "the store has another certificate authority, which replaces that of the directory directory=%s",
+                    self._directory,
                 )
-            for stated in self._directory.glob(_MADE_BY_AUTHORITY):
-                stated.unlink()
+            for names_file in self._directory.glob(_NAMES_FILES):
+                names_file.unlink()
         for name in _FIXED:
             write_private(self._directory / name, files[name])
-        # Users that were added here while no server ran are offered to the others.
+        # Users that were added to the file while no server ran are kept: `sync_users` puts them into the store.
         self._users = _lines(files[_USERS])
         text = users.read_text() if users.exists() else ""
         own = _lines(text)
         known = {line.split(",")[1] for line in self._users}
         wanted = self._users | {line for line in own if line.split(",")[1] not in known}
         if wanted != own:
-            write_private(users, _arranged(wanted, text, files[_USERS]))
+            write_private(users, _ordered(wanted, text, files[_USERS]))
 
 
 def _lines(text: str) -> frozenset[str]:
     return frozenset(line for line in text.splitlines() if line.count(","))
 
 
-def _arranged(lines: frozenset[str], first: str, then: str) -> str:
-    """These lines in the order of one text, and what it has not in that of another, so that who compares files sees no change."""
+def _ordered(lines: frozenset[str], first: str, then: str) -> str:
+    """Returns the lines in the order of the text `first`, then of `then`, so that comparing files shows no needless change."""
     order = dict.fromkeys((*first.splitlines(), *then.splitlines()))
     return "".join(f"{line}\n" for line in order if line in lines)
 

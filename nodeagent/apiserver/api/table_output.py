@@ -21,7 +21,7 @@ def table_of(
     include: str = "Metadata",
     list_meta: Document | None = None,
 ) -> Document:
-    """A Table of the records; `include` (includeObject) is None, Metadata or Object."""
+    """Returns a Table of the records. `include` (the parameter includeObject) is None, Metadata or Object."""
     rows = [row_of(resource, record, version=version, now=now, include=include) for record in records]
     return {
         "kind": "Table",
@@ -33,7 +33,7 @@ def table_of(
 
 
 def row_of(resource: Resource, record: Record, *, version: str, now: float, include: str) -> Document:
-    """The row of an object."""
+    """Returns the row of an object."""
     document = record.document()
     row: Document = {"cells": resource.printer.cells(document, now)}
     if include == "Object":
@@ -49,13 +49,13 @@ def row_of(resource: Resource, record: Record, *, version: str, now: float, incl
 
 
 def bookmark_row(resource: Resource, version: str, meta: Document) -> Document:
-    """The row of a bookmark: no object, so its cells are empty; its metadata says how far a watch has come."""
+    """Returns the row of a bookmark: empty cells, and metadata with the resourceVersion that a watch has reached."""
     partial = {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": meta}
     return {"cells": [None] * len(column_definitions(resource)), "object": partial}
 
 
 def column_definitions(resource: Resource) -> list[Document]:
-    """The columns of a kind, described by the documentation of the fields they show."""
+    """Returns the columns of a kind, described by the documentation of the fields that they show."""
     name = Column("Name", described_by="metadata.name")
     columns = (name, *resource.printer.columns) if resource.printer.named else tuple(resource.printer.columns)
     struct = resource.stored_struct or resource.struct
@@ -73,7 +73,7 @@ def column_definitions(resource: Resource) -> list[Document]:
 
 @lru_cache(maxsize=256)
 def describe(struct: Struct, path: str) -> str:
-    """The documentation of a field."""
+    """Returns the documentation of the field at a path; empty if there is no such field."""
     doc = ""
     shape: object = struct
     for step in path.split("."):

@@ -1,4 +1,4 @@
-"""Kubernetes' static token file: `token,user,uid,"group,group"` per line. Read again when it has changed."""
+"""Kubernetes' static token file: `token,user,uid,"group,group"` per line. It is read again when it changed."""
 
 import csv
 import logging
@@ -8,14 +8,14 @@ from nodeagent.apiserver.api.authorization import Role, Tokens, User, user_of
 
 logger = logging.getLogger(__name__)
 _TOKEN, _NAME, _UID, _GROUPS = 0, 1, 2, 3
-"""Columns."""
+"""Indices of the columns."""
 
 
 class TokenFile:
-    """Whose a token is. A user who is added or removed counts from the next request on, without a restart."""
+    """Finds the user of a token. Users that are added or removed count from the next request on, without a restart."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError."""
+        """Reads the file. Raises OSError."""
         self._path = path
         self._users: dict[str, User] = {}
         self._tokens = Tokens({})
@@ -23,21 +23,21 @@ class TokenFile:
         self._read()
 
     def user(self, token: str) -> User | None:
-        """Whose token it is."""
+        """Returns the user of a token, or None. Reads the file first if it changed."""
         try:
             self._read()
         except OSError as error:
-            # Known users stay known; new ones are not added.
+            # Keep the users of the last successful read.
             logger.debug("tokens not read again path=%s error=%s", self._path, error)
         return self._tokens.user(token)
 
     def of(self, name: str) -> str:
-        """The token of a user; empty for a user without one."""
+        """Returns the token of a user; empty for an unknown user."""
         found = self.user_named(name)
         return found[0] if found is not None else ""
 
     def user_named(self, name: str) -> tuple[str, Role] | None:
-        """(token, role) of a user."""
+        """Returns (token, role) of a user, or None if there is no such user."""
         return next(((token, user.role) for token, user in self._users.items() if user.name == name), None)
 
     def _read(self) -> None:

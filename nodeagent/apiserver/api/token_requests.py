@@ -1,9 +1,9 @@
-"""serviceaccounts/NAME/token: a client that may do everything asks for a token of an account (TokenRequest)."""
+"""serviceaccounts/NAME/token: an administrator requests a token of an account (TokenRequest)."""
 
 from typing import Final
 
 from nodeagent.apiserver.api.account_tokens import ISSUER, Account, AccountTokens
-from nodeagent.apiserver.api.bodies import Sent, parse_object
+from nodeagent.apiserver.api.bodies import UnstoredKind, parse_object
 from nodeagent.apiserver.api.replies import Reply, document_reply
 from nodeagent.apiserver.storage.records import Record
 from nodeagent.kinds.description.decoding import TypeMismatch, normalise
@@ -18,12 +18,12 @@ _LONGEST_SECONDS: Final = 1 << 32
 
 
 def answer_token_request(record: Record, body: bytes, media_type: str, accounts: AccountTokens, *, now: float) -> Reply:
-    """The request with a token for the account of `record`. Raises ApiError 400, 415, 422, and 409 where the account is deleted
-    and only a finalizer holds it."""
+    """Returns the TokenRequest with a token for the account of `record`. Raises ApiError 400, 415, 422, and 409 if the
+    account was deleted and only a finalizer holds it."""
     meta = record.document()["metadata"]
     if meta.get("deletionTimestamp"):
         raise conflict("serviceaccounts", record.name, "the account is being deleted")
-    sent = Sent(TOKEN.kind, TOKEN.group, "v1", TOKEN_REQUEST)
+    sent = UnstoredKind(TOKEN.kind, TOKEN.group, "v1", TOKEN_REQUEST)
     try:
         request = normalise(sent.struct, parse_object(body, media_type, sent))
     except TypeMismatch as mismatch:

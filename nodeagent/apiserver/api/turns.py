@@ -1,4 +1,4 @@
-"""Work that takes much, a few pieces at a time: users take turns, so that no user waits for all that another has asked for."""
+"""A fair semaphore for expensive work: users take turns, so that no user waits for all the work of another user."""
 
 import asyncio
 from collections import Counter, deque
@@ -7,26 +7,26 @@ from contextlib import asynccontextmanager
 
 
 class Turns:
-    """most: pieces of work at a time; per_user: of one user. Users who wait are served one after another, in turns."""
+    """most: pieces of work at the same time. per_user: of one user. Waiting users are served in turn."""
 
     def __init__(self, most: int, per_user: int) -> None:
         self._free = most
         self._per_user = per_user
         self._working: Counter[str] = Counter()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
-        """By user, the user whose turn is next first."""
+        """By user, in the order in which users are served next."""
 
     @asynccontextmanager
     async def turn(self, user: str) -> AsyncIterator[None]:
-        """Waits for a turn of the user, which lasts as long as the block."""
+        """Waits for a turn of the user and holds it for the duration of the block."""
         await self.take(user)
         try:
             yield
         finally:
-            self.give_back(user)
+            self.release(user)
 
     async def take(self, user: str) -> None:
-        """Waits for a turn, which the caller gives back."""
+        """Waits for a turn, which the caller must end with `release`."""
         if self._free and self._working[user] < self._per_user:
             self._begin(user)
             return
@@ -36,13 +36,13 @@ class Turns:
             await waiting
         except asyncio.CancelledError:
             if waiting.done() and not waiting.cancelled():
-                self.give_back(user)
+                self.release(user)
             else:
                 self._withdraw(user, waiting)
             raise
 
-    def give_back(self, user: str) -> None:
-        """A turn has ended."""
+    def release(self, user: str) -> None:
+        """Ends a turn and starts the next ones that are possible."""
         self._free += 1
         self._working[user] -= 1
         if not self._working[user]:

@@ -1,8 +1,8 @@
-"""Watch streams: what a watcher of a selection receives, in which order (KEP-3157 for initial events).
+"""Watch streams: which events a watcher receives, in which order (KEP-3157 for initial events).
 
-A watcher holds a position in the history. Each time the collection grows it reads on from there, so all watchers share
-the encoded events; a watcher that is behind the history receives 410 and ends. One that has seen everything and whose connection
-takes more is written to at once; its task sleeps on.
+A watcher holds a position in the history. Each time the collection grows, it reads on from there, so all watchers share
+the encoded events; a watcher that is behind the history receives 410 and ends. While a watcher has received everything
+and its connection accepts data, events are written directly, without waking its task.
 """
 
 import asyncio
@@ -25,17 +25,18 @@ from nodeagent.kinds.description.status import ApiError, expired, future_version
 
 _BATCH: Final = 500
 _FEW: Final = 20
-"""Events that are delivered without a task: more of them take their turn among the long work of all clients."""
+"""Up to so many events are delivered without a task. For more, the task takes its turn among the long work of all
+clients."""
 _BATCH_BYTES: Final = 256 * 1024
-"""What a watcher that does not read keeps of its own: who wants more at a time gets it piece by piece."""
+"""The memory that a watcher may hold for frames that it has not read; larger frames are written piece by piece."""
 Part: TypeAlias = bytes | memoryview
-"""Of a frame, or several frames that are written together."""
+"""A part of a frame, or several frames that are written together."""
 _END_OF_LIST: Final = "k8s.io/initial-events-end"
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRequest:
-    """What to watch and from where. `since` None: from now, after the present objects as ADDED."""
+    """What to watch and from which revision. `since` None: from now, with the present objects first, as ADDED."""
 
     selection: Selection
     since: int | None
@@ -43,37 +44,38 @@ class WatchRequest:
     initial_events: bool = False
     timeout_s: float = 1800.0
     shape: Shape | None = None
-    """What is sent instead of the objects: rows of a Table, or PartialObjectMetadata."""
+    """The form that is sent instead of objects: rows of a Table, or PartialObjectMetadata."""
     client: str = ""
-    """Whose time it takes to look through objects and events."""
+    """The user to which the time for looking through objects and events is charged."""
 
 
 class Clock(Protocol):
     """Monotonic time for timeouts and wall time for ages."""
 
     def monotonic(self) -> float:
-        """Seconds, for spans."""
+        """Returns monotonic seconds."""
         ...
 
     def time(self) -> float:
-        """Seconds since 1970."""
+        """Returns seconds since 1970."""
         ...
 
 
 class Stream(Protocol):
-    """A connection frames are written to."""
+    """The connection to which frames are written."""
 
     def write_now(self, frames: bytes) -> bool:
-        """Writes without waiting; False, and nothing written, when the connection has not taken what it was given."""
+        """Writes without waiting. Returns False, and writes nothing, if the connection still has too much unsent data."""
         ...
 
     async def write(self, frames: bytes | memoryview) -> None:
-        """Writes part of the stream, and waits while the connection is behind. Raises ConnectionError."""
+        """Writes part of the stream; waits while the connection is behind. Raises ConnectionError."""
         ...
 
 
 def selected_kind(event: Event, selection: Selection) -> EventKind | None:
-    """What the event means for a selection: objects enter and leave it by changing; None: nothing."""
+    """Returns the kind of event for a watcher of the selection, or None if it receives none. An object that starts to
+    match is ADDED, one that no longer matches is DELETED."""
     after = event.kind is not EventKind.DELETED and selection.matches(event.record)
     before = event.before is not None and selection.matches(event.before)
     if after:
@@ -82,7 +84,8 @@ def selected_kind(event: Event, selection: Selection) -> EventKind | None:
 
 
 class Watch:
-    """One stream. `run` writes frames until the time is up, the server stops or the history has moved on."""
+    """One watch stream. `run` writes frames until the timeout, the stop of the server, or the loss of its place in the
+    history."""
 
     content_type: Final = "application/json"
 
@@ -117,32 +120,33 @@ class Watch:
             kind: b'{"type":"%b","object":%b' % (kind.value.encode(), self._opening) for kind in EventKind
         }
         self._is_converted = bool(self._table) or (resource.converts and not self._is_partial)
-        """The frames are this watcher's own, not the events' encoded ones."""
+        """Whether frames are made for this watcher, instead of from the shared encoded events."""
         self._position = 0
         self._first_table = True
         self._news = asyncio.Event()
         self._idle: Stream | None = None
-        """The stream while everything has been sent and the task sleeps."""
+        """The stream while everything has been sent and the task sleeps; else None."""
 
     async def run(self, stream: Stream) -> None:
-        """Ends by returning. Errors of the connection come out of `stream` and go through."""
-        self._collection.register(self._notice)
+        """Streams until the watch ends. Errors of the connection are raised by `stream` and passed on."""
+        self._collection.register(self._notify)
         try:
             await self._begin(stream)
             await self._follow(stream)
         except ApiError as error:
             await stream.write(b'{"type":"ERROR","object":%b}\n' % encode(error.document))
         finally:
-            self._collection.unregister(self._notice)
+            self._collection.unregister(self._notify)
 
-    def _notice(self) -> None:
+    def _notify(self) -> None:
         if self._idle is None:
             self._news.set()
         else:
             self._deliveries.add(self)
 
     def deliver(self) -> bool:
-        """Tells what is new where that is little and needs no waiting. Otherwise wakes the task, which can wait, and says False."""
+        """Writes the new events if they are few and need no waiting. Otherwise wakes the task, which can wait, and
+        returns False."""
         events = self._collection.events_after(self._position, _FEW)
         if self._idle is None or self._is_converted or not 0 < len(events) <= _FEW:
             self._news.set()
@@ -150,8 +154,8 @@ class Watch:
         if self._position < self._collection.forgotten or sum(len(e.record.body) for e in events) > _BATCH_BYTES:
             self._news.set()
             return False
-        told = b"".join(part for event in events for part in self._told(event))
-        if told and not self._idle.write_now(told):
+        frames = b"".join(part for event in events for part in self._frame_of(event))
+        if frames and not self._idle.write_now(frames):
             self._news.set()
             return False
         self._position = events[-1].revision
@@ -169,14 +173,14 @@ class Watch:
             except Compacted:
                 raise self._expired() from None
             return
-        # The records are held, so a change while these frames are being written reaches the watcher afterwards.
+        # A snapshot: a change while these frames are written is sent afterwards, as an event.
         records = list(map(self._collection.records.__getitem__, self._collection.paths()))
-        pieces = self._initial(records)
+        pieces = self._initial_frames(records)
         while len(piece := await self._loop_time.next_piece(request.client, pieces)):
             await stream.write(piece)
 
-    def _initial(self, records: Sequence[Record]) -> Iterator[Part]:
-        """The frames of the present objects, in pieces; empty ones are steps on the way."""
+    def _initial_frames(self, records: Sequence[Record]) -> Iterator[Part]:
+        """Yields the frames of the present objects in pieces; an empty piece is only a step of the work."""
         request = self._request
         parts: list[Part] = []
         weight = 0
@@ -206,9 +210,9 @@ class Watch:
             self._check_history()
             events = self._collection.events_after(self._position, _BATCH)
             if events:
-                told, self._position = await self._loop_time.run(self._request.client, self._gathered(events))
-                del events  # a watcher that does not read keeps no more than what is being written
-                for piece in told:
+                pieces, self._position = await self._loop_time.run(self._request.client, self._next_frames(events))
+                del events  # a watcher that does not read must hold no more than what is being written
+                for piece in pieces:
                     await stream.write(piece)
                 continue
             now = self._clock.monotonic()
@@ -232,16 +236,16 @@ class Watch:
             self._idle = None
 
     def _check_history(self) -> None:
-        """A stream begins within the history of the store; then only what it did not see in time is lost to it."""
+        """Raises ApiError 410 if events that the watcher has not received were dropped from the history."""
         if self._position < self._collection.forgotten:
             raise self._expired()
 
     def _expired(self) -> ApiError:
         return expired(f"too old resource version: {self._position} ({self._store.revision})")
 
-    def _gathered(self, events: Sequence[Event]) -> Steps[tuple[list[Part], int]]:
-        """(what is to be written, how far it leads): of the first of these events, as many as are not long, or one. Events of one
-        revision are not parted. Small events are written as one piece, whatever they weigh together."""
+    def _next_frames(self, events: Sequence[Event]) -> Steps[tuple[list[Part], int]]:
+        """Returns (pieces to write, revision reached) for the first of these events: up to `_BATCH_BYTES`, but at least
+        one revision. Events of one revision stay together. Small events are joined into one piece."""
         pieces: list[Part] = []
         small: list[Part] = []
         weight, position = 0, self._position
@@ -250,7 +254,7 @@ class Watch:
                 if weight and weight + len(event.record.body) > _BATCH_BYTES:
                     break
                 position = event.revision
-            frame = self._told(event)
+            frame = self._frame_of(event)
             size = sum(map(len, frame))
             weight += size
             if size > _BATCH_BYTES:
@@ -261,12 +265,13 @@ class Watch:
             yield
         return [piece for piece in (*pieces, b"".join(small)) if piece], position
 
-    def _told(self, event: Event) -> tuple[Part, ...]:
+    def _frame_of(self, event: Event) -> tuple[Part, ...]:
         kind = selected_kind(event, self._request.selection)
         return () if kind is None else self._frame(kind, event)
 
     def _frame(self, kind: EventKind, event: Event) -> tuple[Part, ...]:
-        """In parts, so that the object's own bytes, which all who watch it share, are not copied before they are sent."""
+        """Returns the frame in parts, so that the object's bytes, which all watchers share, are not copied before they
+        are sent."""
         body = event.body_as(kind)
         if not self._is_converted and not self._is_partial:
             return self._openings[kind], memoryview(body)[1:], b"}\n"

@@ -1,4 +1,4 @@
-"""YAML to what JSON can hold, event by event, so that every bound is met before memory is taken. Pure."""
+"""Converts YAML to JSON values, event by event, so that every bound is checked before memory is used. Pure."""
 
 from dataclasses import dataclass, field
 from math import isfinite
@@ -18,23 +18,23 @@ _CONTAINERS: Final = frozenset({None, "!", "tag:yaml.org,2002:map", "tag:yaml.or
 
 
 class YamlRefused(ValueError):
-    """Not YAML, more of it than is looked at, or something JSON cannot hold."""
+    """Not YAML, more of it than is allowed, or a value that JSON cannot hold."""
 
 
 @dataclass(slots=True)
-class _Weight:
-    """What a value comes to when every alias in it is written out."""
+class _ExpandedSize:
+    """The size of a value with every alias in it expanded."""
 
     values: int = 0
     characters: int = 0
 
 
 @dataclass(slots=True)
-class _Open:
-    """A map or list that has begun."""
+class _OpenContainer:
+    """A map or list whose end has not been read yet."""
 
     value: Json
-    weight: _Weight
+    weight: _ExpandedSize
     anchor: str | None
     key: str | None = None
     merging: bool = False
@@ -42,12 +42,12 @@ class _Open:
 
     @property
     def wants_key(self) -> bool:
-        """It is a map, and its next value is a key."""
+        """Whether the next value is a key of this map."""
         return isinstance(self.value, dict) and self.key is None and not self.merging
 
 
 def read_yaml(body: bytes) -> Json:
-    """The one document in `body`; None for an empty body. Raises YamlRefused, ApiError 413 for too many values."""
+    """Returns the only document in `body`; None for an empty body. Raises YamlRefused, and ApiError 413 for too many values."""
     try:
         text = body.decode()
         if sum(line.startswith("%") for line in text.splitlines()) > _MOST_DIRECTIVES:
@@ -64,22 +64,22 @@ def read_yaml(body: bytes) -> Json:
 class _Document:
     def __init__(self, loader: yaml.CSafeLoader) -> None:
         self._loader = loader
-        self._open: list[_Open] = []
-        self._anchors: dict[str, tuple[Json, _Weight]] = {}
+        self._open: list[_OpenContainer] = []
+        self._anchors: dict[str, tuple[Json, _ExpandedSize]] = {}
         self._values = Values()
         self._characters = 0
         self._result: Json = None
         self._documents = 0
 
     def read(self) -> Json:
-        """Takes event after event, to the end of the stream."""
+        """Reads all events of the stream and returns the document."""
         loader = self._loader
         while loader.check_event():
             event = loader.get_event()
             if isinstance(event, yaml.ScalarEvent):
                 value, is_merge = self._scalar(event)
-                self._begin(_Weight(1, len(event.value)))
-                self._place(value, event.anchor, _Weight(1, len(event.value)), merge=is_merge)
+                self._count(_ExpandedSize(1, len(event.value)))
+                self._place(value, event.anchor, _ExpandedSize(1, len(event.value)), merge=is_merge)
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 self._enter(event)
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
@@ -92,8 +92,8 @@ class _Document:
                     raise YamlRefused("expected a single document in the stream")
         return self._result
 
-    def _begin(self, weight: _Weight) -> None:
-        """Counts before anything is kept; a key is part of its value. Raises ApiError 413."""
+    def _count(self, weight: _ExpandedSize) -> None:
+        """Counts a value before it is kept; a key is counted with its value. Raises ApiError 413, YamlRefused."""
         self._values.take(0 if self._open and self._open[-1].wants_key else weight.values)
         self._characters += weight.characters
         if self._characters > MOST_EXPANDED_CHARACTERS:
@@ -104,9 +104,9 @@ class _Document:
             raise YamlRefused(f"exceeded max depth of {DEEPEST}")
         if event.tag not in _CONTAINERS:
             raise YamlRefused(f"{event.tag} is not a JSON value")
-        self._begin(_Weight(1))
+        self._count(_ExpandedSize(1))
         value: Json = {} if isinstance(event, yaml.MappingStartEvent) else []
-        self._open.append(_Open(value, _Weight(1), event.anchor))
+        self._open.append(_OpenContainer(value, _ExpandedSize(1), event.anchor))
 
     def _leave(self) -> None:
         done = self._open.pop()
@@ -122,11 +122,11 @@ class _Document:
         value, weight = found
         if weight.values > self._values.left:
             raise YamlRefused("document contains excessive aliasing")
-        self._begin(weight)
+        self._count(weight)
         self._place(value, None, weight)
 
-    def _place(self, value: Json, anchor: str | None, weight: _Weight, *, merge: bool = False) -> None:
-        """Puts a whole value where it belongs: into the container that is open, as key or as value."""
+    def _place(self, value: Json, anchor: str | None, weight: _ExpandedSize, *, merge: bool = False) -> None:
+        """Adds a complete value to the innermost open container, as a key or as a value."""
         if anchor is not None:
             self._anchors[anchor] = (value, weight)
         if not self._open:
@@ -151,7 +151,7 @@ class _Document:
             parent.key = str(value)
 
     def _scalar(self, event: yaml.ScalarEvent) -> tuple[Json, bool]:
-        """(the value, it is the key `<<`)."""
+        """Returns (value, whether it is the merge key `<<`)."""
         text = event.value
         if event.tag in (None, "!"):
             if event.tag is not None or not event.implicit[0]:
@@ -176,7 +176,7 @@ class _Document:
 
 
 def _sources(value: Json) -> list[Json]:
-    """What `<<` brings in: a map, or maps of which the first wins."""
+    """Returns the maps that `<<` merges, later ones first: the first of a list wins."""
     sources = value[::-1] if isinstance(value, list) else [value]
     if not all(isinstance(source, dict) for source in sources):
         raise YamlRefused("map merge requires map or sequence of maps as the value")

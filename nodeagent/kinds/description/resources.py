@@ -124,7 +124,7 @@ class Resource:
     creates_on_update: bool = False
     """An update of an object that does not exist creates it."""
     deprecated: str = ""
-    """Sent as a Warning header with every response."""
+    """UnstoredKind as a Warning header with every response."""
     storage_hash: str = ""
     confidential: bool = False
     """Those who may only look may not look at it."""

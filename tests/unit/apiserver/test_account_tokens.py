@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.apiserver.api.account_tokens import ISSUER, Account, AccountTokens, Bearers
+from nodeagent.apiserver.api.account_tokens import ISSUER, Account, AccountTokens, BearerTokens
 from nodeagent.apiserver.api.authorization import READERS, Role, Tokens, User, role_of
 
 NOW = 1_000_000.0
@@ -84,7 +84,9 @@ def test_a_token_without_a_signature_is_nobodys() -> None:
 
 @pytest.mark.parametrize(("present", "role"), [(ALICE, Role.READER), (Account("default", "alice", "u-2"), None)])
 def test_the_account_has_to_be_the_same_one_still(present: Account, role: Role | None) -> None:
-    bearers = Bearers(Tokens({"t": User("guest", role_of([READERS]))}), tokens(), lambda account: account == present)
+    bearers = BearerTokens(
+        Tokens({"t": User("guest", role_of([READERS]))}), tokens(), lambda account: account == present
+    )
     assert bearers.user("t") == User("guest", Role.READER)
     found = bearers.user(tokens().issue(ALICE, [ISSUER], 600)[0])
     assert (found.role if found else None) == role

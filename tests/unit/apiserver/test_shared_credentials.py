@@ -72,8 +72,8 @@ def test_the_lines_of_the_file_of_users_stay_where_they_are(
             theirs, ours = write(tmp_path / "first", [ADMIN, AGENT]), write(tmp_path / "second", users_here)
             assert [await first.fetch(), await first.offer(), await second.fetch()] == [False, True, True]
             for _ in range(2):
-                await second.once()
-                await first.once()
+                await second.sync_users()
+                await first.sync_users()
                 assert ours.read_text().splitlines() == users_then
                 added = [line for line in users_here if line not in (ADMIN, AGENT)]
                 assert theirs.read_text().splitlines() == [ADMIN, AGENT, *added]
