@@ -94,7 +94,7 @@ def parse(body: bytes, media_type: str) -> Json:
 
 def parse_object(body: bytes, media_type: str, resource: ObjectKind) -> Document:
     """Decodes a body of any supported media type as an object of this kind. Raises ApiError 400, 415."""
-    if media_type == protobuf.MEDIA_TYPE and protobuf.reads(resource.struct):
+    if media_type == protobuf.MEDIA_TYPE and protobuf.supports(resource.struct):
         try:
             return as_object(protobuf.read_object(resource.struct, body), resource, body)
         except protobuf.NotProtobuf as error:

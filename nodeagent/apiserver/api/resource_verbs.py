@@ -28,8 +28,8 @@ from nodeagent.apiserver.machinery.reading import (
     length_of,
     list_page,
     needs_reader,
+    option_forbidden,
     parse_version,
-    refused,
 )
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.request_worker import LARGE_BYTES, Worker
@@ -225,7 +225,7 @@ class Objects:
 
     async def _list(self, resource: Resource, target: Target, request: Request) -> Reply:
         if "sendInitialEvents" in request.query:
-            raise refused("sendInitialEvents", "sendInitialEvents is forbidden for list")
+            raise option_forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
         page = await self._page(resource, target, request)
         meta: Document = {"resourceVersion": str(page.revision)}
         if page.token:
@@ -269,12 +269,12 @@ class Objects:
         match = query.get("resourceVersionMatch", "")
         if "sendInitialEvents" in query and match != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            raise refused("resourceVersionMatch", why)
+            raise option_forbidden("resourceVersionMatch", why)
         if match and "sendInitialEvents" not in query:
             why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            raise refused("resourceVersionMatch", why)
+            raise option_forbidden("resourceVersionMatch", why)
         if query.get("continue"):
-            raise refused("continue", "continue is forbidden for watch")
+            raise option_forbidden("continue", "continue is forbidden for watch")
         if target.name:
             selection = Selection(
                 target.namespace, fields=parse_fields(f"metadata.name={target.name}", ("metadata.name",), str)
@@ -387,7 +387,7 @@ class Objects:
         options = delete_options(request, await self._delete_options(request))
         page = await self._page(resource, target, request)
         for record in page.records:
-            await asyncio.sleep(0)  # a dry run or a refused deletion never waits for the store
+            await asyncio.sleep(0)  # a dry run or a option_forbidden deletion never waits for the store
             try:
                 await self._registry.delete(resource, record.namespace, record.name, options)
             except ApiError as error:

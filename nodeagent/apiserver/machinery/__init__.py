@@ -1,1 +1,1 @@
-"""What all kinds share: verbs, rules of writing, ownership of fields, selectors, the engine of shapes. Knows no kind."""
+"""What all kinds share: verbs, rules for writes, field ownership, selectors, schemas. Knows no kind by name."""

@@ -1,4 +1,4 @@
-"""Turns the body a client sent into an object that can be stored, or into the error that the client receives. Pure."""
+"""Turns the body of a request into an object that can be stored, or into the error that the client receives. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,22 +17,26 @@ _MOST_COMPLAINTS: Final = 100
 
 @dataclass(slots=True)
 class WriteOptions:
-    """How a write is to be done. `warnings` is filled on the way."""
+    """The options of a write. `warnings` collects what the client is to be warned of."""
 
     manager: str = "unknown"
     dry_run: bool = False
     validation: str = "Warn"
-    """What becomes of unknown fields: Ignore, Warn or Strict."""
+    """How unknown fields are handled: Ignore, Warn or Strict."""
     force: bool = False
     repeated: list[str] = field(default_factory=list)
-    """Fields the request gave more than once."""
+    """Fields that the body has more than once."""
     warnings: list[str] = field(default_factory=list)
     size_bytes: int = 0
-    """About how much the request is, where that is much."""
+    """About how much work the body is, as bytes of JSON."""
 
 
 def accept(resource: Resource, given: Document, options: WriteOptions, *, sparse: bool = False) -> Document:
-    """The client's document in stored form; unknown fields are dropped, and reported as asked. Raises ApiError 400."""
+    """Returns the client's document in stored form, without unknown fields; these are reported as requested. Raises
+    ApiError 400.
+
+    sparse: keep only the fields that the client sent, for server-side apply.
+    """
     unknown: list[str] = []
     try:
         document = claims(resource.struct, given, unknown) if sparse else normalise(resource.struct, given, unknown)
@@ -52,7 +56,7 @@ def _cannot_be_handled(resource: Resource) -> str:
 
 
 def check(resource: Resource, document: Document, errors: Iterable[FieldError]) -> None:
-    """Raises ApiError 422 with what is wrong with the metadata, then `errors`. Nothing is looked at after the hundredth."""
+    """Raises ApiError 422 with the errors of the metadata, then `errors`; 100 at most."""
     rules = metadata(document, resource.name_check, namespaced=resource.namespaced)
     found = list(islice(chain(rules, errors), MOST_ERRORS + 1))
     if found:

@@ -1,6 +1,6 @@
-"""How much structure a body may have, whatever its format, counted before anything is made of it. Pure.
+"""Limits how many values a body may have and how deep they nest, in every format; checked before it is decoded. Pure.
 
-A value is a number, a text, a map, a list, true, false or null; a key is part of its value.
+A value is a number, a text, a map, a list, true, false or null; a key is counted with its value.
 """
 
 from typing import Final
@@ -18,26 +18,23 @@ class Values:
 
     def __init__(self) -> None:
         self.left = MOST_VALUES
-        """How many more there may be."""
+        """How many more are allowed."""
 
     def take(self, count: int = 1) -> None:
-        """So many more are about to be made. Raises ApiError 413."""
+        """Counts values that are about to be created. Raises ApiError 413 beyond the limit."""
         self.left -= count
         if self.left < 0:
             raise too_many_values(MOST_VALUES)
 
 
 def check_json(body: bytes) -> int:
-    """About how many values there are: at most 100,000, nested 100 deep. Raises ApiError 413, 400.
-
-    A matter of a few searches through the bytes. That it is JSON is for the decoder to find out: of anything else it counts what
-    would be values.
-    """
+    """Returns about how many values the body has: at most 100,000, nested 100 deep. Raises ApiError 413, 400. It takes
+    a few searches through the bytes and does not check that they are JSON: the decoder does that."""
     marks = _marks(body)
     if marks <= MOST_VALUES and body.count(b"[") + body.count(b"{") <= DEEPEST:
         return marks
     bare = body.replace(rb"\\", b"").replace(rb"\"", b"")
-    # No more than a key and a text for each value, so that what follows takes milliseconds.
+    # At most a key and a text for each value: bounds the work below to milliseconds.
     if bare.count(b'"') > 4 * MOST_VALUES:
         raise too_many_values(MOST_VALUES)
     outside = b"".join(bare.split(b'"')[::2])

@@ -1,4 +1,4 @@
-"""The last step of a write: the object and whatever its kind adds to it, in one transaction of the store."""
+"""The last step of a write: commits the object and everything that its kind adds to it, in one transaction of the store."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -41,7 +41,7 @@ _OBJECT_LIMIT_BYTES: Final = 1536 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The object after the write; `gone`: it was removed rather than marked."""
+    """The object after the write. `gone`: it was removed, not only marked for deletion."""
 
     record: Record
     created: bool = False
@@ -49,9 +49,10 @@ class Written:
 
 
 class Commits:
-    """Raises Precondition when a write lost a race, ApiError for any other refusal. joint_writes: by collection.
+    """Raises Precondition if a write lost a race, ApiError for any other refusal.
 
-    is_beside_others: a kube-apiserver lives on the same storage.
+    joint_writes: by collection.
+    is_beside_others: returns whether a kube-apiserver uses the same storage.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Commits:
         self._worker = worker
 
     async def remove(self, resource: Resource, record: Record, live: Document, *, dry_run: bool = False) -> Written:
-        """Take an object away. live: its document. dry_run: nothing is changed."""
+        """Removes an object; `live` is its document. With `dry_run` nothing is changed."""
         joint = self._joint_writes[resource.stored_in]
         plan = joint.plan(None, live)
         if dry_run:
@@ -75,7 +76,7 @@ class Commits:
             return Written(record, gone=True)
         change = Change(resource.stored_in, record.path, record.revision, None, record.body, frees=True)
         try:
-            with _answered():
+            with _as_api_error():
                 gone = await self._planned.remove(joint, plan, change)
         finally:
             joint.settle(plan)
@@ -90,7 +91,7 @@ class Commits:
         *,
         frees: bool = False,
     ) -> Written:
-        """Store a new object, or a new state of `record`. frees: see Change."""
+        """Stores a new object (`record` None), or a new state of `record`. frees: see Change."""
         joint = self._joint_writes[resource.stored_in]
         live = await self._worker.run(len(record.body), record.document) if record is not None else None
         try:
@@ -122,15 +123,15 @@ class Commits:
         if len(body) > _OBJECT_LIMIT_BYTES:
             raise body_too_large(_OBJECT_LIMIT_BYTES)
         if options.dry_run:
-            return self._pretend(resource, path, body, record)
+            return self._dry_run(resource, path, body, record)
         expected = record.revision if record is not None else 0
-        # Elsewhere it may be others who run on what is stored; here, a controller deletes what nobody needs any more.
+        # In a remote storage other servers may rely on the lease; in a local one a controller deletes expired objects.
         seconds = resource.kept_seconds if self._store.remote else None
-        with _answered():
+        with _as_api_error():
             written = await commit(Change(resource.stored_in, path, expected, body, frees=frees, seconds=seconds))
         return Written(written, created=record is None)
 
-    def _pretend(self, resource: Resource, path: str, body: bytes, record: Record | None) -> Written:
+    def _dry_run(self, resource: Resource, path: str, body: bytes, record: Record | None) -> Written:
         if record is None and self._store.get(resource.stored_in, path) is not None:
             raise already_exists(resource.plural, path.rpartition("/")[2], resource.group)
         revision = record.revision if record is not None else 0
@@ -139,8 +140,8 @@ class Commits:
 
 
 @contextmanager
-def _answered() -> Iterator[None]:
-    """What a storage raises within, as the client is to see it."""
+def _as_api_error() -> Iterator[None]:
+    """Turns errors of the storage into API errors (context manager)."""
     try:
         yield
     except StorageFull:

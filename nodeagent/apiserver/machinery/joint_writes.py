@@ -1,4 +1,4 @@
-"""What is written in the same transaction as an object: nothing for most kinds, addresses and node ports for Services."""
+"""Changes that are written in the same transaction as an object: addresses and node ports for Services; none for most kinds."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -11,46 +11,47 @@ from nodeagent.kinds.description.documents import Document
 
 @dataclass(slots=True)
 class WritePlan:
-    """Further changes of the transaction; `reservation` is to be released after it."""
+    """Further changes of the transaction. The caller releases `reservation` after it (`JointWrites.settle`)."""
 
     changes: list[Change] = field(default_factory=list)
     reservation: Reservation | None = None
 
 
 class JointWrites(Protocol):
-    """Plans what is written along with an object; documents are in stored form."""
+    """Plans the changes that are written together with an object. Documents are in stored form."""
 
     def plan(self, document: Document | None, old: Document | None) -> WritePlan:
-        """Completes `document` (None: deleted) and says what else is to be written. Raises AllocationRefused."""
+        """Completes `document` (None: deleted) and returns the plan of further changes. Raises AllocationRefused."""
         ...
 
     def turn(self, plan: WritePlan) -> asyncio.Lock | None:
-        """To be held while it is committed; None: there are no late changes."""
+        """Returns the lock to hold during the commit, or None if there are no late changes."""
         ...
 
     def late_changes(self, plan: WritePlan) -> list[Change]:
-        """Changes of what all objects of the kind share, from its present state. Raises Precondition where the plan does not fit it."""
+        """Returns changes of records that all objects of the kind share, computed from their present state. Raises
+        Precondition if the plan does not fit that state."""
         ...
 
     def settle(self, plan: WritePlan) -> None:
-        """The transaction has ended, well or not."""
+        """Releases what the plan reserved. Must be called after the transaction, also if it failed."""
         ...
 
 
 class NoJointWrites:
-    """Most kinds: an object is written alone."""
+    """For most kinds: an object is written alone."""
 
     def plan(self, document: Document | None, old: Document | None) -> WritePlan:  # noqa: ARG002 - the protocol's
-        """Nothing is written along with an object of this kind."""
+        """Returns an empty plan."""
         return WritePlan()
 
     def turn(self, plan: WritePlan) -> asyncio.Lock | None:  # noqa: ARG002 - the protocol's
-        """Objects of this kind share nothing."""
+        """Returns None: objects of this kind share no record."""
         return None
 
     def late_changes(self, plan: WritePlan) -> list[Change]:  # noqa: ARG002 - the protocol's
-        """Returns an empty list: a kind of its own has no changes to compute late."""
+        """Returns an empty list."""
         return []
 
     def settle(self, plan: WritePlan) -> None:
-        """Nothing was reserved, so nothing is given back."""
+        """Does nothing."""

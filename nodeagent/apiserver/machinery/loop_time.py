@@ -1,9 +1,10 @@
-"""Long work in the event loop: in pieces of a few milliseconds, and one client after the other.
+"""Shares the event loop's time between long pieces of work: in slices of a few milliseconds, one client after the
+other.
 
-Work is a generator that yields where it may be interrupted, each few microseconds where it can; it knows no clock. In one turn of the
-loop all work together takes `PIECE_SECONDS` and one step, and is continued for `_MOST_JOBS` requests, each of which may then write what
-it has got. So a short request is answered between the pieces of long ones, however many there are, and a client with a hundred long
-requests gets no more time than a client with one.
+Work is a generator that yields wherever it may be interrupted, every few microseconds if possible; it knows no clock.
+In one iteration of the loop all work together takes `PIECE_SECONDS` and one step, and at most `_MOST_JOBS` jobs are
+continued, each of which may then write its result. So short requests are answered between the slices of long ones,
+however many there are, and a client with a hundred long requests gets no more time than a client with one.
 """
 
 import asyncio
@@ -19,26 +20,26 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """Work that waits for its next piece. `done` gets what the work returns or raises."""
+    """Work that waits for its next slice. `done` receives its result or its exception."""
 
     work: Generator[None, None, Any]
     done: asyncio.Future[Any]
 
 
 class LoopTime:
-    """Runs work of many clients. clock: monotonic seconds."""
+    """Runs the work of many clients. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._waiting: dict[str, deque[_Job]] = {}
-        """The clients in the order of their turns."""
+        """Jobs by client, in the order in which clients are served."""
         self._turn_ends: float | None = None
-        """When this turn of the loop has had its time, what requests wrote between two pieces included; None: it has not begun."""
+        """When the time of this iteration is used up (the time that requests write in between counts); None: not started yet."""
         self._left_jobs = _MOST_JOBS
-        self._renewing = False
+        self._scheduled = False
 
     async def run(self, client: str, work: Generator[None, None, _Result]) -> _Result:
-        """What the generator returns; raises what it raises. `client` says whose time it takes."""
+        """Returns what the generator returns; raises what it raises. The time is charged to `client`."""
         if not self._waiting and self._has_time:
             try:
                 self._advance(work)
@@ -47,14 +48,14 @@ class LoopTime:
                 return result
         job = _Job(work, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(client, deque()).append(job)
-        self._renew()
+        self._schedule()
         try:
             return await job.done  # type: ignore[no-any-return]
         finally:
             job.done.cancel()
 
     async def turn(self, client: str) -> None:
-        """Waits until the client may do what takes about a millisecond, such as to encrypt a piece of a long answer."""
+        """Waits until the client may do about a millisecond of work, such as encrypting a piece of a long response."""
         await self.run(client, _nothing())
 
     @property
@@ -62,54 +63,54 @@ class LoopTime:
         return self._left_jobs > 0 and (self._turn_ends is None or self._clock() < self._turn_ends)
 
     async def next_piece(self, client: str, made: Iterator[bytes | memoryview]) -> bytes | memoryview:
-        """The next piece that is not empty, or an empty one at the end. Empty ones are steps on the way to it."""
-        return await self.run(client, _until_something(made))
+        """Returns the next piece that is not empty, or an empty one at the end. Empty pieces are steps of the work."""
+        return await self.run(client, _next_nonempty(made))
 
     def _advance(self, work: Generator[None, None, object]) -> None:
-        """One piece of work. Raises StopIteration at its end, and what the work raises."""
+        """Runs one slice of the work. Raises StopIteration at its end, and what the work raises."""
         now = self._clock()
         if self._turn_ends is None:
             self._turn_ends = now + PIECE_SECONDS
         self._left_jobs -= 1
-        self._renew()
+        self._schedule()
         while now < self._turn_ends:
             next(work)
             now = self._clock()
 
-    def _renew(self) -> None:
-        if not self._renewing:
-            self._renewing = True
-            asyncio.get_running_loop().call_soon(self._turn)
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._serve)
 
-    def _turn(self) -> None:
-        """The next turn of the loop: the time is there again, for those who wait first."""
-        self._renewing = False
+    def _serve(self) -> None:
+        """Starts the time of this iteration and continues waiting jobs, one client after the other."""
+        self._scheduled = False
         self._turn_ends = None
         self._left_jobs = _MOST_JOBS
         while self._waiting and self._has_time:
             client, jobs = next(iter(self._waiting.items()))
             del self._waiting[client]
             job = jobs.popleft()
-            if not self._is_over(job):
+            if not self._continue(job):
                 jobs.append(job)
             if jobs:
                 self._waiting[client] = jobs
         if self._waiting:
-            self._renew()
+            self._schedule()
 
-    def _is_over(self, job: _Job) -> bool:
+    def _continue(self, job: _Job) -> bool:
         if job.done.done():
-            return True  # the client has gone
+            return True  # the client disconnected
         try:
             self._advance(job.work)
         except StopIteration as end:
             job.done.set_result(end.value)
-        except Exception as error:  # noqa: BLE001 - it is raised where the work was asked for
+        except Exception as error:  # noqa: BLE001 - it is raised in `run`
             job.done.set_exception(error)
         return job.done.done()
 
 
-def _until_something(made: Iterator[bytes | memoryview]) -> Generator[None, None, bytes | memoryview]:
+def _next_nonempty(made: Iterator[bytes | memoryview]) -> Generator[None, None, bytes | memoryview]:
     for piece in made:
         if piece:
             return piece

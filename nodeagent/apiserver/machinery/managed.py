@@ -1,8 +1,8 @@
 """Field ownership: metadata.managedFields, for updates and for server-side apply. Pure.
 
 Rules: KEP-555 and sigs.k8s.io/structured-merge-diff/merge. An update makes its manager the owner of what it changed and
-takes those fields from everybody else; an apply owns exactly what its configuration says, and what it no longer says is
-removed unless another manager holds it.
+takes those fields from all other managers; an apply owns exactly the fields of its configuration, and a field that is
+no longer in it is removed unless another manager owns it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from nodeagent.kinds.description.shapes import Struct
 
 @dataclass(frozen=True, slots=True, order=True)
 class Manager:
-    """Who acts: entries of managedFields are kept per manager, operation, version and subresource."""
+    """The key of an entry of managedFields: operation, name, version and subresource."""
 
     operation: str
     name: str
@@ -36,14 +36,14 @@ class Manager:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """What one manager holds, since when (RFC 3339)."""
+    """The fields that one manager owns, and the time of its last change (RFC 3339)."""
 
     fields: FieldSet
     time: str
 
 
 class ApplyConflict(Exception):
-    """Another manager owns fields the configuration changes: (manager name, operation, time, path) of each."""
+    """Other managers own fields that the configuration changes: (manager, path) of each."""
 
     def __init__(self, conflicts: list[tuple[Manager, Path]]) -> None:
         super().__init__(f"{len(conflicts)} conflicts")
@@ -51,7 +51,7 @@ class ApplyConflict(Exception):
 
 
 def read_entries(document: Document) -> dict[Manager, Ownership]:
-    """The owners recorded in an object; entries in another format are dropped."""
+    """Returns the owners recorded in an object; entries in another format are dropped."""
     owners: dict[Manager, Ownership] = {}
     for entry in document.get("metadata", {}).get("managedFields") or []:
         fields = from_fields_v1(entry.get("fieldsV1") or {})
@@ -64,7 +64,7 @@ def read_entries(document: Document) -> dict[Manager, Ownership]:
 
 
 def write_entries(document: Document, owners: Mapping[Manager, Ownership]) -> None:
-    """Records the owners in an object, Apply entries first, oldest first, as Kubernetes sorts them."""
+    """Records the owners in an object; Apply entries first, then by age, as Kubernetes sorts them."""
     entries = []
     for manager, held in sorted(owners.items(), key=lambda item: (item[0].operation, item[1].time, item[0])):
         if not held.fields:
@@ -87,12 +87,12 @@ def write_entries(document: Document, owners: Mapping[Manager, Ownership]) -> No
 
 
 def track_update(struct: Struct, live: Document, new: Document, manager: Manager, now: str) -> None:
-    """Records in `new` that `manager` made of `live` what `new` is. Both are canonical; a create has an empty `live`."""
+    """Records in `new` that `manager` changed `live` to `new`. Both are canonical; for a create `live` is empty."""
     given = new.get("metadata", {}).get("managedFields")
     if given is not None and not any(entry.get("fieldsV1") for entry in given):
         owners: dict[Manager, Ownership] = {}
     elif given:
-        # A client may send what it has read, but nothing was written later than now.
+        # A client may send the entries that it has read, but none may be from the future.
         owners = {who: Ownership(held.fields, min(held.time, now)) for who, held in read_entries(new).items()}
     else:
         owners = read_entries(live)
@@ -117,10 +117,10 @@ def apply(
     force: bool,
     reset: str = "",
 ) -> Document:
-    """The object after a server-side apply of `configuration` (canonical, as the client sent it). `reset` is a part of it that
-    this request cannot change, so that nobody comes to own it.
+    """Returns the object after a server-side apply of `configuration` (canonical, as the client sent it). `reset` is a
+    top-level field that this request cannot change, so its manager does not become the owner.
 
-    Raises ApplyConflict when another manager owns a field the configuration would change and `force` is not given.
+    Raises ApplyConflict if another manager owns a field that the configuration would change, unless `force` is set.
     """
     claimed = frozenset(path for path in set_fields(struct, configuration) if path[0] != f"f:{reset}")
     base = live or {}

@@ -1,4 +1,4 @@
-"""How an object is committed together with what its kind has planned for it."""
+"""Commits an object together with the changes that its kind has planned."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -19,16 +19,17 @@ from nodeagent.apiserver.storage.records import (
 from nodeagent.apiserver.storage.store import Store
 
 _TURN_SECONDS: Final = 10.0
-"""As long as a write waits for a storage that does not answer."""
+"""How long a write waits for earlier ones while the storage does not respond."""
 _ATTEMPTS: Final = 32
 _HEAD_START_SECONDS: Final = 0.1
-"""By which a kube-apiserver hears of an address before it hears of the Service; it needs some milliseconds, more where it is busy."""
+"""How much earlier than the Service an address is written beside a kube-apiserver, which needs some milliseconds, more
+under load."""
 
 
 class PlannedWrites:
-    """Raises Precondition when a write lost a race, StorageFull or StorageFailed.
+    """Raises Precondition if a write lost a race, StorageFull or StorageFailed.
 
-    is_beside_others: a kube-apiserver lives on the same storage.
+    is_beside_others: returns whether a kube-apiserver uses the same storage.
     """
 
     def __init__(self, store: Store, is_beside_others: Callable[[], bool]) -> None:
@@ -36,10 +37,12 @@ class PlannedWrites:
         self._is_beside_others = is_beside_others
 
     async def write(self, joint: JointWrites, plan: WritePlan, change: Change) -> Record:
-        """The object's new state and its plan, in one transaction; beside a kube-apiserver, new addresses are written before.
+        """Commits the object's new state and its plan in one transaction; beside a kube-apiserver, new addresses before
+        it.
 
-        A kube-apiserver hears of Services and of addresses by two watches. Where both come in one transaction it often hears of the
-        Service first, reports that its address is not allocated, and tries to allocate it. It writes addresses before, too.
+        A kube-apiserver receives Services and addresses by two watches. If both come in one transaction, it often sees
+        the Service first, reports that its address is not allocated, and tries to allocate it. It writes addresses
+        first itself, too.
         """
         early = [one for one in plan.changes if one.collection == ADDRESSES and one.expected == 0]
         if not early or not self._is_beside_others():
@@ -57,7 +60,7 @@ class PlannedWrites:
             raise
 
     async def remove(self, joint: JointWrites, plan: WritePlan, change: Change) -> Record:
-        """The object's end and its plan. An etcd without space takes nothing but deletions: the rest is left to repairs."""
+        """Commits the deletion and its plan. A full etcd accepts only deletions: then the other changes are left to repair."""
         changes = [change, *plan.changes]
         try:
             return (await self._commit(joint, plan, changes))[0]
@@ -70,13 +73,13 @@ class PlannedWrites:
         turn = joint.turn(plan)
         if turn is None:
             return await self._store.commit(changes)
-        async with _held(turn):
+        async with _locked(turn):
             for _ in range(_ATTEMPTS):
                 late = joint.late_changes(plan)
                 try:
                     return (await self._store.commit([*changes, *late]))[: len(changes)]
                 except Precondition as race:
-                    # Another server changed what all share; what is planned may still fit.
+                    # Another server changed the shared record; the plan may still fit.
                     if not any(
                         one.path == race.change.path for one in late if one.collection == race.change.collection
                     ):
@@ -86,12 +89,12 @@ class PlannedWrites:
 
 
 @asynccontextmanager
-async def _held(turn: asyncio.Lock) -> AsyncIterator[None]:
+async def _locked(turn: asyncio.Lock) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(_TURN_SECONDS):
             await turn.acquire()
     except TimeoutError:
-        raise StorageUnreachable("the writes before this one still wait") from None
+        raise StorageUnreachable("earlier writes are still waiting") from None
     try:
         yield
     finally:

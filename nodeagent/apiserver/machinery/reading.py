@@ -30,27 +30,27 @@ CONTINUE_TOO_OLD: Final = (
     " deleted between the time the first chunk was returned and now may show up in the list."
 )
 _MOST_DIGITS: Final = 64
-_BYPATH: Final = frozenset({"metadata.name", "metadata.namespace"})
+_IN_PATH: Final = frozenset({"metadata.name", "metadata.namespace"})
 _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of a resource: a namespace (empty: all), labels, fields."""
+    """Which objects of a resource are selected: by namespace (empty: all), labels and fields."""
 
     namespace: str = ""
     labels: Selector = EVERYTHING
     fields: Selector = EVERYTHING
     reader: FieldReader | None = None
-    """Needed when `fields` names more than name and namespace."""
+    """Needed if `fields` names more than name and namespace."""
 
     @property
     def selective(self) -> bool:
-        """Some objects may be left out for their labels or fields."""
+        """Whether labels or fields may exclude objects."""
         return bool(self.labels.requirements or self.fields.requirements)
 
     def matches(self, record: Record) -> bool:
-        """The object is selected."""
+        """Returns whether the object is selected."""
         if self.namespace and not record.path.startswith(f"{self.namespace}/"):
             return False
         if self.labels.requirements and not self.labels.matches(record.labels):
@@ -63,13 +63,13 @@ class Selection:
 
 
 def needs_reader(fields: Selector) -> bool:
-    """The selector looks at more than an object's path."""
-    return any(requirement.key not in _BYPATH for requirement in fields.requirements)
+    """Returns whether the selector uses fields that are not part of the object's path."""
+    return any(requirement.key not in _IN_PATH for requirement in fields.requirements)
 
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """How much, and as of when."""
+    """The options of a list: selection, limit (0: none), continue token, resourceVersion and resourceVersionMatch."""
 
     selection: Selection = field(default_factory=Selection)
     limit: int = 0
@@ -80,7 +80,7 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The answer: records in order of their paths, at a revision; `token` continues it."""
+    """A part of a list: records in order of their paths, at a revision. `token` (if not empty) continues it."""
 
     records: Sequence[Record]
     revision: int
@@ -95,7 +95,7 @@ class _Token(msgspec.Struct):
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion; empty is 0. Raises ApiError 400."""
+    """Returns the revision of a resourceVersion; 0 if it is empty. Raises ApiError 400."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit()):
@@ -111,17 +111,18 @@ Steps: TypeAlias = Generator[None, None, _Result]
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """What a list may consist of, in order of the paths."""
+    """The objects in the namespace, before labels and fields are compared; in order of their paths."""
 
     records: Sequence[Record]
     revision: int
     count: int
-    """How many there are, of which `records` holds no more than are needed."""
+    """The number of all candidates; `records` holds no more than are needed."""
     prefix: str
 
 
 def list_page(store: Store, resource: Resource, request: ListRequest) -> Steps[Page]:
-    """What is listed, as the store is when it begins. Raises ApiError: 400 a bad token or version, 410 too old, 504 from the future."""
+    """Returns the page that was requested, from the state of the store at the call. Raises ApiError: 400 for a bad
+    token or version, 410 if it is too old, 504 if it is in the future."""
     selection = request.selection
     prefix = f"{selection.namespace}/" if selection.namespace and resource.namespaced else ""
     version, after = _origin(store, request, prefix)
@@ -142,7 +143,7 @@ def _needed(paths: list[str], request: ListRequest) -> list[str]:
 
 
 def _select(found: _Candidates, request: ListRequest) -> Steps[Page]:
-    """Those that are selected, up to the limit."""
+    """Returns the records that match, up to the limit."""
     selection = request.selection
     if not selection.selective and not request.limit:
         return Page(found.records, found.revision)
@@ -160,10 +161,12 @@ def _select(found: _Candidates, request: ListRequest) -> Steps[Page]:
 
 
 def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None, str | None]:
-    """(revision to list at, None for the latest; path to continue after)."""
+    """Returns (revision to list at, None for the latest; path to continue after). Raises ApiError."""
     if request.token:
         if request.match:
-            raise refused("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
+            raise option_forbidden(
+                "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"
+            )
         if request.version not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
         token = _read_token(request.token)
@@ -173,20 +176,24 @@ def _origin(store: Store, request: ListRequest, prefix: str) -> tuple[int | None
         return (token.rv if token.rv > 0 else None), start
     version = parse_version(request.version)
     if request.match and not request.version:
-        raise refused("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        raise option_forbidden(
+            "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        )
     if request.match not in ("", "Exact", "NotOlderThan"):
         wrong = unsupported("resourceVersionMatch", request.match, ("", "Exact", "NotOlderThan"))
         raise object_invalid("ListOptions", "", [wrong], "meta.k8s.io")
     if version > store.revision:
         raise future_version(version, store.revision)
     if request.match == "Exact" and not version:
-        raise refused("resourceVersionMatch", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
+        raise option_forbidden(
+            "resourceVersionMatch", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
+        )
     exact = request.match == "Exact" or (not request.match and request.limit and version)
     return (version if exact else None), None
 
 
-def refused(field_name: str, why: str) -> ApiError:
-    """422: an option of a list or watch that may not be given here."""
+def option_forbidden(field_name: str, why: str) -> ApiError:
+    """Returns the error 422 for an option of a list or watch that is not allowed here."""
     return object_invalid("ListOptions", "", [forbidden(field_name, why)], "meta.k8s.io")
 
 
@@ -232,21 +239,20 @@ def _read_token(text: str) -> _Token:
 
 
 def length_of(page: Page, opening: bytes, closing: bytes) -> int:
-    """The bytes of `in_chunks`."""
+    """Returns the length in bytes of all chunks of `in_chunks`."""
     commas = max(len(page.records) - 1, 0)
     return len(opening) + sum([len(record.body) for record in page.records]) + commas + len(closing)
 
 
 def in_chunks(page: Page, opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
-    """The encoded list in pieces of less than `size_bytes`: the records' own bytes, joined; a longer one is not copied."""
+    """Yields the encoded list in pieces of less than `size_bytes`; a record that is longer is a piece of its own and
+    not copied."""
     return joined((record.body for record in page.records), opening, closing, size_bytes)
 
 
 def joined(items: Iterable[bytes], opening: bytes, closing: bytes, size_bytes: int) -> Iterator[bytes]:
-    """The items of a JSON list, with what is around it, in pieces of less than `size_bytes`; an item that is longer is one.
-
-    Empty pieces are steps on the way: an item was made that does not fill a piece.
-    """
+    """Yields a JSON list in pieces of less than `size_bytes`; an item that is longer is a piece of its own. Empty
+    pieces are steps of the work: an item was made that does not fill a piece."""
     pieces: list[bytes] = [opening]
     weight = len(opening)
     for position, item in enumerate(items):

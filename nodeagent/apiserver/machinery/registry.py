@@ -1,8 +1,8 @@
-"""The verbs that change objects, without HTTP: what a request means, in the order Kubernetes does it.
+"""The verbs that change objects, independent of HTTP, with the steps in Kubernetes' order.
 
 decode → defaults → field ownership → preparation → validation → allocation → one transaction. Writes are optimistic: a
-change states the revision it was computed from, and one that lost a race is computed again unless its client insisted
-on a resourceVersion.
+change names the revision from which it was computed. If another write was faster it is computed again, unless the
+client gave a resourceVersion.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ from nodeagent.apiserver.machinery.write_rules import (
     apply_conflict,
     check_identity,
     check_preconditions,
-    has_moved,
+    generation_changes,
     is_finished,
     is_same,
     only_part,
-    place,
+    set_namespace,
 )
 from nodeagent.apiserver.storage.records import (
     Precondition,
@@ -53,19 +53,19 @@ _SUFFIX_LENGTH: Final = 5
 
 
 class Chance(Protocol):
-    """Where names and identities come from."""
+    """The source of random names and UIDs."""
 
     def suffix(self, length: int) -> str:
-        """Random lower-case letters and digits for a generated name."""
+        """Returns random lower-case letters and digits for a generated name."""
         ...
 
     def uid(self) -> str:
-        """A new UUID, as text."""
+        """Returns a new UUID as text."""
         ...
 
 
 class Registry:
-    """Changes objects in a store. Every method raises ApiError with the Status a client is to see."""
+    """Changes objects in a store. Every method raises ApiError with the Status that the client receives."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Registry:
         self._commits = Commits(store, writes, worker, is_beside_others)
 
     def get(self, resource: Resource, namespace: str, name: str) -> Record:
-        """The object as it is."""
+        """Returns the latest object. Raises ApiError 404."""
         record = self._store.get(resource.stored_in, resource.path(namespace, name))
         if record is None:
             raise not_found(resource.plural, name, resource.group)
@@ -95,7 +95,7 @@ class Registry:
     async def create(self, resource: Resource, namespace: str, given: Document, options: WriteOptions) -> Written:
         """Stores a new object."""
         document = await self._accept(resource, given, options)
-        place(resource, document, namespace)
+        set_namespace(resource, document, namespace)
         if document["metadata"].get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
         return await self._create(resource, document, options)
@@ -109,14 +109,14 @@ class Registry:
         self._check_namespace(resource, document["metadata"])
         self._identify(resource, document["metadata"])
         size = options.size_bytes
-        pristine = await self._worker.run(size, lambda: self._begin(resource, document, options, owned=owned))
+        pristine = await self._worker.run(size, lambda: self._prepare_new(resource, document, options, owned=owned))
         prefix = document["metadata"].get("generateName", "") if not document["metadata"].get("name") else ""
         for _ in range(_RETRIES):
             if prefix:
                 base = prefix[: _NAME_LONGEST - _SUFFIX_LENGTH]
                 document["metadata"]["name"] = base + self._chance.suffix(_SUFFIX_LENGTH)
             await self._worker.run(size, partial(_validate, resource, document, options, named=bool(prefix)))
-            # It may have begun to end meanwhile.
+            # The namespace may have been deleted meanwhile.
             self._check_namespace(resource, document["metadata"])
             try:
                 return await self._commits.write(resource, document, None, options)
@@ -124,27 +124,27 @@ class Registry:
                 taken = race.change.collection == resource.stored_in
                 if taken and not prefix:
                     raise already_exists(resource.plural, document["metadata"]["name"], resource.group) from None
-            # What was allocated for this attempt has been given back; the next one starts from what was asked for.
+            # The allocations of this attempt were released; the next one starts from the original request.
             document = await self._worker.run(size, partial(decode, pristine))
         raise internal_error("no free name or address was found")
 
-    def _begin(self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool) -> bytes:
-        """Completes a new object as far as it does not depend on others; the result, encoded."""
+    def _prepare_new(self, resource: Resource, document: Document, options: WriteOptions, *, owned: bool) -> bytes:
+        """Completes a new object as far as that does not depend on other objects. Returns it encoded."""
         resource.default(document)
         if not owned:
-            # The creator owns the fields it sent, not the defaults that the server adds, nor the status.
+            # The client owns the fields that it sent, not the defaults that the server adds, nor the status.
             struct = resource.stored_struct or resource.struct
-            said = {name: value for name, value in document.items() if not (name == "status" and resource.has_status)}
-            managed.track_update(struct, empty(struct), said, self._manager(resource, options), self._now())
+            sent = {name: value for name, value in document.items() if not (name == "status" and resource.has_status)}
+            managed.track_update(struct, empty(struct), sent, self._manager(resource, options), self._now())
         resource.life.prepare_create(document)
         return encode(document)
 
     async def update(
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
     ) -> Written:
-        """Replaces an object, or the part of it a subresource is."""
+        """Replaces an object, or the part of it that a subresource is."""
         document = await self._accept(resource, given, options)
-        place(resource, document, namespace)
+        set_namespace(resource, document, namespace)
         sent = document["metadata"].get("name") or name
         if sent != name:
             raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
@@ -177,7 +177,7 @@ class Registry:
 
         def patched(live: Document) -> Document:
             document = accept(resource, change(resource.from_stored(live)), options)
-            place(resource, document, namespace)
+            set_namespace(resource, document, namespace)
             if document["metadata"].get("name") != name:
                 raise bad_request("the name of an object cannot be changed by a patch")
             return document
@@ -188,7 +188,7 @@ class Registry:
     async def apply(
         self, resource: Resource, namespace: str, name: str, given: Document, options: WriteOptions, part: str = ""
     ) -> Written:
-        """Server-side apply: creates the object or brings it to what the configuration says."""
+        """Server-side apply: creates the object or changes it to match the configuration."""
         configuration = await self._worker.run(
             options.size_bytes, lambda: accept(resource, given, options, sparse=True)
         )
@@ -196,7 +196,7 @@ class Registry:
         if sent != name:
             raise bad_request(f"the name of the object ({sent}) does not match the name on the URL ({name})")
         configuration["metadata"] = {**configuration.get("metadata", {}), "name": name}
-        place(resource, configuration, namespace)
+        set_namespace(resource, configuration, namespace)
         if configuration["metadata"].get("managedFields"):
             raise bad_request("metadata.managedFields must be nil")
         struct = resource.stored_struct or resource.struct
@@ -219,12 +219,14 @@ class Registry:
         return await self._change(resource, namespace, name, applied, options, part, owned=True)
 
     async def delete(self, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> Written:
-        """Removes an object, or marks it when finalizers or a grace period hold it."""
+        """Removes an object, or marks it for deletion if finalizers or a grace period hold it."""
         if name in resource.immortal:
             raise denied(resource.plural, name, f"this {resource.singular} may not be deleted", resource.group)
         for _ in range(_RETRIES):
             record = self.get(resource, namespace, name)
-            live, marked = await self._worker.run(len(record.body), partial(self._condemned, resource, record, options))
+            live, marked = await self._worker.run(
+                len(record.body), partial(self._deletion_result, resource, record, options)
+            )
             try:
                 if marked is None:
                     return await self._commits.remove(resource, record, live, dry_run=options.dry_run)
@@ -237,17 +239,17 @@ class Registry:
                 continue
         raise modified(resource.plural, name, resource.group)
 
-    def _condemned(
+    def _deletion_result(
         self, resource: Resource, record: Record, options: DeleteOptions
     ) -> tuple[Document, Document | None]:
-        """(The object, and what is left of it: the same where nothing changes, None where nothing is left.)"""
+        """Returns (the object, the object that is left: the same if nothing changes, None if it is to be removed)."""
         live = record.document()
         check_preconditions(resource, live, options)
         marked = self._mark(resource, live, options)
         return live, live if marked == live else marked
 
     def _mark(self, resource: Resource, live: Document, options: DeleteOptions) -> Document | None:
-        """The object as it waits for its end, None when nothing holds it."""
+        """Returns the object with its deletionTimestamp, or None if nothing holds it."""
         meta = live["metadata"]
         life = resource.life
         grace = life.grace_seconds(live, options.grace_seconds)
@@ -272,13 +274,13 @@ class Registry:
         *,
         owned: bool = False,
     ) -> Written:
-        """Computes the new object from the live one and writes it; again if somebody was faster."""
+        """Computes the new object from the live one and writes it; repeats that if another write was faster."""
         life = resource.life
         for _ in range(_RETRIES):
             record = self.get(resource, namespace, name)
             size = max(options.size_bytes, len(record.body))
-            following = partial(self._following, resource, record, change, options, part, owned=owned)
-            document = await self._worker.run(size, following)
+            compute = partial(self._new_state, resource, record, change, options, part, owned=owned)
+            document = await self._worker.run(size, compute)
             if document is None:
                 return Written(record)
             try:
@@ -289,7 +291,7 @@ class Registry:
                 continue
         raise modified(resource.plural, name, resource.group)
 
-    def _following(
+    def _new_state(
         self,
         resource: Resource,
         record: Record,
@@ -299,7 +301,7 @@ class Registry:
         *,
         owned: bool,
     ) -> Document | None:
-        """The object after `record`, valid; None when nothing changes."""
+        """Returns the validated object that replaces `record`, or None if nothing changes."""
         struct = resource.stored_struct or resource.struct
         live = record.document()
         document = normalise(struct, change(copy(live)))
@@ -329,7 +331,7 @@ class Registry:
         record = self._store.get(NAMESPACES, namespace)
         if record is None:
             raise not_found(NAMESPACES, namespace)
-        # Most are not ending, and then need not be decoded.
+        # Avoids decoding the namespace in the usual case.
         if b'"deletionTimestamp"' in record.body and record.is_ending:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             cause = {
@@ -353,7 +355,7 @@ class Registry:
         if not resource.generation_of:
             return
         generation = live["metadata"].get("generation", 1)
-        document["metadata"]["generation"] = generation + has_moved(resource, document, live)
+        document["metadata"]["generation"] = generation + generation_changes(resource, document, live)
 
     def _manager(self, resource: Resource, options: WriteOptions, part: str = "") -> managed.Manager:
         return managed.Manager("Update", options.manager, resource.group_version, part)
@@ -363,7 +365,7 @@ class Registry:
 
 
 def _validate(resource: Resource, document: Document, options: WriteOptions, *, named: bool) -> None:
-    """named: it has got its name only now."""
+    """Raises ApiError 422. `named`: the name was generated, so defaults that depend on it are set first."""
     if named:
         resource.default(document)
     check(resource, document, resource.validate(document))

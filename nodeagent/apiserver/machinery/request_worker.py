@@ -1,4 +1,4 @@
-"""Where a request is worked on: a small one in the event loop, a large one in a thread, so that nobody waits for it."""
+"""Runs the work of a request: small work in the event loop, large work in a thread, so that no other request waits for it."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,13 +7,13 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 LARGE_BYTES: Final = 16 * 1024
-"""What can be done to this much, pathological as it may be, takes less than 50 ms."""
+"""Any work on data of this size takes less than 50 ms, even in the worst case."""
 
 _Result = TypeVar("_Result")
 
 
 class Worker:
-    """One thread for what is large, one thing after another. A context manager: leaving it waits for what is being done."""
+    """One thread for large work, one job at a time. A context manager; on exit it waits for the running job."""
 
     def __init__(self) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large")
@@ -27,7 +27,8 @@ class Worker:
         self._executor.shutdown(cancel_futures=True)
 
     async def run(self, size_bytes: int, function: Callable[[], _Result]) -> _Result:
-        """What `function` returns; it is about `size_bytes` of data and touches nothing else. Raises what it raises."""
+        """Returns what `function` returns; raises what it raises. `size_bytes`: about how much data it works on.
+        `function` must not touch shared state."""
         if size_bytes <= LARGE_BYTES:
             return function()
         return await asyncio.get_running_loop().run_in_executor(self._executor, function)

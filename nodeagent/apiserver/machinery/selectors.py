@@ -23,7 +23,7 @@ _GREATEST: Final = 2**63 - 1
 
 
 class Operator(Enum):
-    """What a requirement asks of a value. Absence satisfies NOT_IN and ABSENT only."""
+    """How a requirement compares a value. If the key is absent, only NOT_IN and ABSENT hold."""
 
     IN = "in"
     NOT_IN = "notin"
@@ -33,12 +33,12 @@ class Operator(Enum):
     LESS = "lt"
 
 
-_OF_ABSENCE: Final = (Operator.NOT_IN, Operator.ABSENT)
+_HOLD_IF_ABSENT: Final = (Operator.NOT_IN, Operator.ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """`key operator values`. `bound` is the number of GREATER and LESS."""
+    """`key operator values`. `bound` is the number that GREATER and LESS compare with."""
 
     key: str
     operator: Operator
@@ -48,21 +48,18 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """All requirements must hold; the empty selector matches everything.
-
-    What the requirements come to is worked out once, key by key: to match costs no more than the shorter of the two takes, the
-    requirements or the labels.
-    """
+    """All requirements must hold; the empty selector matches everything. Requirements are combined once, by key, so
+    that a match costs no more than the smaller of the two sets: requirements or labels."""
 
     requirements: tuple[Requirement, ...] = ()
     _needed: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
-    _barred: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
+    _forbidden: frozenset[str] = field(init=False, repr=False, compare=False, default=frozenset())
     _allowed: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _denied: Mapping[str, frozenset[str]] = field(init=False, repr=False, compare=False, default_factory=dict)
     _between: Mapping[str, tuple[int, int]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        needed, barred = set[str](), set[str]()
+        needed, forbidden = set[str](), set[str]()
         allowed: dict[str, frozenset[str]] = {}
         denied: dict[str, set[str]] = {}
         between: dict[str, tuple[int, int]] = {}
@@ -70,27 +67,27 @@ class Selector:
             key, values = requirement.key, requirement.values
             match requirement.operator:
                 case Operator.ABSENT:
-                    barred.add(key)
+                    forbidden.add(key)
                 case Operator.IN:
                     allowed[key] = allowed[key] & values if key in allowed else values
                 case Operator.NOT_IN:
                     denied.setdefault(key, set()).update(values)
                 case Operator.GREATER | Operator.LESS:
-                    between[key] = _narrowed(between.get(key, (_LEAST, _GREATEST)), requirement)
-            if requirement.operator not in _OF_ABSENCE:
+                    between[key] = _narrow(between.get(key, (_LEAST, _GREATEST)), requirement)
+            if requirement.operator not in _HOLD_IF_ABSENT:
                 needed.add(key)
         object.__setattr__(self, "_needed", frozenset(needed))
-        object.__setattr__(self, "_barred", frozenset(barred))
+        object.__setattr__(self, "_forbidden", frozenset(forbidden))
         object.__setattr__(self, "_allowed", allowed)
         object.__setattr__(self, "_denied", {key: frozenset(values) for key, values in denied.items()})
         object.__setattr__(self, "_between", between)
 
     def matches(self, values: Mapping[str, str]) -> bool:
-        """Every requirement holds for these labels or fields."""
+        """Returns whether every requirement holds for these labels or fields."""
         keys = values.keys()
-        if not keys >= self._needed or not keys.isdisjoint(self._barred):
+        if not keys >= self._needed or not keys.isdisjoint(self._forbidden):
             return False
-        # From here on no more is looked at than there are labels: all that is needed is among them.
+        # All needed keys are present, so the loops below are bounded by the number of labels.
         if any(values[key] not in allowed for key, allowed in self._allowed.items()):
             return False
         if self._denied and any(values[key] in self._denied[key] for key in keys & self._denied.keys()):
@@ -98,7 +95,7 @@ class Selector:
         return all(_is_between(values[key], wanted) for key, wanted in self._between.items())
 
 
-def _narrowed(wanted: tuple[int, int], requirement: Requirement) -> tuple[int, int]:
+def _narrow(wanted: tuple[int, int], requirement: Requirement) -> tuple[int, int]:
     least, greatest = wanted
     if requirement.operator is Operator.GREATER:
         return max(least, requirement.bound + 1), greatest
@@ -111,7 +108,7 @@ def _is_between(text: str, wanted: tuple[int, int]) -> bool:
 
 
 def _number(text: str) -> int | None:
-    """As strconv.ParseInt reads 64 bits; None: it does not."""
+    """Returns the number as strconv.ParseInt reads 64 bits, or None if it is not one."""
     if not _INTEGER.match(text):
         return None
     found = int(text)
@@ -122,7 +119,7 @@ EVERYTHING = Selector()
 
 
 def parse_labels(text: str) -> Selector:
-    """A label selector: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>3`. Raises ApiError 400."""
+    """Parses a label selector: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>3`. Raises ApiError 400."""
     tokens = _tokens(text)
     requirements: list[Requirement] = []
     while tokens:
@@ -204,9 +201,9 @@ _TERM = re.compile(r"(?P<key>(?:[^=!\\]|\\.)+)(?P<op>==|!=|=)(?P<value>(?:[^\\]|
 
 
 def parse_fields(text: str, supported: Sequence[str], refusal: Callable[[str], str]) -> Selector:
-    """A field selector: `a=b,c!=d`, with `\\`, `,` and `=` escaped by a backslash.
+    """Parses a field selector: `a=b,c!=d`, with `\\`, `,` and `=` escaped by a backslash.
 
-    Raises ApiError 400 when it cannot be read or names a field not `supported`; `refusal(field)` is what is said then.
+    Raises ApiError 400 if it cannot be parsed or names a field not in `supported`; `refusal(field)` returns the text for that.
     """
     requirements = []
     for term in _split_terms(text):

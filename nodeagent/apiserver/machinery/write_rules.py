@@ -1,4 +1,4 @@
-"""Rules of single steps of a write: who is meant, which part may change, what holds a deletion. Pure."""
+"""Rules for the steps of a write: namespace, identity, subresources, and what holds a deletion. Pure."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from nodeagent.kinds.description.status import ApiError, bad_request, conflict, 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """Conditions and grace of a deletion."""
+    """Preconditions and grace period of a deletion."""
 
     uid: str = ""
     version: str = ""
@@ -19,8 +19,8 @@ class DeleteOptions:
     dry_run: bool = False
 
 
-def place(resource: Resource, document: Document, namespace: str) -> None:
-    """Settles the namespace. Raises ApiError when request and object disagree."""
+def set_namespace(resource: Resource, document: Document, namespace: str) -> None:
+    """Sets the namespace of the document. Raises ApiError 400 if request and object disagree."""
     meta = document.setdefault("metadata", {})
     if not resource.namespaced:
         meta.pop("namespace", None)
@@ -31,7 +31,7 @@ def place(resource: Resource, document: Document, namespace: str) -> None:
 
 
 def check_identity(resource: Resource, meta: Document, live: Document, revision: int) -> None:
-    """The update means this very object. Fills in what only the server sets."""
+    """Raises ApiError 409 if the update is meant for another object or revision. Sets the fields that only the server sets."""
     name = live["name"]
     uid = meta.get("uid")
     if uid and uid != live["uid"]:
@@ -55,7 +55,7 @@ def check_identity(resource: Resource, meta: Document, live: Document, revision:
 
 
 def only_part(resource: Resource, document: Document, live: Document, name: str) -> Document:
-    """The live object with that part of `document` the subresource `name` is."""
+    """Returns the live object with one subresource, `name`, taken from `document`."""
     result: Document = copy(live)
     part = resource.part(name)
     if part is not None:
@@ -64,7 +64,7 @@ def only_part(resource: Resource, document: Document, live: Document, name: str)
 
 
 def is_same(document: Document, live: Document) -> bool:
-    """Nothing changed but who did it when."""
+    """Returns whether the documents are equal except for the times in managedFields."""
     return _without_owners(document) == _without_owners(live) and (_owners(document) == _owners(live))
 
 
@@ -79,13 +79,13 @@ def _owners(document: Document) -> list[Document]:
 
 
 def is_finished(document: Document, *, held: bool) -> bool:
-    """The object was only waiting for its last finalizer; `held`: one is left."""
+    """Returns whether the object is marked for deletion and nothing holds it any more. `held`: a finalizer is left."""
     meta = document["metadata"]
     return bool(meta.get("deletionTimestamp")) and not held and not meta.get("deletionGracePeriodSeconds")
 
 
-def has_moved(resource: Resource, document: Document, live: Document) -> bool:
-    """A field changed that counts up the generation."""
+def generation_changes(resource: Resource, document: Document, live: Document) -> bool:
+    """Returns whether a field changed that increases the generation."""
     return any(_at(document, path) != _at(live, path) for path in resource.generation_of)
 
 
@@ -97,6 +97,7 @@ def _at(document: Document, path: str) -> Json:
 
 
 def check_preconditions(resource: Resource, live: Document, options: DeleteOptions) -> None:
+    """Raises ApiError 409 if the UID or resourceVersion of `options` is not that of the object."""
     meta = live["metadata"]
     if options.uid and options.uid != meta["uid"]:
         why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {meta['uid']}"
@@ -110,6 +111,7 @@ def check_preconditions(resource: Resource, live: Document, options: DeleteOptio
 
 
 def apply_conflict(found: ApplyConflict) -> ApiError:
+    """Returns the error 409 that lists the conflicting fields and their managers."""
     causes = []
     for manager, path in found.conflicts:
         using = "" if manager.operation == "Apply" else f" using {manager.api_version}"
@@ -130,7 +132,7 @@ def apply_conflict(found: ApplyConflict) -> ApiError:
 
 
 def dotted(path: Path) -> str:
-    """A path as structured-merge-diff prints it: `.spec.ports[port=80,protocol="TCP"].targetPort`."""
+    """Returns a path as structured-merge-diff prints it: `.spec.ports[port=80,protocol="TCP"].targetPort`."""
     text = ""
     for element in path:
         kind, body = element[:1], element[2:]

@@ -19,7 +19,7 @@ from nodeagent.apiserver.machinery.acceptance import WriteOptions
 from nodeagent.apiserver.machinery.registry import Registry
 from nodeagent.apiserver.machinery.request_worker import Worker
 from nodeagent.apiserver.machinery.schema.openapi import OpenApi
-from nodeagent.apiserver.machinery.schema.protobuf import reads
+from nodeagent.apiserver.machinery.schema.protobuf import supports
 from nodeagent.apiserver.machinery.write_rules import DeleteOptions
 from nodeagent.apiserver.service_writes import writes_by_collection
 from nodeagent.apiserver.storage.log import Log
@@ -109,7 +109,7 @@ def test_it_is_published(catalog: Catalog) -> None:
     schema = OpenApi(catalog).document("v3/apis/toys.example.com/v1")
     assert schema is not None
     assert "com.example.toys.v1.WidgetSpec" in json.loads(schema)["components"]["schemas"]
-    assert reads(catalog.named("widgets", "toys.example.com").struct)
+    assert supports(catalog.named("widgets", "toys.example.com").struct)
 
 
 def test_readers_see_it_as_its_row_says(catalog: Catalog) -> None:

@@ -11,7 +11,7 @@ from nodeagent.apiserver.machinery.schema.protobuf import (
     NotProtobuf,
     read_delete_options,
     read_object,
-    reads,
+    supports,
 )
 from nodeagent.apiserver.machinery.schema.protobuf_writing import write_event, write_object
 from nodeagent.kinds import serviceaccount
@@ -41,7 +41,7 @@ def known() -> dict[str, Struct]:
 
 
 STRUCTS = known()
-READ = [struct for struct in STRUCTS.values() if reads(struct)]
+READ = [struct for struct in STRUCTS.values() if supports(struct)]
 
 
 @pytest.mark.parametrize("struct", READ, ids=lambda struct: struct.definition)
@@ -58,11 +58,11 @@ def test_every_field_has_the_number_kubernetes_gives_it(struct: Struct) -> None:
 def test_what_a_readable_kind_consists_of_is_readable(struct: Struct) -> None:
     for shape in (found.shape for found in struct.fields.values()):
         inner = shape.element if isinstance(shape, ListOf) else shape.value if isinstance(shape, MapOf) else shape
-        assert not isinstance(inner, Struct) or reads(inner)
+        assert not isinstance(inner, Struct) or supports(inner)
 
 
 def test_all_kinds_can_be_sent_so() -> None:
-    assert all(reads(row.struct) for row in all_kinds().rows)
+    assert all(supports(row.struct) for row in all_kinds().rows)
 
 
 YEAR_1 = bytes([0x82, 0x92, 0xB8, 0xC3, 0x98, 0xFE, 0xFF, 0xFF, 0xFF, 0x01])

@@ -1,6 +1,6 @@
-"""The shapes of the kinds this server has, and what follows from a shape alone. Pure.
+"""What can be computed from the schema of a kind alone: patches, field ownership, OpenAPI, protobuf. Pure.
 
-`shapes` says what a field is; `notation` reads the compact text in which the kinds write them down, `shared` what several are made of;
-`decoding` turns a client's document into canonical form; `strategic` merges patches; `fieldsets` computes who owns
-which field; `openapi` publishes it all, `gnostic` in the encoding old clients ask for.
+`strategic` and `json_patch` apply patches; `fieldsets` computes which fields a manager owns; `protobuf` and
+`protobuf_writing` read and write objects; `openapi` publishes the schemas, `gnostic` in the encoding that old clients
+need. The schemas themselves are in `kinds/description`.
 """

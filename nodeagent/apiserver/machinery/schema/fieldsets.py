@@ -1,4 +1,4 @@
-"""Which fields an object sets, which changed, and who owns them: structured merge as server-side apply defines it.
+"""Computes which fields an object sets, which changed, and who owns them, as server-side apply defines it.
 
 A field set is a set of paths; a path is a tuple of FieldsV1 elements: `f:name` for a field or map key,
 `k:{"port":80,"protocol":"TCP"}` for a list item by its keys, `v:"x"` for a set item. The rules (which containers are
@@ -20,7 +20,7 @@ FieldSet: TypeAlias = frozenset[Path]
 EMPTY: FieldSet = frozenset()
 _MOST_SHARED = 200
 _LONGEST_SHARED = 32 * 1024
-"""Fields of a set that is remembered, and their length: those of large objects are seldom alike, and would be held for ever."""
+"""Limits of a field set that is cached: larger sets are seldom equal and would stay in memory."""
 
 _NEVER_OWNED = {
     ("f:metadata", f"f:{name}")
@@ -32,8 +32,8 @@ _NEVER_OWNED = {
 
 
 def set_fields(struct: Struct, document: Document) -> FieldSet:
-    """The fields an applied configuration claims: leaves, list items and map entries, not the containers around them."""
-    return frozenset(path for path in _claimed(struct, document, ()) if not _stripped(path))
+    """Returns the fields that an applied configuration claims: leaves, list items and map entries, not their containers."""
+    return frozenset(path for path in _claimed(struct, document, ()) if not _is_never_owned(path))
 
 
 def _claimed(shape: Shape, value: Json, path: Path) -> Iterator[Path]:
@@ -46,13 +46,13 @@ def _claimed(shape: Shape, value: Json, path: Path) -> Iterator[Path]:
 
 
 def differences(struct: Struct, old: Document, new: Document) -> tuple[FieldSet, FieldSet]:
-    """(added or modified, removed) fields between two canonical objects; containers that appear or vanish included."""
+    """Returns (added or modified, removed) fields between two canonical objects, including containers."""
     changed: set[Path] = set()
     removed: set[Path] = set()
     _compare(struct, old, new, (), changed, removed)
     return (
-        frozenset(path for path in changed if not _stripped(path)),
-        frozenset(path for path in removed if not _stripped(path)),
+        frozenset(path for path in changed if not _is_never_owned(path)),
+        frozenset(path for path in removed if not _is_never_owned(path)),
     )
 
 
@@ -86,7 +86,7 @@ def _is_replaced(shape: Shape) -> bool:
 
 
 def _children(shape: Shape, value: Json) -> Iterator[tuple[str, Shape, Json, bool]]:
-    """(element, shape, value, is a struct field) of every child that can be owned separately."""
+    """Yields (element, shape, value, whether it is a struct field) of every child that can be owned separately."""
     if not value:
         return
     if isinstance(shape, Struct):
@@ -103,7 +103,7 @@ def _children(shape: Shape, value: Json) -> Iterator[tuple[str, Shape, Json, boo
 
 
 def item_element(shape: ListOf, item: Json) -> str:
-    """The path element of an item of an associative list."""
+    """Returns the path element of an item of an associative list."""
     if shape.is_set:
         return f"v:{encode(item).decode()}"
     fields = shape.element.fields if isinstance(shape.element, Struct) else {}
@@ -112,12 +112,12 @@ def item_element(shape: ListOf, item: Json) -> str:
     return f"k:{encode(dict(sorted(keys.items()))).decode()}"
 
 
-def _stripped(path: Path) -> bool:
+def _is_never_owned(path: Path) -> bool:
     return path in _NEVER_OWNED
 
 
 def remove_fields(struct: Struct, document: Document, gone: FieldSet, kept: FieldSet) -> Document:
-    """`document` without the fields `gone`, except containers that still hold something `kept` by someone."""
+    """Returns `document` without the fields `gone`; containers stay if they hold a field in `kept`."""
     needed = {path[:depth] for path in kept for depth in range(1, len(path) + 1)}
     result: Document = _without(struct, document, (), gone, needed)
     return result
@@ -144,7 +144,7 @@ def _is_container(shape: Shape) -> bool:
 
 
 def overlay(shape: Shape, live: Json, applied: Json) -> Json:
-    """`live` with everything `applied` says: structs and maps merge, associative lists merge by key, the rest is replaced."""
+    """Returns `live` with `applied` merged in: structs and maps merge, associative lists merge by key, the rest is replaced."""
     if live is None or _is_leaf(shape, applied) or _is_leaf(shape, live):
         return applied
     if isinstance(shape, ListOf):
@@ -161,7 +161,7 @@ def overlay(shape: Shape, live: Json, applied: Json) -> Json:
 
 
 def to_fields_v1(fields: FieldSet) -> Document:
-    """The JSON tree of managedFields[].fieldsV1. Not to be changed: objects alike share one."""
+    """Returns the JSON tree of managedFields[].fieldsV1. Callers must not change it: equal field sets share one."""
     small = len(fields) <= _MOST_SHARED and sum(len(step) for path in fields for step in path) <= _LONGEST_SHARED
     return _shared_tree(fields) if small else _tree(fields)
 
@@ -200,14 +200,14 @@ def _sort_key(path: Path) -> list[tuple[str, list[tuple[str, tuple[int, float, s
 
 
 def _rank(value: Json) -> tuple[int, float, str]:
-    """Numbers before texts before everything else."""
+    """Sorts numbers before texts before everything else."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return 0, value, ""
     return (1, 0, value) if isinstance(value, str) else (2, 0, encode(value).decode())
 
 
 def from_fields_v1(tree: Document) -> FieldSet:
-    """The reverse of `to_fields_v1`; empty for anything that is not a tree of fields, items and values."""
+    """Returns the field set of a JSON tree (the reverse of `to_fields_v1`); empty if it is not a valid one."""
     try:
         return frozenset(_paths(tree, ()))
     except _NotFields:
@@ -231,7 +231,7 @@ def _paths(node: Json, path: Path) -> Iterator[Path]:
 
 
 def _is_item(element: str) -> bool:
-    """An item of a list, by its keys, its value or its place."""
+    """Returns whether the element denotes a list item, by its keys, its value or its index."""
     kind, text = element[:2], element[2:]
     if kind not in ("k:", "v:", "i:"):
         return False
@@ -245,5 +245,5 @@ def _is_item(element: str) -> bool:
 
 
 def without_children(fields: Iterable[Path], gone: FieldSet) -> FieldSet:
-    """`fields` minus every path in `gone` and everything below one."""
+    """Returns `fields` without the paths in `gone` and everything below them."""
     return frozenset(path for path in fields if not any(path[:depth] in gone for depth in range(1, len(path) + 1)))

@@ -1,8 +1,7 @@
-"""An OpenAPI v2 document in protobuf: gnostic's openapi.v2.Document, which kubectl before 1.27 asks for. Pure.
+"""Encodes an OpenAPI v2 document in protobuf: gnostic's openapi.v2.Document, which kubectl before 1.27 requests. Pure.
 
-Field numbers are those of openapiv2/OpenAPIv2.proto in github.com/google/gnostic; of its messages, what this server's
-document consists of. Whatever starts with `x-` is a vendor extension: a name, and its value as YAML, of which JSON is a
-part.
+Field numbers are those of openapiv2/OpenAPIv2.proto in github.com/google/gnostic, for the messages that this server's
+document needs. Names that start with `x-` are vendor extensions: a name, and its value as YAML, which includes JSON.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,14 +12,14 @@ from nodeagent.wire.protobuf import bytes_field, number_field
 
 MEDIA_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 ASKED_AS: Final = (MEDIA_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-"""Old clients ask with an `@`, which no media type may contain; the answer is MEDIA_TYPE either way."""
+"""Old clients request it with an `@`, which no media type may contain; the answer has MEDIA_TYPE in any case."""
 
 _METHODS: Final = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
 
 
 def encode_document(document: Document) -> bytes:
-    """Document: swagger=1 info=2 paths=8 definitions=9. Info: title=1 version=2. Paths: path=2. Definitions:
-    additional_properties=1."""
+    """Returns the encoded document. Document: swagger=1 info=2 paths=8 definitions=9. Info: title=1 version=2. Paths:
+    path=2. Definitions: additional_properties=1."""
     info = document["info"]
     return b"".join(
         (
@@ -57,8 +56,7 @@ def _path_item(item: Document) -> bytes:
 
 
 def _operation(operation: Document) -> bytes:
-    """Operation: produces=6 consumes=7 parameters=8 responses=9 vendor_extension=13. Responses:
-    response_code=1."""
+    """Operation: produces=6 consumes=7 parameters=8 responses=9 vendor_extension=13. Responses: response_code=1."""
     return b"".join(
         (
             *(_text(6, media) for media in operation["produces"]),
@@ -72,8 +70,8 @@ def _operation(operation: Document) -> bytes:
 
 def _response(response: Document) -> bytes:
     """ResponseValue: response=1. Response: description=1 schema=2. SchemaItem: schema=1."""
-    said = _text(1, response["description"]) + bytes_field(2, bytes_field(1, _schema(response["schema"])))
-    return bytes_field(1, said)
+    encoded = _text(1, response["description"]) + bytes_field(2, bytes_field(1, _schema(response["schema"])))
+    return bytes_field(1, encoded)
 
 
 def _parameters(number: int, parameters: Iterable[Document]) -> bytes:
@@ -85,13 +83,13 @@ def _parameter(parameter: Document) -> bytes:
     """BodyParameter: name=2 in=3 required=4 schema=5. NonBodyParameter: query_parameter_sub_schema=3
     path_parameter_sub_schema=4, both with required=1 in=2 name=4, and type=6 in the one, type=5 in the other."""
     if parameter["in"] == "body":
-        said = _text(2, parameter["name"]) + _text(3, "body") + _true(4, parameter)
-        return bytes_field(1, said + bytes_field(5, _schema(parameter["schema"])))
+        encoded = _text(2, parameter["name"]) + _text(3, "body") + _true(4, parameter)
+        return bytes_field(1, encoded + bytes_field(5, _schema(parameter["schema"])))
     form, kind = (3, 6) if parameter["in"] == "query" else (4, 5)
-    said = (
+    encoded = (
         _true(1, parameter) + _text(2, parameter["in"]) + _text(4, parameter["name"]) + _text(kind, parameter["type"])
     )
-    return bytes_field(2, bytes_field(form, said))
+    return bytes_field(2, bytes_field(form, encoded))
 
 
 def _extensions(number: int, owner: Mapping[str, Json]) -> bytes:
@@ -101,7 +99,7 @@ def _extensions(number: int, owner: Mapping[str, Json]) -> bytes:
 
 
 def _named(number: int, entries: Mapping[str, Json], encode_value: Callable[[Json], bytes]) -> bytes:
-    """A map, as gnostic keeps it: pairs in order, each with its name=1 and its value=2."""
+    """Encodes a map as gnostic does: pairs in order, each with name=1 and value=2."""
     return b"".join(
         bytes_field(number, _text(1, name) + bytes_field(2, encode_value(value))) for name, value in entries.items()
     )

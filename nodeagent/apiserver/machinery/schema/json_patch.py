@@ -1,4 +1,4 @@
-"""JSON Patch (RFC 6902), within bounds. Pure."""
+"""Applies JSON Patches (RFC 6902), within bounds. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,9 +6,9 @@ from typing import Final
 from nodeagent.kinds.description.documents import Document, Json, copy, encode, is_deeper
 
 MOST_OPERATIONS: Final = 10_000
-"""As many as kube-apiserver carries out."""
+"""The limit of kube-apiserver."""
 MOST_COPIED_BYTES: Final = 3 * 1024 * 1024
-"""What `copy` may bring in altogether, as in kube-apiserver: without a bound, a map copied into itself doubles each time."""
+"""All that `copy` may add, as in kube-apiserver: without a limit, a map copied into itself doubles each time."""
 _DEEPEST: Final = 100
 _MOST_DIGITS: Final = 9
 """Of an index: no list is longer."""
@@ -20,7 +20,7 @@ class PatchRejected(ValueError):
 
 
 class TooManyOperations(Exception):
-    """The patch is longer than any that is carried out."""
+    """The patch has more operations than the limit."""
 
     def __init__(self, count: int) -> None:
         super().__init__(str(count))
@@ -28,18 +28,18 @@ class TooManyOperations(Exception):
 
 
 @dataclass(slots=True)
-class _Copied:
+class _CopiedBytes:
     size_bytes: int = 0
 
 
 def json_patch(document: Document, operations: Json) -> Document:
-    """Applies RFC 6902 operations to a copy. Raises PatchRejected, TooManyOperations."""
+    """Returns a copy of the document with the operations applied. Raises PatchRejected, TooManyOperations."""
     if not isinstance(operations, list):
         raise PatchRejected("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
     if len(operations) > MOST_OPERATIONS:
         raise TooManyOperations(len(operations))
     result: Json = copy(document)
-    copied = _Copied()
+    copied = _CopiedBytes()
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
             raise PatchRejected("each operation needs an op and a path")
@@ -51,13 +51,13 @@ def json_patch(document: Document, operations: Json) -> Document:
     return result
 
 
-def _apply(document: Json, operation: Document, copied: _Copied) -> Json:
+def _apply(document: Json, operation: Document, copied: _CopiedBytes) -> Json:
     kind, path = operation.get("op"), operation["path"]
     match kind:
         case "add" | "replace":
             return _put(document, path, copy(operation.get("value")), insert=kind == "add")
         case "remove":
-            return _take(document, path)
+            return _remove(document, path)
         case "test":
             if not _is_same(_get(document, path), operation.get("value")):
                 raise PatchRejected(f"testing value {path} failed: test failed")
@@ -65,14 +65,14 @@ def _apply(document: Json, operation: Document, copied: _Copied) -> Json:
         case "move":
             source = str(operation.get("from", ""))
             value = _get(document, source)
-            return _put(_take(document, source), path, value, insert=True)
+            return _put(_remove(document, source), path, value, insert=True)
         case "copy":
             value = _get(document, str(operation.get("from", "")))
-            return _put(document, path, _copied(value, copied), insert=True)
+            return _put(document, path, _copy_counted(value, copied), insert=True)
     raise PatchRejected(f"Unexpected kind: {kind}")
 
 
-def _copied(value: Json, copied: _Copied) -> Json:
+def _copy_counted(value: Json, copied: _CopiedBytes) -> Json:
     try:
         copied.size_bytes += len(encode(value))
         if copied.size_bytes <= MOST_COPIED_BYTES:
@@ -86,7 +86,7 @@ def _copied(value: Json, copied: _Copied) -> Json:
 
 
 def _is_same(one: Json, other: Json) -> bool:
-    """Equal as JSON, where true is not 1."""
+    """Returns whether two values are equal as JSON, where true is not 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
@@ -148,7 +148,7 @@ def _put(document: Json, pointer: str, value: Json, *, insert: bool) -> Json:
     return document
 
 
-def _take(document: Json, pointer: str) -> Json:
+def _remove(document: Json, pointer: str) -> Json:
     parts = _split(pointer)
     if not parts:
         raise PatchRejected("the whole document cannot be removed")

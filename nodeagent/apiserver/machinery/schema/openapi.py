@@ -1,8 +1,9 @@
-"""OpenAPI documents: version 3, one per group version, and version 2, one for all. Pure.
+"""OpenAPI documents: version 3, one for each group version, and version 2, one for all. Pure.
 
-Enough for `kubectl explain`, `apply` and client-side validation. Two extensions matter to clients:
-`x-kubernetes-group-version-kind` on operations and schemas (which schema a resource has), and the patch strategies on
-fields (how kubectl computes a strategic merge patch). kubectl reads version 3 since 1.27, version 2 as protobuf before.
+They are enough for `kubectl explain`, `apply` and client-side validation. Two extensions matter to clients:
+`x-kubernetes-group-version-kind` on operations and schemas (the schema of a resource), and the patch strategies on
+fields (how kubectl computes a strategic merge patch). kubectl reads version 3 since 1.27, before that version 2 as
+protobuf.
 """
 
 import hashlib
@@ -18,22 +19,23 @@ _INFO: Final[Document] = {"title": "Kubernetes", "version": "v1.36.2"}
 
 
 class GroupSource(Protocol):
-    """Anything that lists its resources by group."""
+    """A catalog of resources by group."""
 
     def groups(self) -> Mapping[str, Sequence[Described]]:
-        """Resources by group, the core group under the empty name."""
+        """Returns the resources by group; the core group has the empty name."""
         ...
 
 
 class OpenApi:
-    """The index and the documents, built when first asked for."""
+    """The index and the documents, built at the first request."""
 
     def __init__(self, catalog: GroupSource) -> None:
         self._catalog = catalog
         self._documents: dict[str, bytes] = {}
 
     def document(self, path: str) -> bytes | None:
-        """`v2`, `v2.protobuf`, `v3` (the index) or `v3/api/v1`, `v3/apis/GROUP/v1`; None for an unknown path."""
+        """Returns the document `v2`, `v2.protobuf`, `v3` (the index), `v3/api/v1` or `v3/apis/GROUP/v1`; None for an
+        unknown path."""
         if path.startswith("v2") and "v2" not in self._documents:
             document = _version_2(self._catalog)
             self._documents |= {"v2": encode(document), "v2.protobuf": gnostic.encode_document(document)}

@@ -1,7 +1,7 @@
-"""The paths of a resource and what can be done at each, as OpenAPI says it in version 2 and in version 3. Pure.
+"""The paths of a resource and their operations, in OpenAPI version 2 and version 3. Pure.
 
-Clients look here for what an operation understands: kubectl asks for a dry run only where the patch of a kind has a
-`dryRun` parameter, and for strict reading only where there is a `fieldValidation` one.
+Clients look up here what an operation supports: kubectl requests a dry run only if the patch of a kind has the
+parameter `dryRun`, and strict validation only if it has `fieldValidation`.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ _PATCHES: Final = (
 
 
 class Described(Protocol):
-    """What a resource must say to be published."""
+    """The attributes of a resource that its paths are made of."""
 
     @property
     def group(self) -> str: ...
@@ -45,7 +45,7 @@ class Described(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method at one path. `action` is Kubernetes' word for it; `sends` are the media types of its body."""
+    """One method at one path. `action` is Kubernetes' name for it; `sends` are the media types of its body."""
 
     path: str
     method: str
@@ -55,17 +55,17 @@ class Operation:
 
     @property
     def sends_object(self) -> bool:
-        """The body is an object of the kind, not a patch of one."""
+        """Whether the body is an object of the kind, not a patch of one."""
         return self.sends == (_JSON,)
 
 
 def gvk_of(row: Described) -> Document:
-    """The extension that ties schemas and operations to a kind."""
+    """Returns the value of the extension that ties schemas and operations to a kind."""
     return {"group": row.group, "version": row.version, "kind": row.kind}
 
 
 def operations(root: str, row: Described) -> Iterator[Operation]:
-    """Everything that can be done with a resource below `root` (`/api/v1`, `/apis/GROUP/v1`)."""
+    """Yields all operations of a resource below `root` (`/api/v1`, `/apis/GROUP/v1`)."""
     base = f"{root}/namespaces/{{namespace}}/{row.plural}" if row.namespaced else f"{root}/{row.plural}"
     one = f"{base}/{{name}}"
     yield Operation(base, "get", "list", _READS)
@@ -84,7 +84,7 @@ def operations(root: str, row: Described) -> Iterator[Operation]:
 
 
 def add_paths_v2(root: str, row: Described, paths: Document) -> None:
-    """The operations of a resource, in `paths`, as Swagger 2.0 says them."""
+    """Adds the operations of a resource to `paths`, in Swagger 2.0."""
     schema = V2.reference(row.struct)
     for found in operations(root, row):
         parameters: list[Document] = [
@@ -112,17 +112,17 @@ def _path_parameters(path: str) -> Document:
 
 
 def add_paths_v3(root: str, row: Described, paths: Document) -> None:
-    """The operations of a resource, in `paths`, as OpenAPI 3.0 says them."""
+    """Adds the operations of a resource to `paths`, in OpenAPI 3.0."""
     content = {_JSON: {"schema": V3.reference(row.struct)}}
     for found in operations(root, row):
-        asked = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in found.query]
-        said: Document = {
+        parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in found.query]
+        operation: Document = {
             "x-kubernetes-action": found.action,
             "x-kubernetes-group-version-kind": gvk_of(row),
-            **({"parameters": asked} if asked else {}),
+            **({"parameters": parameters} if parameters else {}),
             "responses": {"200": {"description": "OK", "content": content}},
         }
         if found.sends:
             body = content if found.sends_object else {media: {"schema": {"type": "object"}} for media in found.sends}
-            said["requestBody"] = {"required": True, "content": body}
-        paths.setdefault(found.path, {})[found.method] = said
+            operation["requestBody"] = {"required": True, "content": body}
+        paths.setdefault(found.path, {})[found.method] = operation

@@ -1,7 +1,7 @@
-"""The structs of the kinds as OpenAPI schemas, in the two dialects Kubernetes publishes them in. Pure.
+"""The structs of the kinds as OpenAPI schemas, in the two dialects in which Kubernetes publishes them. Pure.
 
-They say the same: which fields there are, of which types, and how lists and maps merge. They differ in how they refer to
-one another, and in that version 3 tells defaults.
+Both have the same content: fields, their types, and how lists and maps merge. They differ in how schemas refer to each
+other, and only version 3 has defaults.
 """
 
 from collections.abc import Mapping
@@ -34,32 +34,32 @@ _TYPE_META: Final[Document] = {
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a version of OpenAPI has of its own. `refers_to`: what precedes a definition's name in a `$ref`."""
+    """The differences between versions of OpenAPI. `reference_prefix`: the text before a definition's name in a `$ref`."""
 
-    refers_to: str
-    tells_defaults: bool
-    """A `$ref` is wrapped then, because it may have no siblings, and missing values have a `default`."""
+    reference_prefix: str
+    has_defaults: bool
+    """If set, a `$ref` is wrapped, because it may have no siblings, and missing values get a `default`."""
     scalars: Mapping[Scalar, Document]
 
     def reference(self, struct: Struct) -> Document:
-        """A schema that is the one of `struct`."""
-        return {"$ref": f"{self.refers_to}{struct.definition}"}
+        """Returns a schema that refers to that of `struct`."""
+        return {"$ref": f"{self.reference_prefix}{struct.definition}"}
 
 
 V2: Final = Dialect(
     "#/definitions/",
-    tells_defaults=False,
+    has_defaults=False,
     scalars={
         **_SCALARS,
         Scalar.QUANTITY: {"type": "string"},
         Scalar.INT_OR_STRING: {"type": "string", "format": "int-or-string"},
-        # No type and no properties: anything.
+        # Without a type and properties, any value is valid.
         Scalar.ANY: {},
     },
 )
 V3: Final = Dialect(
     "#/components/schemas/",
-    tells_defaults=True,
+    has_defaults=True,
     scalars={
         **_SCALARS,
         Scalar.QUANTITY: {"oneOf": [{"type": "string"}, {"type": "number"}]},
@@ -74,7 +74,7 @@ V3: Final = Dialect(
 
 
 def add_kind(struct: Struct, gvk: Document, schemas: Document, dialect: Dialect) -> None:
-    """Puts the schema of a kind, and those it refers to, into `schemas`, by the names of their definitions."""
+    """Adds the schema of a kind, and those that it refers to, to `schemas`, by the names of their definitions."""
     _add(struct, schemas, dialect)
     schema = schemas[struct.definition]
     schema["x-kubernetes-group-version-kind"] = [gvk]
@@ -98,12 +98,12 @@ def _field_schema(field: Field, schemas: Document, dialect: Dialect) -> Document
     shape = field.shape
     if isinstance(shape, Struct):
         reference = _schema(shape, schemas, dialect)
-        if not dialect.tells_defaults:
+        if not dialect.has_defaults:
             return reference
         wrapped: Document = {"allOf": [reference]}
         return wrapped if field.pointer else {"default": {}, **wrapped}
     schema = _schema(shape, schemas, dialect)
-    if field.default and dialect.tells_defaults:
+    if field.default and dialect.has_defaults:
         schema["default"] = field.default
     if isinstance(shape, ListOf):
         schema["x-kubernetes-list-type"] = "map" if shape.keys else "set" if shape.is_set else "atomic"
@@ -131,7 +131,7 @@ def _schema(shape: Shape, schemas: Document, dialect: Dialect) -> Document:
 
 def _item(shape: Shape, schemas: Document, dialect: Dialect) -> Document:
     schema = _schema(shape, schemas, dialect)
-    if not dialect.tells_defaults:
+    if not dialect.has_defaults:
         return schema
     return {"default": {}, "allOf": [schema]} if isinstance(shape, Struct) else {**schema, "default": ""}
 

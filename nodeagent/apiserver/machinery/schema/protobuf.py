@@ -1,7 +1,7 @@
-"""Reads objects in Kubernetes' protobuf encoding: what typed Go clients (`kubectl create` among them) send. Pure.
+"""Reads objects in Kubernetes' protobuf encoding, which typed Go clients send (`kubectl create` among them). Pure.
 
-The shapes carry the numbers of the fields. A field with another number is skipped, as kube-apiserver skips what is newer than
-itself.
+The schemas have the numbers of the fields. A field with an unknown number is skipped, as kube-apiserver skips fields
+that are newer than itself.
 """
 
 import base64
@@ -27,17 +27,17 @@ _NANOSECONDS: Final = 1_000_000_000
 
 
 class NotProtobuf(ValueError):
-    """The bytes are not an encoded object, or of a kind this server does not read in this encoding."""
+    """The bytes are not an encoded object, or its kind cannot be read in this encoding."""
 
 
-def reads(struct: Struct) -> bool:
-    """This kind can be read."""
+def supports(struct: Struct) -> bool:
+    """Returns whether objects of this kind can be read from protobuf."""
     return bool(struct.by_number or struct.embedded)
 
 
 def read_object(struct: Struct, body: bytes) -> Document:
-    """An object with its kind and apiVersion, from `k8s\\0` and a runtime.Unknown. Raises NotProtobuf, ApiError 413."""
-    if not body.startswith(MAGIC) or not reads(struct):
+    r"""Reads an object with its kind and apiVersion from `k8s\\0` and a runtime.Unknown. Raises NotProtobuf, ApiError 413."""
+    if not body.startswith(MAGIC) or not supports(struct):
         raise NotProtobuf("not a Kubernetes protobuf object of a known kind")
     try:
         reader = _Reader()
@@ -51,7 +51,7 @@ def read_object(struct: Struct, body: bytes) -> Document:
 
 
 def read_delete_options(body: bytes) -> Document:
-    """DeleteOptions, as far as this server honours them. Raises NotProtobuf, ApiError 413."""
+    """Reads the DeleteOptions that this server supports. Raises NotProtobuf, ApiError 413."""
     reader = _Reader()
     try:
         if not body.startswith(MAGIC):
@@ -78,20 +78,20 @@ def read_delete_options(body: bytes) -> Document:
 
 
 class _Reader:
-    """Reads messages of one body, whose values are counted before they are made."""
+    """Reads the messages of one body and counts their values before they are created."""
 
     def __init__(self) -> None:
         self._values = Values()
 
     def fields(self, data: bytes) -> Iterator[tuple[int, int | bytes]]:
-        """(field number, value) of one message, in order. Raises Malformed."""
+        """Yields (field number, value) of one message, in order. Raises Malformed."""
         for found in read_fields(data):
             self._values.take()
             yield found
 
     def message(self, struct: Struct, data: bytes, depth: int) -> Document:
-        """An object of this shape, `depth` within others."""
-        if depth > DEEPEST or not reads(struct):
+        """Reads an object of this shape; `depth` is its nesting."""
+        if depth > DEEPEST or not supports(struct):
             raise NotProtobuf(f"{struct.name} cannot be read")
         found: Document = {}
         for number, value in self.fields(data):

@@ -1,6 +1,6 @@
-"""Writes objects in Kubernetes' protobuf encoding, with the numbers that the shapes carry. Pure.
+"""Writes objects in Kubernetes' protobuf encoding, with the field numbers of the schemas. Pure.
 
-Written is what the document has. kube-apiserver also writes most zero values, which read the same.
+Only fields of the document are written. kube-apiserver also writes most zero values, which is equivalent for readers.
 """
 
 import base64
@@ -22,7 +22,7 @@ _NANOSECONDS: Final = 1000
 
 
 class _Listed(msgspec.Struct):
-    """A list whose items are not decoded together."""
+    """A list whose items are decoded one by one."""
 
     metadata: msgspec.Raw
     items: list[msgspec.Raw] | None
@@ -44,7 +44,7 @@ _watched: Final = msgspec.json.Decoder(_Watched)
 
 
 def write_object(structs: Mapping[str, Struct], body: bytes) -> bytes:
-    """A JSON object, or a list of objects, as `k8s\\0` and a runtime.Unknown. `structs` has those of the kinds it may be of.
+    """Encodes a JSON object, or a list of objects, as `k8s\\0` and a runtime.Unknown. `structs`: the possible kinds.
 
     Raises KeyError for another kind.
     """
@@ -56,7 +56,7 @@ def write_object(structs: Mapping[str, Struct], body: bytes) -> bytes:
 
 
 def write_event(structs: Mapping[str, Struct], line: bytes) -> bytes:
-    """A line of a watch as a frame: a length in four bytes and a meta/v1 WatchEvent. Raises KeyError as above."""
+    """Encodes a line of a watch as a frame: a length in four bytes, and a meta/v1 WatchEvent. Raises KeyError as above."""
     event = _watched.decode(line)
     frame = bytes_field(1, event.type.encode()) + bytes_field(2, bytes_field(1, write_object(structs, event.object)))
     return len(frame).to_bytes(4, "big") + frame
@@ -69,7 +69,7 @@ def _list(struct: Struct, body: bytes) -> bytes:
 
 
 def message(struct: Struct, document: Document) -> bytes:
-    """The fields of a document in canonical form. What the struct does not have is left out."""
+    """Encodes the fields of a document in canonical form. Fields that the struct does not have are left out."""
     parts: list[bytes] = []
     nested: dict[int, list[bytes]] = {}
     for name, value in document.items():

@@ -1,4 +1,4 @@
-"""Patches that look like what they change: JSON Merge Patch (RFC 7386) and Kubernetes' strategic merge patch. Pure."""
+"""Patches in the form of the object: JSON Merge Patch (RFC 7386) and Kubernetes' strategic merge patch. Pure."""
 
 from nodeagent.apiserver.machinery.schema.json_patch import PatchRejected
 from nodeagent.kinds.description.documents import Document, Json, encode
@@ -10,7 +10,7 @@ _ORDER = "$setElementOrder/"
 
 
 def merge_patch(target: Json, patch: Json) -> Json:
-    """RFC 7386: objects merge, null removes, everything else replaces."""
+    """Returns the target with the patch applied (RFC 7386): objects merge, null removes, everything else replaces."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -23,9 +23,8 @@ def merge_patch(target: Json, patch: Json) -> Json:
 
 
 def strategic_merge(shape: Shape | None, target: Json, patch: Json) -> Json:
-    """Merges as `merge_patch` does, but lists with a merge key item by item, with the `$patch`, `$retainKeys`,
-    `$setElementOrder` and `$deleteFromPrimitiveList` directives. Raises PatchRejected on a directive it does not know.
-    """
+    """Like `merge_patch`, but lists with a merge key are merged item by item, with the directives `$patch`,
+    `$retainKeys`, `$setElementOrder` and `$deleteFromPrimitiveList`. Raises PatchRejected for an unknown directive."""
     if not isinstance(patch, dict):
         return patch
     match patch.get("$patch"):
@@ -43,7 +42,7 @@ def strategic_merge(shape: Shape | None, target: Json, patch: Json) -> Json:
         result = {name: value for name, value in result.items() if name in retained}
     for name, value in patch.items():
         if name.startswith("$"):
-            _direct(shape, result, name, value, patch)
+            _apply_directive(shape, result, name, value, patch)
         elif value is None:
             result.pop(name, None)
         else:
@@ -51,8 +50,8 @@ def strategic_merge(shape: Shape | None, target: Json, patch: Json) -> Json:
     return result
 
 
-def _direct(shape: Shape | None, result: Document, directive: str, value: Json, patch: Document) -> None:
-    """Carries out a directive that stands beside the field it is about."""
+def _apply_directive(shape: Shape | None, result: Document, directive: str, value: Json, patch: Document) -> None:
+    """Applies a directive that is in the same map as the field that it changes."""
     if directive.startswith(_DELETE_PRIMITIVES):
         field = directive.removeprefix(_DELETE_PRIMITIVES)
         gone = {encode(item) for item in value} if isinstance(value, list) else set()
@@ -61,7 +60,7 @@ def _direct(shape: Shape | None, result: Document, directive: str, value: Json, 
     elif directive.startswith(_ORDER):
         field = directive.removeprefix(_ORDER)
         if field not in patch and isinstance(result.get(field), list):
-            result[field] = _ordered(_child(shape, field), result[field], value, result[field])
+            result[field] = _sort_items(_child(shape, field), result[field], value, result[field])
 
 
 def _child(shape: Shape | None, name: str) -> Shape | None:
@@ -81,12 +80,12 @@ def _merge_field(shape: Shape | None, old: Json, new: Json, order: Json) -> Json
             held = old if isinstance(old, list) else []
             known = {encode(item) for item in held}
             merged = held + [item for item in new if encode(item) not in known]
-        return _ordered(shape, merged, order if order is not None else new, old)
+        return _sort_items(shape, merged, order if order is not None else new, old)
     return new
 
 
 def _merge_items(shape: ListOf, key: str, old: list[Json], new: list[Json]) -> list[Json]:
-    """The items of both; what the patch says of an item is merged into it."""
+    """Returns the items of both lists; items with the same key are merged."""
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in new):
         return [item for item in new if not (isinstance(item, dict) and "$patch" in item)]
     places: dict[bytes, int] = {}
@@ -115,9 +114,10 @@ def _is_text(value: Json) -> bool:
     return isinstance(value, str)
 
 
-def _ordered(shape: Shape | None, items: list[Json], order: Json, server_order: Json) -> list[Json]:
-    """The items that `order` names in that order, the others in the server's, and these put between those: each before the
-    first that the server has after it (normalizeElementOrder in k8s.io/apimachinery/pkg/util/strategicpatch)."""
+def _sort_items(shape: Shape | None, items: list[Json], order: Json, server_order: Json) -> list[Json]:
+    """Returns the items named by `order` in that order, and between them the others in the server's order: each before
+    the first named item that follows it there (normalizeElementOrder in
+    k8s.io/apimachinery/pkg/util/strategicpatch)."""
     if not isinstance(order, list):
         return items
     key = shape.merge_key if isinstance(shape, ListOf) else None
@@ -131,7 +131,7 @@ def _ordered(shape: Shape | None, items: list[Json], order: Json, server_order: 
             found.setdefault(name_of(item), index)
         return found
 
-    # To name an item is to encode its key, which may be long: once for each.
+    # Encoding the key of an item may be expensive: do it once for each.
     wanted, before = places_in(order), places_in(server_order)
     pairs = [(name_of(item), item) for item in items]
     named = sorted((pair for pair in pairs if pair[0] in wanted), key=lambda pair: wanted[pair[0]])
