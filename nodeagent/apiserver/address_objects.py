@@ -15,7 +15,8 @@ _TIME: Final = "2000-01-01T00:00:00Z"
 
 
 class AddressObjects:
-    """Builds the IPAddress objects of allocated addresses, by filling in a template: every new service needs one."""
+    """Builds IPAddress objects of allocated addresses from a template: every new Service needs one. `clock`: seconds
+    since 1970."""
 
     def __init__(self, uid: Callable[[], str], clock: Callable[[], float]) -> None:
         self._uid = uid
@@ -23,7 +24,7 @@ class AddressObjects:
         self._templates = {family: _template(family) for family in ("IPv4", "IPv6")}
 
     def describe(self, address: str, namespace: str, name: str) -> bytes:
-        """The object that says a service holds `address`, as a draft. Names of services need no escaping in JSON."""
+        """Returns a draft of the IPAddress that records the Service as the holder. Names need no escaping in JSON."""
         now = rfc3339(int(self._clock()))
         return self._templates["IPv6" if ":" in address else "IPv4"] % (
             address.encode(),
@@ -36,7 +37,8 @@ class AddressObjects:
 
 
 def _template(family: str) -> bytes:
-    """An IPAddress with %b for name, uid, creation time, the owner's time, and the service's namespace and name."""
+    """Returns an encoded IPAddress with %b for name, UID, creation time, the owner's time, and the Service's namespace
+    and name."""
     labels = {
         "ipaddress.kubernetes.io/ip-family": family,
         "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
@@ -46,6 +48,6 @@ def _template(family: str) -> bytes:
     struct = SHAPES["IPAddress"]
     track_update(struct, empty(struct), document, Manager("Update", _MANAGER, "networking.k8s.io/v1"), "%b")
     document["metadata"] |= {"name": "%b", "uid": "%b", "resourceVersion": "0"}
-    # Times are checked while the document is put in order, so their placeholders come afterwards.
+    # `normalise` checks times, so their placeholders are inserted afterwards.
     document["metadata"]["creationTimestamp"] = document["metadata"]["managedFields"][0]["time"] = _TIME
     return draft(normalise(struct, document)).replace(_TIME.encode(), b"%b")

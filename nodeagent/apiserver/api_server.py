@@ -1,4 +1,5 @@
-"""Composition of the API server: the only place that builds its parts. Start order is reading order, stop order the reverse."""
+"""Composition of the API server: the only module that builds its parts. They start in the order in which they are
+built, and stop in reverse."""
 
 import asyncio
 import logging
@@ -59,8 +60,8 @@ logger = logging.getLogger(__name__)
 _NAME_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _CATCH_UP_EVERY_SECONDS: Final = 0.1
 _MAKE_ROOM_EVERY_SECONDS: Final = 0.25
-_LOOK_AROUND_EVERY_SECONDS: Final = 2.0
-"""Of a storage that tells by itself what others write: whether it still answers."""
+_CHECK_REMOTE_EVERY_SECONDS: Final = 2.0
+"""For a storage that reports changes of other servers itself: how often to check that it still answers."""
 
 
 class Notifier(Protocol):
@@ -71,7 +72,7 @@ class Notifier(Protocol):
         ...
 
     def stopping(self) -> None:
-        """Called when it has been asked to end."""
+        """Called when the server begins to stop."""
         ...
 
 
@@ -79,35 +80,35 @@ class SystemClock:
     """The machine's clocks."""
 
     def time(self) -> float:
-        """Seconds since 1970."""
+        """Returns seconds since 1970."""
         return time.time()
 
     def monotonic(self) -> float:
-        """Seconds, for spans."""
+        """Returns monotonic seconds."""
         return time.monotonic()
 
 
 class SystemChance:
-    """Names, identities and which free address is taken: nothing here is a secret, so a fast generator will do."""
+    """Random names, UIDs and choices of free addresses. None of them is a secret, so a fast generator is enough."""
 
     def __init__(self) -> None:
         self._random = random.Random()  # noqa: S311 - see above
 
     def suffix(self, length: int) -> str:
-        """Letters and digits that spell no words (k8s.io/apimachinery/pkg/util/rand)."""
+        """Returns letters and digits that spell no words (k8s.io/apimachinery/pkg/util/rand)."""
         return "".join(self._random.choices(_NAME_ALPHABET, k=length))
 
     def uid(self) -> str:
-        """A random UUID."""
+        """Returns a random UUID."""
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def randrange(self, start: int, stop: int) -> int:
-        """A number from `start` up to, not including, `stop`."""
+        """Returns a number from `start` up to, but not including, `stop`."""
         return self._random.randrange(start, stop)
 
 
 class ApiServer:
-    """One server. `mirror` turns Endpoints into slices; `run` serves until cancelled or `stop` is called."""
+    """One server. `mirror` converts Endpoints to slices; `run` serves until it is cancelled or `stop` is called."""
 
     def __init__(self, settings: ServerSettings, *, mirror: Mirror, notifier: Notifier) -> None:
         self._settings = settings
@@ -118,7 +119,7 @@ class ApiServer:
         self._chance = SystemChance()
         self._stop = asyncio.Event()
         self.port = 0
-        """The port it listens on once it is ready."""
+        """The port on which it listens, once it is ready."""
         self.credentials: pki.Credentials | None = None
         """None without TLS."""
         self.ready = asyncio.Event()
@@ -126,10 +127,10 @@ class ApiServer:
         self._store_in_use: Store | None = None
         self._catalog = all_kinds()
         self._calls = EtcdFigures(self._catalog)
-        self._ended_by: Exception | None = None
+        self._fatal_error: Exception | None = None
 
     def failing(self) -> list[str]:
-        """Names of the readiness checks that fail."""
+        """Returns the names of the readiness checks that fail."""
         store = self._store_in_use
         if store is None:
             return self._failing
@@ -140,19 +141,20 @@ class ApiServer:
         ]
 
     def why(self, check: str) -> str:
-        """What is known of a check that fails, for readers and administrators; empty: nothing."""
+        """Returns why a check fails, for readers and administrators; empty if that is not known."""
         return self._store_in_use.trouble if check == "etcd" and self._store_in_use is not None else ""
 
     def stop(self) -> None:
-        """Ends `run`: watches first, then connections, then the store."""
+        """Makes `run` end: watches first, then connections, then the store."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Raises SettingsRefused, PkiFailed, StorageFailed or OSError when it cannot start, LeftBehind when it cannot go on."""
+        """Serves. Raises SettingsRefused, PkiFailed, StorageFailed or OSError if it cannot start, LeftBehind if it
+        cannot continue."""
         async with AsyncExitStack() as stack:
             catalog = self._catalog
             store, shared = await self._open(stack, catalog)
-            self._check_against(store)
+            self._check_ranges(store)
             worker = stack.enter_context(Worker())
             loop_time = LoopTime(self._clock.monotonic)
             objects = AddressObjects(self._chance.uid, self._clock.time)
@@ -228,7 +230,7 @@ class ApiServer:
             tasks.append(group.create_task(self._every(self._settings.forget_every_seconds, store.compact)))
             tasks.append(group.create_task(self._every(_MAKE_ROOM_EVERY_SECONDS, lambda: _make_room(store))))
             if store.shared:
-                seconds = _LOOK_AROUND_EVERY_SECONDS if store.remote else _CATCH_UP_EVERY_SECONDS
+                seconds = _CHECK_REMOTE_EVERY_SECONDS if store.remote else _CATCH_UP_EVERY_SECONDS
                 tasks.append(group.create_task(self._every(seconds, store.catch_up)))
             self._failing = []
             self.ready.set()
@@ -243,28 +245,28 @@ class ApiServer:
                 store.wake()
                 for task in tasks:
                     task.cancel()
-        if self._ended_by is not None:
-            raise self._ended_by
+        if self._fatal_error is not None:
+            raise self._fatal_error
 
     async def _every(self, seconds: float, action: Callable[[], Coroutine[None, None, None]]) -> None:
-        said = ""
+        last_logged = ""
         while True:
             await asyncio.sleep(seconds)
             try:
                 await action()
-                said = ""
+                last_logged = ""
             except LeftBehind as error:
-                # The data it serves is outdated and no write could succeed: the operator or systemd restarts it.
-                self._ended_by = error
+                # Its data is outdated and no write could succeed: the operator or systemd restarts it.
+                self._fatal_error = error
                 self._stop.set()
                 return
             except (StorageFailed, StorageFull) as error:
-                if type(error).__name__ != said and not self.why("etcd"):
+                if type(error).__name__ != last_logged and not self.why("etcd"):
                     logger.warning("store maintenance failed error=%s", error)
-                said = type(error).__name__
+                last_logged = type(error).__name__
 
     async def _open(self, stack: AsyncExitStack, catalog: Catalog) -> tuple[Store, SharedCredentials | None]:
-        """The store and this server's credentials; on a remote store they are those of all servers."""
+        """Returns the open store; and, with etcd, the credentials that all servers share. Sets this server's credentials."""
         if self._settings.insecure:
             store = self._store_in_use = await stack.enter_async_context(self._store(catalog))
             return store, None
@@ -304,8 +306,8 @@ class ApiServer:
             addresses.add(host)
         return await pki.prepare(directory / "pki", addresses)
 
-    def _check_against(self, store: Store) -> None:
-        """A range may not change under the services that live in it, nor overlap nodes' pod ranges."""
+    def _check_ranges(self, store: Store) -> None:
+        """Raises SettingsRefused if the service range changed, or overlaps the pod range of a node."""
         known = stored_ranges(store)
         wanted = [str(found.network) for found in self._checked.ranges]
         if known and known != wanted[: len(known)]:
@@ -364,7 +366,7 @@ class ApiServer:
         space = StoreSpace(
             store, registry, catalog, address=f"{self._checked.advertised}:{self.port}", clock=self._clock.time
         )
-        each = [kubernetes.controller().run(), kubernetes.beat(), space.run()]
+        each = [kubernetes.controller().run(), kubernetes.keep_registered(), space.run()]
         if not store.shared:
             return [*each, elected.run()]
         identity = f"{socket.gethostname()}_{self._checked.advertised}:{self.port}"
@@ -387,7 +389,7 @@ async def _make_room(store: Store) -> None:
 
 @asynccontextmanager
 async def serving(server: ApiServer) -> AsyncIterator[ApiServer]:
-    """The server, ready, for as long as the block lasts. Raises what `run` raises."""
+    """Runs the server for the duration of the block, which begins when it is ready. Raises what `run` raises."""
     running = asyncio.ensure_future(server.run())
     waiting = asyncio.ensure_future(server.ready.wait())
     try:

@@ -1,4 +1,4 @@
-"""What a store holds from the first start on: the system namespaces and the default ServiceCIDR."""
+"""Creates what every store contains: the system namespaces and the default ServiceCIDR."""
 
 from collections.abc import Callable
 from typing import Final
@@ -21,7 +21,7 @@ _CIDR_MANAGER: Final = "kubernetes-service-cidr-controller"
 async def bootstrap(
     store: Store, registry: Registry, catalog: Catalog, ranges: tuple[AddressRange, ...], clock: Callable[[], float]
 ) -> None:
-    """Creates what is missing. Raises ApiError; another server doing the same at the same time is fine."""
+    """Creates what is missing. Raises ApiError. Several servers may do this at the same time."""
     options = WriteOptions(manager=_MANAGER)
     for name in SYSTEM_NAMESPACES:
         if store.get("namespaces", name) is None:
@@ -36,7 +36,7 @@ async def bootstrap(
 async def create_default_range(
     store: Store, registry: Registry, catalog: Catalog, ranges: tuple[AddressRange, ...], clock: Callable[[], float]
 ) -> None:
-    """The ServiceCIDR of the ranges the server was started with, if it is missing. Raises ApiError."""
+    """Creates the ServiceCIDR of the ranges the server was started with, if it is missing. Raises ApiError."""
     options = WriteOptions(manager=_MANAGER)
     resource = catalog.named(RANGES, "networking.k8s.io")
     wanted = [str(found.network) for found in ranges]
@@ -59,6 +59,6 @@ async def create_default_range(
 
 
 def stored_ranges(store: Store) -> list[str]:
-    """The CIDRs of the default ServiceCIDR, empty on a new store."""
+    """Returns the CIDRs of the default ServiceCIDR; empty for a new store."""
     record = store.get(RANGES, DEFAULT)
     return list(record.document()["spec"].get("cidrs") or []) if record is not None else []

@@ -1,9 +1,9 @@
-"""Which API servers live on a store: those of this program, and on an etcd kube-apiservers beside them.
+"""The API servers that are live on a store: those of this program, and on an etcd also kube-apiservers.
 
-Each server of this program keeps a record of its own, with its port and options. kube-apiserver keeps a master lease, an
-Endpoints object under the server's address that goes by itself (pkg/controlplane/reconcilers/lease.go), and writes the endpoints
-of the `kubernetes` Service from these. On an etcd a server of this program keeps such a lease, too, so that each kind counts the
-other.
+Each server of this program keeps a record with its port and options. kube-apiserver keeps a master lease, an Endpoints
+object under the server's address that expires (pkg/controlplane/reconcilers/lease.go), and writes the endpoints of the
+`kubernetes` Service from these. On an etcd a server of this program keeps such a lease, too, so that both kinds of
+server count each other.
 """
 
 from collections.abc import Mapping
@@ -18,31 +18,31 @@ from nodeagent.kinds.description.documents import Document
 
 SERVERS: Final = "apiservers"
 MASTER_LEASES: Final = "masterleases"
-"""Kept under kube-apiserver's key and in its form."""
+"""Stored under kube-apiserver's key and in its form."""
 _USUAL_PORT: Final = 6443
 _NODE_PORTS: Final = "nodePorts"
-"""In a server's record: where it records the node ports that are taken. The previous version does not say."""
+"""In a server's record: where it records allocated node ports. The previous version does not have this field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advertised:
-    """Where this server can be reached. A loopback address means nothing to others and is not published."""
+    """The address at which a server can be reached. A loopback address is useless to other machines and is not published."""
 
     address: str
     port: int
 
     @property
     def published(self) -> bool:
-        """Others can use it."""
+        """Whether other machines can use the address."""
         return not ip_address(self.address).is_loopback
 
     @property
     def path(self) -> str:
-        """Under which it says that it lives: its address, as kube-apiserver has it, and its port where that is not the usual one."""
+        """The path of the server's record: its address, as in kube-apiserver, and its port unless it is 6443."""
         return self.address if self.port == _USUAL_PORT else f"{self.address}:{self.port}"
 
     def lease(self, options: Mapping[str, str] = MappingProxyType({})) -> Document:
-        """What it says then; options: those that all servers should have alike."""
+        """Returns the server's record. options: those that must be the same on all servers."""
         return {
             "metadata": {"name": self.path, "resourceVersion": "0"},
             "subsets": [{"addresses": [{"ip": self.address}], "ports": [endpoint_port(self.port)]}],
@@ -51,17 +51,17 @@ class Advertised:
         }
 
     def master_lease(self) -> bytes:
-        """The draft of what a kube-apiserver at this address would say."""
+        """Returns the draft of the master lease of a kube-apiserver at this address."""
         return draft({"metadata": {"resourceVersion": "0"}, "subsets": [{"addresses": [{"ip": self.address}]}]})
 
 
 def endpoint_port(number: int) -> Document:
-    """As endpoints of the `kubernetes` Service name it."""
+    """Returns a port as in the Endpoints of the `kubernetes` Service."""
     return {"name": "https", "port": number, "protocol": "TCP"}
 
 
 def own_servers(store: Store) -> set[Advertised]:
-    """The servers of this program that live."""
+    """Returns the live servers of this program."""
     return {
         Advertised(address, int(one["port"]))
         for record in store.collection(SERVERS).records.values()
@@ -72,12 +72,12 @@ def own_servers(store: Store) -> set[Advertised]:
 
 
 def has_predecessors(store: Store) -> bool:
-    """A server of the previous version lives, which records node ports elsewhere."""
+    """Returns whether a server of the previous version is live, which records node ports elsewhere."""
     return any(_NODE_PORTS not in record.document() for record in store.collection(SERVERS).records.values())
 
 
 def kube_apiservers(store: Store) -> set[str]:
-    """The addresses of kube-apiservers that live on the same etcd."""
+    """Returns the addresses of live kube-apiservers on the same etcd."""
     if not store.remote:
         return set()
     leases = store.collection(MASTER_LEASES).records.values()

@@ -1,4 +1,4 @@
-"""Brings the objects of one store into another; begun again, it goes on where it was."""
+"""Copies the objects of one store into another. If it is interrupted, a second run continues."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,13 @@ from nodeagent.kinds.description.documents import Document
 
 _AT_A_TIME: Final = 32
 _NOT_MOVED: Final = frozenset({SERVERS, MASTER_LEASES, RANGE_ALLOCATIONS, NODE_PORT_RECORDS})
-"""Which servers live, and node ports: the first server there finds those of the Services."""
+"""Live servers, and node ports: the first server on the target records those of the Services."""
 
 
 @dataclass(slots=True)
 class Moved:
-    """How many objects were written, and how many were there already. `different` are those that are there as others."""
+    """How many objects were written, and how many existed already with the same content. `different`: exist with
+    another content."""
 
     written: int = 0
     same: int = 0
@@ -27,21 +28,21 @@ class Moved:
 
 
 async def move(source: Store, target: Store) -> Moved:
-    """Writes what `target` lacks, overwrites nothing, and compares all of it in the end. Raises StorageFailed, StorageFull."""
+    """Writes the objects that `target` lacks, overwrites none, and then compares all. Raises StorageFailed, StorageFull."""
     moved = Moved()
     todo: list[tuple[str, Record]] = []
     for collection, record in _objects(source):
         found = target.get(collection, record.path)
         if found is None:
             todo.append((collection, record))
-        elif _said(found) == _said(record):
+        elif _content(found) == _content(record):
             moved.same += 1
     for start in range(0, len(todo), _AT_A_TIME):
         moved.written += await _write(target, todo[start : start + _AT_A_TIME])
     await target.catch_up()
     for collection, record in _objects(source):
         found = target.get(collection, record.path)
-        if found is None or _said(found) != _said(record):
+        if found is None or _content(found) != _content(record):
             moved.different.append(f"{collection} {record.path}")
     return moved
 
@@ -50,21 +51,21 @@ async def _write(target: Store, part: Sequence[tuple[str, Record]]) -> int:
     commits = [target.commit([Change(collection, record.path, 0, record.body)]) for collection, record in part]
     results = await asyncio.gather(*commits, return_exceptions=True)
     for result in results:
-        # Whatever came to be there meanwhile is compared in the end.
+        # Objects that were created meanwhile are compared at the end.
         if isinstance(result, BaseException) and not isinstance(result, Precondition):
             raise result
     return sum(not isinstance(result, BaseException) for result in results)
 
 
 def _objects(store: Store) -> Iterator[tuple[str, Record]]:
-    """Namespaces first, so that a watcher knows the namespace of each object."""
+    """Yields (collection, record) of all objects; namespaces first, so that a watcher knows the namespace of each object."""
     for name in sorted(store.names, key=lambda name: (name != "namespaces", name)):
         if name not in _NOT_MOVED:
             for path in store.collection(name).paths():
                 yield name, store.collection(name).records[path]
 
 
-def _said(record: Record) -> Document:
+def _content(record: Record) -> Document:
     document = record.document()
     document["metadata"].pop("resourceVersion", None)
     return document

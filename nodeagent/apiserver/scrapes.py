@@ -1,4 +1,4 @@
-"""`/metrics` of the API server: requests, what is stored, calls to etcd, readiness, the process."""
+"""`/metrics` of the API server: requests, stored objects, calls to etcd, readiness, the process."""
 
 import asyncio
 import platform
@@ -17,7 +17,7 @@ _CALL_LABELS: Final = ("operation", "group", "resource")
 
 
 class EtcdFigures:
-    """Calls to etcd, by what they were for and by resource (k8s.io/apiserver/pkg/storage/etcd3/metrics/metrics.go)."""
+    """Counts calls to etcd by operation and resource (k8s.io/apiserver/pkg/storage/etcd3/metrics/metrics.go)."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._names = {row.stored_in: (row.group, row.plural) for row in catalog.rows if not row.converts}
@@ -28,7 +28,7 @@ class EtcdFigures:
         self._failures = counter("etcd_request_errors_total", "Calls that etcd did not carry out", *_CALL_LABELS)
 
     def called(self, operation: str, collection: str, seconds: float, failed: bool) -> None:
-        """Called after each call; what belongs to no resource has neither group nor resource."""
+        """Records a call. For a collection that is no resource, the labels group and resource are empty."""
         labels = (operation, *self._names.get(collection, ("", "")))
         self._seconds.observe(seconds, *labels)
         self._calls.add(*labels)
@@ -36,12 +36,12 @@ class EtcdFigures:
             self._failures.add(*labels)
 
     def instruments(self) -> Iterator[Instrument]:
-        """All of them."""
+        """Yields all metrics."""
         yield from (self._seconds, self._calls, self._failures)
 
 
 class Scrapes:
-    """failing: names of the readiness checks that fail; version: what `/version` says."""
+    """Renders the metrics. failing: returns the names of the readiness checks that fail; version: the fields of `/version`."""
 
     def __init__(
         self,
@@ -64,17 +64,18 @@ class Scrapes:
         self._exposition: Exposition | None = None
 
     async def text(self) -> bytes:
-        """A scrape."""
+        """Returns the text of a scrape of `/metrics`."""
         return await self.text_of(self._instruments())
 
     async def text_of(self, instruments: Iterable[Instrument]) -> bytes:
-        """What is counted is copied here and written beside the event loop, which others wait for."""
+        """Returns the text of these metrics. Copies the values here and renders them in a thread, so that the loop does
+        not wait."""
         copied = [copy_of(one) for one in instruments]
         return await asyncio.to_thread(self._write, copied)
 
     def _write(self, instruments: list[Instrument]) -> bytes:
         if self._exposition is None:
-            # A server that nobody scrapes has no use for prometheus-client.
+            # A server that is never scraped does not load prometheus-client.
             from nodeagent.runtime.figures.exposition import Exposition  # noqa: PLC0415
 
             self._exposition = Exposition()

@@ -1,4 +1,5 @@
-"""A directory for the keys of a server that is given none: gone with the server, or at the start of the next one."""
+"""A temporary directory for the keys of a server without a data directory; removed when it ends, or at the start of the
+next server."""
 
 import contextlib
 import fcntl
@@ -16,11 +17,11 @@ _PREFIX: Final = "nodeagent-keys-"
 
 @contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """An empty directory below the temporary one, locked while the block lasts (flock(2)); a kill leaves it behind unlocked."""
+    """Yields an empty temporary directory, locked while the block lasts (flock(2)); a killed server leaves it behind unlocked."""
     remove_left_behind()
     held = None
     while held is None:
-        # Between the two another server that starts may take it for one that was left behind.
+        # Before it is locked, another server that starts may remove it as one that was left behind.
         path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         held = _lock(path)
     try:
@@ -31,7 +32,7 @@ def scratch_directory() -> Iterator[Path]:
 
 
 def remove_left_behind() -> None:
-    """Removes the directories of servers of this user that were killed."""
+    """Removes the directories that killed servers of this user left behind."""
     for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         held = _lock(path)
         if held is not None:
@@ -40,7 +41,8 @@ def remove_left_behind() -> None:
 
 
 def _lock(path: Path) -> int | None:
-    """A descriptor that locks the directory; None: it is not ours, somebody's who runs, or gone."""
+    """Returns a descriptor that locks the directory, or None if it is another user's, locked by a running server, or
+    was removed."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:

@@ -16,7 +16,7 @@ LIMIT_BYTES: Final = 512 * 1024 * 1024
 
 
 class SettingsRefused(ValueError):
-    """The server cannot or must not start like this; the text says why."""
+    """The server cannot, or must not, start with these settings; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,36 +26,37 @@ class ServerSettings:
     host: str = "127.0.0.1"
     port: int = 6443
     data_dir: Path | None = None
-    """For what outlives the server: its keys, and objects unless they are kept elsewhere. None: everything is in memory."""
+    """For data that outlives the server: its keys, and the objects unless they are stored elsewhere. None: everything
+    is in memory."""
     in_memory: bool = False
-    """Objects are, although there is a data directory."""
+    """Keep objects in memory although there is a data directory."""
     etcd: EtcdSettings | None = None
-    """Objects are there."""
+    """Keep objects in etcd."""
     kubeconfig_out: Path | None = None
     advertise_address: str = ""
     service_ranges: str = "10.96.0.0/12"
     node_ports: str = "30000-32767"
     load_balancer_cidr: str = ""
     taken: tuple[tuple[str, str], ...] = ()
-    """(what, CIDR) pairs service ranges may not overlap: pod and node ranges."""
+    """(description, CIDR) pairs that service ranges may not overlap: pod and node ranges."""
     insecure: bool = False
     """Plain HTTP without credentials; on loopback only."""
     window: Window = field(default_factory=Window)
     compact_every_seconds: float = 30.0
-    """At most; see `forget_every_seconds`."""
+    """An upper limit; see `forget_every_seconds`."""
     limit_bytes: int | None = LIMIT_BYTES
-    """Of a store on disk or in memory; etcd has a limit of its own (its --quota-backend-bytes)."""
+    """The size of a store on disk or in memory; etcd has a limit of its own (its --quota-backend-bytes)."""
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     @property
     def forget_every_seconds(self) -> float:
-        """How often history is cut to its window; short histories more often, so that they stay short."""
+        """How often the history is cut to its window; more often if the window is short."""
         return min(self.compact_every_seconds, max(self.window.seconds, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Settings that make sense."""
+    """The parsed values of valid settings."""
 
     ranges: tuple[AddressRange, ...]
     balancers: tuple[Network, ...]
@@ -63,7 +64,7 @@ class Checked:
 
 
 def check(settings: ServerSettings) -> Checked:
-    """Raises SettingsRefused."""
+    """Returns the parsed settings. Raises SettingsRefused."""
     try:
         host = ip_address("127.0.0.1" if settings.host == "localhost" else settings.host)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Which addresses and ports a Service takes and gives back: pkg/registry/core/service.
+"""The addresses and ports that a Service takes and frees: pkg/registry/core/service.
 
-Families follow KEP-563 (dual stack): which ones, and whether a second address is wanted, required or refused.
+IP families follow KEP-563 (dual stack): which ones, and whether a second address is wanted, required or refused.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,12 @@ from nodeagent.kinds.service.kept_addresses import (
     sync_first_address,
 )
 
-_OF_TWO = {"clusterIPs": ("cluster IP", "cluster IPs"), "ipFamilies": ("IP family", "IP families")}
+_DUAL_STACK_FIELDS = {"clusterIPs": ("cluster IP", "cluster IPs"), "ipFamilies": ("IP family", "IP families")}
 
 
 def allocate(allocator: Allocator, service: Document | None, old: Document | None) -> Reservation:
-    """Completes `service` with addresses and ports and returns what that takes; None is a service that goes away.
-
-    Raises AllocationRefused; nothing stays reserved then.
-    """
+    """Completes `service` with addresses and ports and returns their reservation; `service` is None if it is deleted.
+    Raises AllocationRefused; then nothing stays reserved."""
     reservation = Reservation()
     try:
         if service is not None:
@@ -38,24 +36,24 @@ def allocate(allocator: Allocator, service: Document | None, old: Document | Non
         allocator.release(reservation)
         raise
     if old is not None:
-        _give_back(allocator, reservation, service, old)
+        _free(allocator, reservation, service, old)
     return reservation
 
 
-def _give_back(allocator: Allocator, reservation: Reservation, service: Document | None, old: Document) -> None:
+def _free(allocator: Allocator, reservation: Reservation, service: Document | None, old: Document) -> None:
     holder = f"{old['metadata']['namespace']}/{old['metadata']['name']}"
     for address in sorted(addresses_of(old) - addresses_of(service)):
-        allocator.give_back_address(reservation, address, holder)
+        allocator.free_address(reservation, address, holder)
     for port in sorted(node_ports_of(old) - node_ports_of(service)):
-        allocator.give_back_port(reservation, port, holder)
+        allocator.free_port(reservation, port, holder)
 
 
-def _refuse(field: str, value: Json, detail: str) -> AllocationRefused:
+def _refusal(field: str, value: Json, detail: str) -> AllocationRefused:
     return AllocationRefused([invalid(field, value, detail)])
 
 
 def _choose_families(allocator: Allocator, spec: Document, before: Document) -> None:
-    if spec.get("type") == "ExternalName" or _prefers_as_before(spec, before):
+    if spec.get("type") == "ExternalName" or _keeps_families(spec, before):
         return
     configured = allocator.families
     headless_by_hand = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
@@ -63,9 +61,9 @@ def _choose_families(allocator: Allocator, spec: Document, before: Document) -> 
     if policy is None:
         policy = "RequireDualStack" if headless_by_hand and not spec.get("ipFamilies") else "SingleStack"
     if policy == "SingleStack":
-        _take_first_only(spec, before, policy)
+        _drop_second(spec, before, policy)
     else:
-        _refuse_fewer(spec, before, policy)
+        _check_not_fewer(spec, before, policy)
     addresses = [address for address in spec.get("clusterIPs") or [] if address != HEADLESS]
     families = _complete(list(spec.get("ipFamilies") or []), addresses, configured)
     _check_families(families, configured, policy, headless_by_hand=headless_by_hand)
@@ -75,29 +73,30 @@ def _choose_families(allocator: Allocator, spec: Document, before: Document) -> 
     spec["ipFamilies"] = families
 
 
-def _prefers_as_before(spec: Document, before: Document) -> bool:
-    """A service that prefers both families keeps what it has, also where the server has got a range of the other since."""
+def _keeps_families(spec: Document, before: Document) -> bool:
+    """Returns whether a Service that prefers dual stack is unchanged: it keeps its families, even if the server got a
+    further range."""
     return spec.get("ipFamilyPolicy") == "PreferDualStack" and all(
-        spec.get(name) == before.get(name) for name in ("type", "ipFamilyPolicy", *_OF_TWO)
+        spec.get(name) == before.get(name) for name in ("type", "ipFamilyPolicy", *_DUAL_STACK_FIELDS)
     )
 
 
-def _take_first_only(spec: Document, before: Document, policy: str) -> None:
-    """Gives up the second address and family, if they are those from before. Raises AllocationRefused."""
-    for name, what in _OF_TWO.items():
+def _drop_second(spec: Document, before: Document, policy: str) -> None:
+    """Drops the second address and family if they are unchanged. Raises AllocationRefused if they are new."""
+    for name, what in _DUAL_STACK_FIELDS.items():
         if len(spec.get(name) or []) != BOTH_FAMILIES:
             continue
         if spec[name] != before.get(name):
             why = f"must be 'RequireDualStack' or 'PreferDualStack' when multiple {what[1]} are specified"
-            raise _refuse("spec.ipFamilyPolicy", policy, why)
+            raise _refusal("spec.ipFamilyPolicy", policy, why)
         spec[name] = spec[name][:1]
 
 
-def _refuse_fewer(spec: Document, before: Document, policy: str) -> None:
-    for name, what in _OF_TWO.items():
+def _check_not_fewer(spec: Document, before: Document, policy: str) -> None:
+    for name, what in _DUAL_STACK_FIELDS.items():
         if 0 < len(spec.get(name) or []) < len(before.get(name) or []):
             why = f"must be 'SingleStack' to release the secondary {what[0]}"
-            raise _refuse("spec.ipFamilyPolicy", policy, why)
+            raise _refusal("spec.ipFamilyPolicy", policy, why)
 
 
 def _complete(families: list[str], addresses: list[str], configured: list[str]) -> list[str]:
@@ -107,7 +106,7 @@ def _complete(families: list[str], addresses: list[str], configured: list[str]) 
             families.append(family)
         elif families[position] != family:
             why = f"expected an {families[position]} value as indicated by `ipFamilies[{position}]`"
-            raise _refuse(f"spec.clusterIPs[{position}]", address, why)
+            raise _refusal(f"spec.clusterIPs[{position}]", address, why)
     return families or configured[:1]
 
 
@@ -116,9 +115,9 @@ def _check_families(families: Iterable[str], configured: list[str], policy: str,
         return
     for position, family in enumerate(families):
         if family not in configured:
-            raise _refuse(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
+            raise _refusal(f"spec.ipFamilies[{position}]", family, "not configured on this cluster")
     if policy == "RequireDualStack" and len(configured) < BOTH_FAMILIES:
-        raise _refuse("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services")
+        raise _refusal("spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services")
 
 
 def _choose_addresses(allocator: Allocator, reservation: Reservation, service: Document, held: set[str]) -> None:
@@ -141,7 +140,7 @@ def _choose_addresses(allocator: Allocator, reservation: Reservation, service: D
                 wanted = allocator.pick_address(reservation, family, meta["namespace"], meta["name"])
         except Unavailable as error:
             why = f"failed to allocate IP {wanted}: {error}" if wanted else f"failed to allocate a cluster IP: {error}"
-            raise _refuse("spec.clusterIPs", asked, why) from None
+            raise _refusal("spec.clusterIPs", asked, why) from None
         chosen.append(wanted)
     spec["clusterIPs"] = chosen
     spec["clusterIP"] = chosen[0]
@@ -158,7 +157,7 @@ def _choose_ports(allocator: Allocator, reservation: Reservation, service: Docum
         if asked:
             _take(allocator, reservation, asked, held, holder, field)
         elif wants_picks:
-            # One number serves a port on several protocols, as DNS on TCP and UDP.
+            # One node port serves the same port on several protocols, such as DNS on TCP and UDP.
             shared = picked.get(port["port"])
             if shared is not None and shared[0] != port["protocol"]:
                 port["nodePort"] = shared[1]
@@ -181,7 +180,7 @@ def _take(allocator: Allocator, reservation: Reservation, port: int, held: set[i
     try:
         allocator.take_port(reservation, port, holder)
     except Unavailable as error:
-        raise _refuse(field, port, str(error)) from None
+        raise _refusal(field, port, str(error)) from None
 
 
 def _pick(allocator: Allocator, reservation: Reservation, holder: str, field: str) -> int:

@@ -1,4 +1,4 @@
-"""Which storage a server has: memory, SQLite in its data directory, or etcd below a prefix, laid out as kube-apiserver does."""
+"""Builds a server's storage: memory, SQLite in its data directory, or etcd with kube-apiserver's layout."""
 
 import ssl
 from collections.abc import Callable
@@ -16,24 +16,24 @@ from nodeagent.kinds.description.documents import Document
 from nodeagent.kinds.description.resources import Catalog, Resource
 
 STORE_FILE: Final = "store.db"
-"""Of a SQLite store, in the data directory."""
+"""The name of a SQLite store in the data directory."""
 _MEMORY_FILE: Final = "etcd.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdSettings:
-    """How a cluster of etcd is reached. `servers` are (host, port) of its members; without `secure`, in plain text."""
+    """How to reach an etcd cluster. `servers`: (host, port) of its members. Without `secure`, connections are not encrypted."""
 
     servers: tuple[tuple[str, int], ...]
     secure: bool = False
     cafile: Path | None = None
-    """None: the machine's authorities."""
+    """None: the authorities that the machine trusts."""
     certfile: Path | None = None
     keyfile: Path | None = None
     prefix: str = "/registry"
 
     def context(self) -> ssl.SSLContext | None:
-        """None without TLS. Raises OSError, also where a file is not what it should be (ssl.SSLError)."""
+        """Returns the TLS context, or None without TLS. Raises OSError, also for an invalid file (ssl.SSLError)."""
         if not self.secure:
             return None
         # Servers without etcd do not load the etcd client.
@@ -43,7 +43,7 @@ class EtcdSettings:
 
 
 def local_storage(directory: Path | None, limit_bytes: int | None = None) -> Storage:
-    """SQLite in a directory, or in memory."""
+    """Returns a SQLite storage in the directory, or in memory if `directory` is None."""
     if directory is None:
         return Log(":memory:", limit_bytes=limit_bytes)
     path = str(directory / STORE_FILE)
@@ -57,8 +57,8 @@ def etcd_storage(
     on_call: Callable[[str, str, float, bool], None] | None = None,
     memory: Path | None = None,
 ) -> Storage:
-    """To be opened in the event loop it was made in; on_call: as that of its Client. In the directory `memory` it keeps what it
-    saw of etcd. Raises OSError."""
+    """To be opened in the event loop it was made in; on_call: as that of its Client. In the directory `memory` it keeps
+    what it saw of etcd. Raises OSError."""
     # Servers without etcd do not load the etcd client.
     from nodeagent.apiserver.storage.etcd.cluster_client import Client  # noqa: PLC0415
     from nodeagent.apiserver.storage.etcd.layout import Layout, StoredCollection  # noqa: PLC0415
@@ -81,7 +81,7 @@ def etcd_storage(
 
 
 def _canonical(row: Resource) -> Callable[[Document], Document]:
-    """What others stored may lack what is filled in here before it is stored."""
+    """Returns a function that adds the defaults which other programs may not have stored."""
 
     def canonical(document: Document) -> Document:
         row.default(document)

@@ -1,1 +1,1 @@
-"""Which addresses and ports services can have, and who holds which."""
+"""The addresses and ports that Services can have, and the holder of each."""

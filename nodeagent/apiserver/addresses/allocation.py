@@ -1,8 +1,9 @@
-"""Hands out cluster addresses and node ports, one holder each, recorded in the store.
+"""Allocates cluster addresses and node ports, with one holder each, recorded in the store.
 
-An address is an IPAddress object, a node port a bit of one RangeAllocation, as kube-apiserver has them; both are written in the
-transaction that writes the service, so what a service says and what is recorded cannot differ after a crash. Between choosing and
-committing, a value is reserved in memory against other requests; another server on the same store finds out at the commit.
+An address is an IPAddress object, a node port is a bit of one RangeAllocation, as in kube-apiserver; both are written
+in the transaction that writes the Service, so Service and record cannot differ after a crash. Between choice and
+commit, a value is reserved in memory against other requests; another server on the same store detects a conflict at its
+commit.
 """
 
 import asyncio
@@ -21,18 +22,18 @@ from nodeagent.kinds.description.status import FieldError
 
 ADDRESSES: Final = "ipaddresses"
 NODE_PORT_RECORDS: Final = "nodeports"
-"""Where the previous version of this program recorded node ports, one object each."""
+"""The collection in which the previous version of this program recorded node ports, one object each."""
 
 NOT_IN_RANGE: Final = "the provided network does not match the current range"
 ALREADY_TAKEN: Final = "provided IP is already allocated"
 
 
 class Unavailable(Exception):
-    """The value asked for, or any value at all, cannot be had; the text is Kubernetes'."""
+    """The requested value is not free, or no value is; the text is Kubernetes'."""
 
 
 class AllocationRefused(Exception):
-    """The object cannot have what it asks for."""
+    """The addresses or ports that the object requests cannot be allocated."""
 
     def __init__(self, errors: list[FieldError]) -> None:
         super().__init__("; ".join(map(str, errors)))
@@ -40,7 +41,7 @@ class AllocationRefused(Exception):
 
 
 def holder_of(collection: str, document: Document) -> str:
-    """The service (`namespace/name`) that an address or a node port is recorded for."""
+    """Returns the Service (`namespace/name`) that is recorded as the holder of an address or node port."""
     if collection == NODE_PORT_RECORDS:
         return str(document.get("holder", ""))
     parent = document["spec"].get("parentRef") or {}
@@ -49,7 +50,7 @@ def holder_of(collection: str, document: Document) -> str:
 
 @dataclass(slots=True)
 class Reservation:
-    """What one request took and gives back: changes for its transaction; `release` once that has ended either way."""
+    """What one request reserved and freed. `changes` go into its transaction; call `Allocator.release` after that ended."""
 
     changes: list[Change] = field(default_factory=list)
     addresses: set[str] = field(default_factory=set)
@@ -58,11 +59,12 @@ class Reservation:
 
 
 class Allocator:
-    """Addresses of the service ranges and ports of the node port range.
+    """Allocates addresses of the service ranges and ports of the node port range.
 
-    `describe(address, namespace, name)` builds the IPAddress object as a draft. `kept` are addresses only one service may
-    have (`namespace/name`), so that it can come back with them after a deletion. `has_predecessors`: a server of the previous version
-    lives, which knows only its own records of node ports.
+    describe: returns the IPAddress object for (address, namespace, name) as a draft.
+    kept: addresses that only one Service (`namespace/name`) may have, so that it gets them again after a deletion.
+    has_predecessors: returns whether a server of the previous version is live, which knows only its own records of node
+    ports.
     """
 
     def __init__(
@@ -90,11 +92,11 @@ class Allocator:
 
     @property
     def families(self) -> list[str]:
-        """The IP families services can have, the primary one first."""
+        """The IP families that Services can have, the primary one first."""
         return [found.family for found in self._ranges.configured]
 
     def release(self, reservation: Reservation) -> None:
-        """The transaction has ended: the store now says what is held."""
+        """Ends a reservation after its transaction: the store now has the result."""
         self._reserved -= reservation.addresses
         self._reserved_ports -= reservation.ports
 
@@ -107,7 +109,7 @@ class Allocator:
         self._reserve(reservation, address, namespace, name)
 
     def pick_address(self, reservation: Reservation, family: str, namespace: str, name: str) -> str:
-        """Reserves some free address of the family. Raises Unavailable."""
+        """Reserves and returns a free address of the family. Raises Unavailable."""
         for found in self._ranges.of(family):
             for number in found.pool.candidates(self._random):
                 address = found.address(number)
@@ -116,14 +118,14 @@ class Allocator:
                     return address
         raise Unavailable("range is full")
 
-    def give_back_address(self, reservation: Reservation, address: str, holder: str) -> None:
-        """Records that the address is free again, if it is recorded as that of `holder` (`namespace/name`)."""
+    def free_address(self, reservation: Reservation, address: str, holder: str) -> None:
+        """Frees the address in the transaction, if its recorded holder is `holder` (`namespace/name`)."""
         record = self._store.get(ADDRESSES, address)
         if record is not None and holder_of(ADDRESSES, record.document()) == holder:
             reservation.changes.append(Change(ADDRESSES, address, record.revision, None, record.body))
 
     def take_port(self, reservation: Reservation, port: int, holder: str) -> None:
-        """Reserves a certain node port; a port this reservation already has (another protocol) is shared. Raises Unavailable."""
+        """Reserves a certain node port. The same request may take it twice, for different protocols. Raises Unavailable."""
         if port in reservation.ports:
             return
         if not self._ports.holds(port):
@@ -135,7 +137,7 @@ class Allocator:
         self._reserve_port(reservation, port, holder)
 
     def pick_port(self, reservation: Reservation, holder: str) -> int:
-        """Reserves some free node port. Raises Unavailable."""
+        """Reserves and returns a free node port. Raises Unavailable."""
         for number in self._ports.pool.candidates(self._random):
             port = self._ports.first + number
             if not self._is_port_taken(port):
@@ -143,8 +145,8 @@ class Allocator:
                 return port
         raise Unavailable("range is full")
 
-    def give_back_port(self, reservation: Reservation, port: int, holder: str) -> None:
-        """Records that the node port is free again, unless it is recorded as that of another than `holder` (`namespace/name`)."""
+    def free_port(self, reservation: Reservation, port: int, holder: str) -> None:
+        """Frees the node port in the transaction, unless a Service other than `holder` is recorded (`namespace/name`)."""
         record = self._store.get(NODE_PORT_RECORDS, str(port))
         if record is not None:
             if holder_of(NODE_PORT_RECORDS, record.document()) != holder:
@@ -153,11 +155,12 @@ class Allocator:
         reservation.freed_ports.add(port)
 
     def record_ports(self, reservation: Reservation) -> list[Change]:
-        """The change of the bitmap as it is now. Raises Precondition where another server gave away one of the ports."""
+        """Returns the change of the bitmap, from its present state. Raises Precondition if another server allocated one
+        of the ports."""
         try:
             record, bitmap = self._bitmap()
         except Unavailable:
-            return []  # nothing could be taken, and what is given back is not recorded
+            return []  # without a bitmap no port was taken, and none is recorded that could be freed
         taken, freed = reservation.ports, reservation.freed_ports
         changed = bitmap.changed(taken, freed)
         change = Change(RANGE_ALLOCATIONS, NODE_PORT_RANGE, record.revision, changed.draft(), frees=not taken)
@@ -169,7 +172,7 @@ class Allocator:
         return address in self._reserved or self._store.get(ADDRESSES, address) is not None
 
     def _is_port_taken(self, port: int) -> bool:
-        """Raises Unavailable where that is not known."""
+        """Raises Unavailable if the bitmap is missing or belongs to another range."""
         _, bitmap = self._bitmap()
         if bitmap.ports != self._ports:
             raise Unavailable("the provided port range does not match the previous range")

@@ -1,12 +1,16 @@
-"""The networks this machine is on, read from /proc: service ranges must not overlap them."""
+"""The networks of this machine, read from /proc: service ranges must not overlap them."""
 
 from ipaddress import IPv4Address, ip_network
 from pathlib import Path
 
 
 def connected_networks(proc: Path = Path("/proc/net")) -> list[str]:
-    """CIDRs of the routes of the main table without a gateway, and of the IPv6 addresses that come with a network: those of
-    services, which an agent gives to this machine one by one, do not. Unreadable files count as empty."""
+    """Returns the CIDRs of the main table's routes without a gateway, and of IPv6 addresses with a prefix length below
+    128.
+
+    The addresses of Services, which an agent adds to this machine one by one, are not included. Unreadable files count
+    as empty.
+    """
     return sorted({*_ipv4(_lines(proc / "route")), *_ipv6(_lines(proc / "if_inet6"))})
 
 

@@ -1,6 +1,7 @@
-"""Which node ports are taken, in kube-apiserver's form: a RangeAllocation whose data is a bitmap. Pure.
+"""The set of allocated node ports in kube-apiserver's form: a RangeAllocation whose data is a bitmap. Pure.
 
-pkg/registry/core/service/allocator: bit n stands for the n-th port of the range, in the bytes of one number, the highest byte first.
+pkg/registry/core/service/allocator: bit n is the n-th port of the range, in the bytes of one number, the highest byte
+first.
 """
 
 from base64 import b64decode, b64encode
@@ -14,19 +15,19 @@ from nodeagent.kinds.description.documents import Document
 
 RANGE_ALLOCATIONS: Final = "ranges"
 NODE_PORT_RANGE: Final = "servicenodeports"
-"""Kept under kube-apiserver's key."""
+"""The name, which is part of kube-apiserver's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class PortBitmap:
-    """The ports of a range that are taken."""
+    """The allocated ports of a range."""
 
     ports: PortRange
     bits: int = 0
 
     @classmethod
     def read(cls, document: Document) -> Self:
-        """Raises RangeRefused where the document is not a range."""
+        """Reads the bitmap of a document. Raises RangeRefused if it is not a range."""
         try:
             data = b64decode(document.get("data") or "", validate=True)
             return cls(parse_port_range(document["range"]), int.from_bytes(data, "big"))
@@ -35,7 +36,7 @@ class PortBitmap:
 
     @classmethod
     def of(cls, ports: PortRange, taken: Iterable[int]) -> Self:
-        """Those of `taken` that lie in the range."""
+        """Returns a bitmap with those of `taken` that are in the range."""
         return cls(ports).changed(taken, ())
 
     def __contains__(self, port: int) -> bool:
@@ -45,11 +46,11 @@ class PortBitmap:
         return (port for port in range(self.ports.first, self.ports.last + 1) if port in self)
 
     def changed(self, taken: Iterable[int], freed: Iterable[int]) -> Self:
-        """With further ports taken, and others free again; ports outside the range have no bit."""
+        """Returns a bitmap with more ports taken and others freed; ports outside the range are ignored."""
         return type(self)(self.ports, (self.bits & ~self._mask(freed)) | self._mask(taken))
 
     def draft(self) -> bytes:
-        """As it is written."""
+        """Returns the document to store."""
         data = self.bits.to_bytes((self.bits.bit_length() + 7) // 8, "big")
         head = {"metadata": {"resourceVersion": "0"}, "range": f"{self.ports.first}-{self.ports.last}"}
         return draft({**head, "data": b64encode(data).decode()})

@@ -1,6 +1,7 @@
-"""Which addresses and ports may be handed out, and in which order they are tried. Pure (randomness is given).
+"""The addresses and ports that may be allocated, and the order in which they are tried. Pure (randomness is an
+argument).
 
-The lower part of a range is left to clients who ask for a certain value, so that random picks rarely take it first
+The lower part of a range is left to clients that request a certain value, so that random picks rarely take it first
 (KEP-3070 for addresses, KEP-3668 for node ports).
 """
 
@@ -22,26 +23,26 @@ _BAND_LEAST = 16
 
 
 class Random(Protocol):
-    """A source of chance."""
+    """A source of random numbers."""
 
     def randrange(self, start: int, stop: int) -> int:
-        """A number from `start` up to, not including, `stop`."""
+        """Returns a number from `start` up to, but not including, `stop`."""
         ...
 
 
 class RangeRefused(ValueError):
-    """The range cannot serve; the text says why."""
+    """The range cannot be used; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Numbers 0 … size-1, of which the first `band` are picked last."""
+    """The numbers 0 … size-1, of which the first `band` are picked last."""
 
     size: int
     band: int
 
     def candidates(self, random: Random) -> Iterator[int]:
-        """Every number once: from a random point through the upper part, then likewise through the lower."""
+        """Yields every number once: from a random start through the upper part, then likewise through the lower part."""
         for start, stop in ((self.band, self.size), (0, self.band)):
             if start < stop:
                 first = random.randrange(start, stop)
@@ -51,7 +52,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class AddressRange:
-    """A service CIDR. The network address is never handed out, an IPv4 broadcast address neither."""
+    """A service CIDR. Its network address is never allocated, nor an IPv4 broadcast address."""
 
     network: Network
 
@@ -62,7 +63,7 @@ class AddressRange:
 
     @property
     def pool(self) -> Pool:
-        """Number n stands for the network's address n + 1."""
+        """The numbers of its addresses: number n is the network's address n + 1."""
         size = self.network.num_addresses
         if isinstance(self.network, IPv6Network):
             size = min(size, _MOST_IPV6)
@@ -71,15 +72,15 @@ class AddressRange:
 
     @property
     def first(self) -> str:
-        """The first address: the one of the `kubernetes` service."""
+        """The first address, which the `kubernetes` Service has."""
         return self.address(0)
 
     def address(self, number: int) -> str:
-        """The address with that number."""
+        """Returns the address with that number."""
         return str(self.network.network_address + 1 + number)
 
     def holds(self, address: str) -> bool:
-        """The address may be handed out by this range."""
+        """Returns whether the address may be allocated from this range."""
         parsed = ip_address(address)
         if parsed.version != self.network.version:
             return False
@@ -88,24 +89,24 @@ class AddressRange:
 
 @dataclass(frozen=True, slots=True)
 class PortRange:
-    """Node ports `first` to `last`, both included."""
+    """The node ports `first` to `last`, both included."""
 
     first: int
     last: int
 
     @property
     def pool(self) -> Pool:
-        """Number n stands for port first + n."""
+        """The numbers of its ports: number n is port first + n."""
         size = self.last - self.first + 1
         return Pool(size, min(max(_BAND_LEAST, size // 32), 128) if size > _BAND_LEAST * 2 else 0)
 
     def holds(self, port: int) -> bool:
-        """The port may be handed out."""
+        """Returns whether the port may be allocated."""
         return self.first <= port <= self.last
 
 
 def parse_port_range(text: str) -> PortRange:
-    """`30000-32767`. Raises RangeRefused."""
+    """Parses a range such as `30000-32767`. Raises RangeRefused."""
     first, dash, last = text.partition("-")
     if not dash or not all(_NUMBER.fullmatch(end.strip()) for end in (first, last)):
         raise RangeRefused(f"{text!r} is not a port range such as 30000-32767")
@@ -116,9 +117,9 @@ def parse_port_range(text: str) -> PortRange:
 
 
 def parse_service_ranges(text: str, taken: Sequence[tuple[str, str]] = ()) -> tuple[AddressRange, ...]:
-    """One range, or two of different families joined by a comma; the first is the primary one.
+    """Parses one range, or two of different families joined by a comma; the first is the primary one.
 
-    `taken` are (what it is, CIDR) pairs the ranges may not overlap. Raises RangeRefused with the reason.
+    `taken`: (description, CIDR) pairs that the ranges may not overlap. Raises RangeRefused.
     """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not 1 <= len(parts) <= BOTH_FAMILIES:

@@ -1,7 +1,7 @@
-"""The ranges cluster addresses come from: those the server was started with, and those of further ServiceCIDRs (KEP-1880).
+"""The ranges of cluster addresses: those the server was started with, and those of further ServiceCIDRs (KEP-1880).
 
-A ServiceCIDR serves from its creation on, unless it is being deleted or says it is not ready; what it gave out stays given.
-The families of services are those the server was started with, so a range of another family lies idle.
+A ServiceCIDR is used from its creation on, unless it is being deleted or is not ready; addresses that were allocated
+from it stay. The families of Services are those the server was started with, so a range of another family is not used.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from nodeagent.kinds.description.documents import Document
 
 RANGES: Final = "servicecidrs"
 DEFAULT: Final = "kubernetes"
-"""The object that shows the ranges the server was started with; those are in force whatever it says."""
+"""The object that shows the ranges the server was started with; these are used whatever the object contains."""
 
 
 class ServiceRanges:
-    """Reads the store when it has changed."""
+    """The ranges in use. Reads the ServiceCIDRs again when one of them changed."""
 
     def __init__(self, store: Store, configured: tuple[AddressRange, ...]) -> None:
         self.configured = configured
@@ -27,11 +27,11 @@ class ServiceRanges:
         self._all = configured
 
     def of(self, family: str) -> Sequence[AddressRange]:
-        """The ranges of a family, those the server was started with first."""
+        """Returns the ranges of a family, those the server was started with first."""
         return [found for found in self._current() if found.family == family]
 
     def hold(self, address: str) -> bool:
-        """One of them has the address."""
+        """Returns whether one of the ranges contains the address."""
         return any(found.holds(address) for found in self._current())
 
     def _current(self) -> tuple[AddressRange, ...]:
@@ -50,12 +50,12 @@ class ServiceRanges:
 
 
 def is_in_use(service_cidr: Document) -> bool:
-    """New addresses may come from it."""
+    """Returns whether new addresses may be allocated from it."""
     return not service_cidr["metadata"].get("deletionTimestamp") and is_ready(service_cidr) is not False
 
 
 def is_ready(service_cidr: Document) -> bool | None:
-    """What its Ready condition says, None when it has none yet."""
+    """Returns the value of its Ready condition, or None if it has none yet."""
     for condition in (service_cidr.get("status") or {}).get("conditions") or []:
         if condition["type"] == "Ready":
             return bool(condition["status"] == "True")

@@ -1,4 +1,4 @@
-"""Loops that bring the store from what it says to what it should say. Each is fed by the store's own events.
+"""Controllers: loops that bring the stored objects to their desired state. Each follows the events of the store.
 
-`loop` is the machinery; every other module decides one thing and says in its first line what.
+`controller_loop` is their common part; every other module has one task, which its first line states.
 """

@@ -1,7 +1,7 @@
-"""Which pods back a Service, and as what: the decisions of the endpoints and endpointslice controllers. Pure.
+"""Which pods back a Service, and with which ports: the decisions of the endpoints and endpointslice controllers. Pure.
 
-Rules: k8s.io/endpointslice utils.go (podToEndpoint, getEndpointPorts), pkg/api/v1/pod (IsPodReady), k8s.io/endpointslice
-trafficdist for hints.
+Rules: k8s.io/endpointslice utils.go (podToEndpoint, getEndpointPorts), pkg/api/v1/pod (IsPodReady),
+k8s.io/endpointslice trafficdist for hints.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ ZONE_LABEL = "topology.kubernetes.io/zone"
 
 
 class PodMeta(Struct, gc=False, rename="camel"):
-    """metadata of a pod."""
+    """The metadata of a pod."""
 
     name: str = ""
     namespace: str = ""
@@ -34,13 +34,13 @@ class ContainerPort(Struct, gc=False, rename="camel"):
 
 
 class Container(Struct, gc=False):
-    """A container's ports."""
+    """The ports of a container."""
 
     ports: list[ContainerPort] = []
 
 
 class PodSpec(Struct, gc=False, rename="camel"):
-    """Where a pod runs and what it offers."""
+    """The ports, the node and the host name of a pod."""
 
     containers: list[Container] | None = None
     node_name: str = ""
@@ -63,7 +63,7 @@ class PodCondition(Struct, gc=False, rename="camel"):
 
 
 class PodStatus(Struct, gc=False, rename="camel"):
-    """A pod's phase, addresses and readiness."""
+    """The phase, addresses and readiness of a pod."""
 
     phase: str = ""
     pod_ip: str = field(default="", name="podIP")
@@ -72,7 +72,7 @@ class PodStatus(Struct, gc=False, rename="camel"):
 
 
 class Pod(Struct, gc=False):
-    """The part of a pod that matters to services; host network pods differ in their addresses only."""
+    """The fields of a pod that matter to Services. A pod in the host network differs only in its addresses."""
 
     metadata: PodMeta
     spec: PodSpec = field(default_factory=PodSpec)
@@ -85,7 +85,7 @@ class Pod(Struct, gc=False):
 
     @property
     def ready_since(self) -> str:
-        """When its readiness last changed, RFC 3339; empty when nobody said."""
+        """When its readiness last changed, RFC 3339; empty if that is not known."""
         return next((c.last_transition_time or "" for c in self.status.conditions if c.type == "Ready"), "")
 
     @property
@@ -95,18 +95,18 @@ class Pod(Struct, gc=False):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it ran to its end, with success or without."""
+        """Whether it ran to its end, with or without success."""
         return self.status.phase in ("Succeeded", "Failed")
 
     def address(self, family: str) -> str | None:
-        """Its first address of `IPv4` or `IPv6`."""
+        """Returns its first address of the family `IPv4` or `IPv6`, or None."""
         texts = [entry.ip for entry in self.status.pod_ips] or [self.status.pod_ip]
         return next((text for text in texts if text and (":" in text) == (family == "IPv6")), None)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Port:
-    """A port of a slice; two endpoints share a slice when all their ports agree."""
+    """A port of a slice. Two endpoints share a slice if all their ports are equal."""
 
     name: str
     protocol: str
@@ -114,7 +114,7 @@ class Port:
     app_protocol: str = ""
 
     def document(self) -> Document:
-        """As discovery.k8s.io/v1 EndpointPort."""
+        """Returns a discovery.k8s.io/v1 EndpointPort."""
         shown: Document = {"name": self.name, "protocol": self.protocol, "port": self.number}
         return {**shown, "appProtocol": self.app_protocol} if self.app_protocol else shown
 
@@ -123,23 +123,23 @@ Ports: TypeAlias = tuple[Port, ...]
 
 
 def target_ports(service: Document, pod: Pod) -> Ports:
-    """The service's ports as numbers of this pod; a named target the pod does not have is left out."""
+    """Returns the Service's ports with the port numbers of this pod; a named target that the pod does not have is left out."""
     found = []
     for port in service["spec"].get("ports") or []:
         target = port.get("targetPort", port["port"])
-        number = target if isinstance(target, int) else _named(pod, target, port["protocol"])
+        number = target if isinstance(target, int) else _container_port(pod, target, port["protocol"])
         if number:
             found.append(Port(port.get("name", ""), port["protocol"], number, port.get("appProtocol") or ""))
     return tuple(found)
 
 
-def _named(pod: Pod, name: str, protocol: str) -> int:
+def _container_port(pod: Pod, name: str, protocol: str) -> int:
     ports = (port for container in pod.spec.containers or [] for port in container.ports)
     return next((port.container_port for port in ports if port.name == name and port.protocol == protocol), 0)
 
 
 def endpoint(service: Document, pod: Pod, family: str, node_labels: Mapping[str, str]) -> Document | None:
-    """The pod as an endpoint of the service in one IP family; None when the pod is no endpoint of it."""
+    """Returns the pod as an endpoint of the Service in one IP family, or None if it is not one."""
     address = pod.address(family)
     if address is None or pod.has_ended:
         return None
@@ -167,7 +167,7 @@ def _reference(pod: Pod) -> Document:
 
 
 def _hints(distribution: str | None, found: Document) -> Document | None:
-    """KEP-3015: consumers in the same zone, or on the same node, prefer this endpoint."""
+    """Returns the hints of KEP-3015: clients in the same zone, or on the same node, prefer this endpoint."""
     if distribution is None or not found["conditions"]["ready"] or not found.get("zone"):
         return None
     hints: Document = {"forZones": [{"name": found["zone"]}]}
@@ -177,7 +177,7 @@ def _hints(distribution: str | None, found: Document) -> Document | None:
 
 
 def legacy_subsets(service: Document, pods: Sequence[Pod]) -> list[Document]:
-    """The subsets of an Endpoints object: addresses of the first family, grouped by their ports, sorted."""
+    """Returns the subsets of an Endpoints object: addresses of the first family, grouped by their ports, sorted."""
     spec = service["spec"]
     family = (spec.get("ipFamilies") or ["IPv4"])[0]
     published = bool(spec.get("publishNotReadyAddresses"))
@@ -214,11 +214,11 @@ def _subset(ports: Ports, ready: list[Document], waiting: list[Document]) -> Doc
 
 
 def matches(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    """An equality selector selects these labels."""
+    """Returns whether an equality selector selects these labels."""
     return all(labels.get(key) == value for key, value in selector.items())
 
 
 def families_of(service: Document) -> Iterable[str]:
-    """The IP families of a service."""
+    """Returns the IP families of a Service."""
     found: list[str] = service["spec"].get("ipFamilies") or ["IPv4"]
     return found

@@ -1,6 +1,6 @@
-"""The machinery of controllers: events mark keys dirty, a worker brings each dirty key up to date, failures come again later.
+"""The common part of controllers: events mark keys as dirty, workers reconcile dirty keys, failures are retried.
 
-A reconcile function reads the present state, never the event that woke it, so any number of events may be folded into one.
+A reconcile function reads the present state, never the event that woke it, so any number of events may become one call.
 """
 
 import asyncio
@@ -19,12 +19,15 @@ _BATCH: Final = 200
 _QUIET_FAILURES: Final = 3
 
 Keys: TypeAlias = Callable[[Event], Iterable[str]]
-"""The keys an event concerns."""
+"""Returns the keys that an event concerns."""
 
 
 class Controller:
-    """One loop. `sources` says for each collection which keys an event concerns; `reconcile(key)` may return seconds after
-    which it wants to look at the key again."""
+    """One loop.
+
+    sources: for each collection, which keys an event concerns.
+    reconcile: brings the object of a key to its desired state; may return seconds after which to call it again.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class Controller:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def mark(self, key: str) -> None:
-        """The key needs a look."""
+        """Marks the key as dirty."""
         self._dirty[key] = None
         self._wake.set()
 
@@ -68,16 +71,16 @@ class Controller:
         waiter = asyncio.Event()
         collection.register(waiter.set)
         try:
-            position = self._begin(name, keys)
+            position = self._mark_all(name, keys)
             while True:
                 waiter.clear()
                 try:
                     self._store.check_revision(position)
                 except Compacted:
-                    position = self._begin(name, keys)
+                    position = self._mark_all(name, keys)
                 events = collection.events_after(position, _BATCH)
                 for event in events:
-                    self._note(keys, event)
+                    self._mark_keys(keys, event)
                 if events:
                     position = events[-1].revision
                     await asyncio.sleep(0)
@@ -86,13 +89,13 @@ class Controller:
         finally:
             collection.unregister(waiter.set)
 
-    def _begin(self, name: str, keys: Keys) -> int:
-        """Takes the present objects as if they had just been added."""
+    def _mark_all(self, name: str, keys: Keys) -> int:
+        """Marks the keys of all present objects. Returns the revision from which to follow events."""
         for record in list(self._store.collection(name).records.values()):
-            self._note(keys, Event(EventKind.ADDED, record, None, 0))
+            self._mark_keys(keys, Event(EventKind.ADDED, record, None, 0))
         return self._store.revision
 
-    def _note(self, keys: Keys, event: Event) -> None:
+    def _mark_keys(self, keys: Keys, event: Event) -> None:
         try:
             for key in keys(event):
                 self.mark(key)
@@ -109,13 +112,13 @@ class Controller:
             del self._dirty[key]
             self._busy.add(key)
             try:
-                await self._look(key)
+                await self._reconcile_key(key)
             finally:
                 self._busy.discard(key)
                 self._wake.set()
-            await asyncio.sleep(0)  # to find that nothing is to be done waits for nothing
+            await asyncio.sleep(0)  # a reconcile that has nothing to do never yields to the loop
 
-    async def _look(self, key: str) -> None:
+    async def _reconcile_key(self, key: str) -> None:
         try:
             again = await self._reconcile(key)
         except (ApiError, Precondition, StorageFull, StorageFailed) as error:
@@ -127,7 +130,7 @@ class Controller:
             return
         self._failures.pop(key, None)
         if again is not None:
-            self._later(key, again)
+            self._retry_after(key, again)
 
     def _failed(self, key: str, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
@@ -135,19 +138,19 @@ class Controller:
             logger.warning(
                 "reconcile failed controller=%s key=%s failures=%d error=%s", self.name, key, failures, error
             )
-        self._later(key, min(_FIRST_RETRY_SECONDS * 2 ** min(failures, 16), _LAST_RETRY_SECONDS))
+        self._retry_after(key, min(_FIRST_RETRY_SECONDS * 2 ** min(failures, 16), _LAST_RETRY_SECONDS))
 
-    def _later(self, key: str, seconds: float) -> None:
+    def _retry_after(self, key: str, seconds: float) -> None:
         previous = self._timers.pop(key, None)
         if previous is not None:
             previous.cancel()
-        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._due, key)
+        self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._retry, key)
 
-    def _due(self, key: str) -> None:
+    def _retry(self, key: str) -> None:
         self._timers.pop(key, None)
         self.mark(key)
 
 
 def own_path(event: Event) -> Iterable[str]:
-    """The event concerns the object it is about."""
+    """Returns the path of the event's own object as the only key."""
     return (event.record.path,)

@@ -1,4 +1,4 @@
-"""The controllers of which there is one for all servers: rebuilt each time their server is elected."""
+"""The controllers that run on one server only; they are built again each time their server is elected."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,8 @@ from nodeagent.kinds.description.resources import Catalog
 
 
 class ElectedControllers:
-    """`run` may be called again once it has ended: what a controller knows is true only while it follows the store."""
+    """Runs the controllers. `run` may be called again after it ended: a controller's knowledge is valid only while it
+    follows the store."""
 
     def __init__(
         self,
@@ -49,13 +50,13 @@ class ElectedControllers:
         self._clock = clock
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for controller in self._made():
+            for controller in self._build():
                 group.create_task(controller.run(), name=f"controller {controller.name}")
             group.create_task(self._repair.run(), name="repair")
 
-    def _made(self) -> list[Controller]:
+    def _build(self) -> list[Controller]:
         store, registry, catalog = self._store, self._registry, self._catalog
         endpoints = ServiceEndpoints(store, registry, catalog)
         mirroring = Mirroring(store, registry, catalog, self._mirror)

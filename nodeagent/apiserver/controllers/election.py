@@ -1,9 +1,9 @@
-"""Which of several servers runs the controllers: the one that a Lease in kube-system names.
+"""Elects the server that runs the controllers: the one that a Lease in kube-system names.
 
-The rules are client-go's (tools/leaderelection): the holder renews the lease again and again, and stops before
-others may take it when that fails; the others wait until they have seen it unchanged for its duration. Only spans of a
-server's own monotonic clock count; what time it is on any server does not matter. Writes name the revision they were
-computed from, so that one of several that try at once succeeds.
+The rules are client-go's (tools/leaderelection): the holder renews the Lease periodically, and if that fails it stops
+before another server may take it; the others wait until the Lease has been unchanged for its duration. Only the time
+spans of a server's own monotonic clock count, not the time of day on any server. Each write names the revision from
+which it was computed, so that only one of several concurrent writes succeeds.
 """
 
 import asyncio
@@ -30,29 +30,34 @@ class Clock(Protocol):
     """The clocks of a machine."""
 
     def time(self) -> float:
-        """Seconds since 1970, for people to read."""
+        """Returns seconds since 1970, for people to read."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds, for spans."""
+        """Returns monotonic seconds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """Seconds. lasts: the lease, from when others see it written. renew: between writes. give_up: after the last write
-    that succeeded the holder stops; the rest of the lease is for what it is in the middle of. retry: after a failure.
-    farewell: how long giving the lease back may take."""
+class LeaseTimes:
+    """Times in seconds.
 
-    lasts: int = 13
+    duration: the duration of the lease, from when other servers see it written.
+    renew: between two writes.
+    give_up: after the last successful write, the holder stops; the rest of the lease is for work in progress.
+    retry: after a failure.
+    release: how long releasing the lease may take.
+    """
+
+    duration: int = 13
     renew: float = 5.0
     give_up: float = 9.0
     retry: float = 1.0
-    farewell: float = 2.0
+    release: float = 2.0
 
 
-class Observed:
-    """The lease as one server has seen it change, by its own clock."""
+class ObservedLease:
+    """The changes of the Lease as one server has seen them, with times of its own clock."""
 
     def __init__(self, identity: str) -> None:
         self._identity = identity
@@ -60,7 +65,7 @@ class Observed:
         self._since = 0.0
 
     def seconds_left(self, record: Record | None, now: float) -> float:
-        """How long the lease must be left alone; nothing when it is free, or one's own."""
+        """Returns how many seconds the Lease must be left alone; 0 if it is free or this server's own."""
         revision = record.revision if record is not None else 0
         if revision != self._revision:
             self._revision, self._since = revision, now
@@ -71,55 +76,56 @@ class Observed:
 
 
 class Election:
-    """One server's part. `identity` is unlike that of every other server that lives, and stays when it is started again."""
+    """One server's part in the election. `identity` differs from that of every other server, and stays the same after a
+    restart."""
 
     def __init__(
-        self, store: Store, identity: str, *, uid: Callable[[], str], clock: Clock, terms: Terms = Terms()
+        self, store: Store, identity: str, *, uid: Callable[[], str], clock: Clock, times: LeaseTimes = LeaseTimes()
     ) -> None:
         self._store = store
         self._identity = identity
         self._uid = uid
         self._clock = clock
-        self._terms = terms
-        self._observed = Observed(identity)
+        self._times = times
+        self._observed = ObservedLease(identity)
         self._changed = asyncio.Event()
         self._renewed = 0.0
 
     async def run(self, lead: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Until cancelled. `lead` is begun whenever this server is elected and cancelled when it no longer is; in the
-        end it has finished before the lease is given back."""
+        """Runs until cancelled. Starts `lead` whenever this server is elected and cancels it when another one is. At
+        the end `lead` has finished before the Lease is released."""
         leases = self._store.collection(LEASES)
         leases.register(self._changed.set)
         try:
             while True:
-                await self._elected()
+                await self._acquire()
                 logger.info("controllers run on this server identity=%s", self._identity)
                 async with asyncio.TaskGroup() as group:
                     leading = group.create_task(lead(), name="controllers")
-                    await self._hold()
+                    await self._keep_renewing()
                     leading.cancel()
                 logger.warning("controllers no longer run on this server identity=%s", self._identity)
         finally:
             leases.unregister(self._changed.set)
-            await self._give_back()
+            await self._release()
 
-    async def _elected(self) -> None:
-        """Until the lease is this server's."""
+    async def _acquire(self) -> None:
+        """Waits until this server holds the Lease."""
         while True:
             record = self._lease()
             left = self._observed.seconds_left(record, self._clock.monotonic())
             if left:
-                await self._changes(record, left)
-            elif await self._write(record, self._terms.retry):
+                await self._wait_for_change(record, left)
+            elif await self._write(record, self._times.retry):
                 return
             else:
-                await self._changes(record, self._terms.retry)
+                await self._wait_for_change(record, self._times.retry)
 
-    async def _hold(self) -> None:
-        """Until it is another's, or could not be written for so long that it may become another's."""
+    async def _keep_renewing(self) -> None:
+        """Renews the Lease. Returns when another server holds it, or may soon take it because renewing failed."""
         while True:
-            until = self._renewed + self._terms.give_up
-            await self._changes(self._lease(), self._renewed + self._terms.renew - self._clock.monotonic())
+            until = self._renewed + self._times.give_up
+            await self._wait_for_change(self._lease(), self._renewed + self._times.renew - self._clock.monotonic())
             while True:
                 left = until - self._clock.monotonic()
                 record = self._lease()
@@ -127,10 +133,10 @@ class Election:
                     return
                 if await self._write(record, left):
                     break
-                await asyncio.sleep(min(self._terms.retry, max(0.0, until - self._clock.monotonic())))
+                await asyncio.sleep(min(self._times.retry, max(0.0, until - self._clock.monotonic())))
 
-    async def _changes(self, known: Record | None, seconds: float) -> None:
-        """Until the lease is no longer what was known, or the time is over."""
+    async def _wait_for_change(self, known: Record | None, seconds: float) -> None:
+        """Waits until the Lease differs from `known`, or the time has passed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 while self._lease() is known:
@@ -138,14 +144,14 @@ class Election:
                     await self._changed.wait()
 
     async def _write(self, record: Record | None, seconds: float) -> bool:
-        """Whether the lease, until then `record`, is written as this server's within so many seconds."""
+        """Returns whether the Lease was written as this server's within `seconds`; `record` is its present state."""
         begun = self._clock.monotonic()
         expected = record.revision if record is not None else 0
         try:
             async with asyncio.timeout(seconds):
-                await self._store.commit([Change(LEASES, PATH, expected, draft(self._mine(record)), frees=True)])
+                await self._store.commit([Change(LEASES, PATH, expected, draft(self._own_lease(record)), frees=True)])
         except StorageFull:
-            # Then nobody else can take it either.
+            # Another server cannot take it either.
             if record is None or self._holder(record) != self._identity:
                 return False
         except (Precondition, StorageFailed, TimeoutError) as error:
@@ -154,15 +160,15 @@ class Election:
         self._renewed = begun
         return True
 
-    async def _give_back(self) -> None:
-        """So that a successor need not wait."""
+    async def _release(self) -> None:
+        """Releases the Lease, so that a successor need not wait."""
         record = self._lease()
         if record is None or self._holder(record) != self._identity:
             return
-        document = self._mine(record)
+        document = self._own_lease(record)
         document["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
         with contextlib.suppress(Precondition, StorageFull, StorageFailed, TimeoutError):
-            async with asyncio.timeout(self._terms.farewell):
+            async with asyncio.timeout(self._times.release):
                 await self._store.commit([Change(LEASES, PATH, record.revision, draft(document), frees=True)])
 
     def _lease(self) -> Record | None:
@@ -171,8 +177,8 @@ class Election:
     def _holder(self, record: Record) -> str:
         return str((record.document().get("spec") or {}).get("holderIdentity") or "")
 
-    def _mine(self, record: Record | None) -> Document:
-        """The lease with this server as its holder, renewed now."""
+    def _own_lease(self, record: Record | None) -> Document:
+        """Returns the Lease with this server as its holder, renewed now."""
         now = self._clock.time()
         moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if record is None:
@@ -186,7 +192,7 @@ class Election:
             spec = {"acquireTime": moment, "leaseTransitions": transitions}
         document["spec"] = {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": self._terms.lasts,
+            "leaseDurationSeconds": self._times.duration,
             "acquireTime": spec.get("acquireTime") or moment,
             "renewTime": moment,
             "leaseTransitions": spec.get("leaseTransitions") or 0,

@@ -1,4 +1,4 @@
-"""Writes the EndpointSlices and the Endpoints of services with a selector."""
+"""Writes the EndpointSlices and the Endpoints of Services with a selector."""
 
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
@@ -29,7 +29,7 @@ _RESERVED: Final = (SERVICE_NAME, MANAGED_BY, HEADLESS)
 
 
 class SliceIndex:
-    """The slices of each service that one controller manages."""
+    """The slices that one controller manages, by Service."""
 
     def __init__(self, store: Store, controller: str) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class SliceIndex:
         self._slices: dict[str, set[str]] = {}
 
     def event(self, event: Event) -> Iterable[str]:
-        """A slice came, changed or went: the services it belongs to, or belonged to."""
+        """Updates the index. Returns the Services to which the slice belongs or belonged."""
         found = set()
         for record, present in ((event.before, False), (event.record, event.kind is not EventKind.DELETED)):
             if record is None or record.labels.get(MANAGED_BY) != self._controller:
@@ -54,7 +54,7 @@ class SliceIndex:
         return found
 
     def of(self, service: str) -> list[Document]:
-        """The slices, by name. Read from the store: the index may be a moment behind."""
+        """Returns the Service's slices by name, from the store: the index may be slightly behind."""
         records = [self._store.get("endpointslices", path) for path in sorted(self._slices.get(service, ()))]
         return [record.document() for record in records if record is not None]
 
@@ -76,9 +76,11 @@ class SliceWriter:
         labels: Mapping[str, str],
         trigger: str = "",
     ) -> None:
-        """`owner` (of `kind`) owns the slices; `labels` are carried over to them; `trigger` is when the change happened.
+        """Writes the slices of `owner`. Raises ApiError.
 
-        Raises ApiError.
+        kind: of the owner.
+        labels: copied to the slices.
+        trigger: time of the change that caused the write.
         """
         namespace, name = owner["metadata"]["namespace"], owner["metadata"]["name"]
         wanted = {**labels, MANAGED_BY: self._controller, SERVICE_NAME: name}
@@ -108,7 +110,7 @@ class SliceWriter:
         await self._registry.update(self._slices, namespace, found["metadata"]["name"], found, options)
 
     async def delete(self, namespace: str, name: str) -> None:
-        """Removes a slice; one that is gone already is fine."""
+        """Deletes a slice, if it still exists."""
         try:
             await self._registry.delete(self._slices, namespace, name, DeleteOptions())
         except ApiError as error:
@@ -117,7 +119,7 @@ class SliceWriter:
 
 
 class ServiceEndpoints:
-    """Reconciles one service by path: its slices, then its Endpoints."""
+    """Reconciles one Service by path: its slices, then its Endpoints."""
 
     def __init__(self, store: Store, registry: Registry, catalog: Catalog) -> None:
         self._store = store
@@ -129,7 +131,7 @@ class ServiceEndpoints:
         self.slices = SliceIndex(store, SLICE_CONTROLLER)
 
     def node_event(self, event: Event) -> Iterable[str]:
-        """A node whose zone appears, changes or goes concerns the services with pods on it."""
+        """Returns all Services if the zone of a node changed, else none."""
         before = event.before.labels.get(backends.ZONE_LABEL) if event.before is not None else None
         after = event.record.labels.get(backends.ZONE_LABEL) if event.kind is not EventKind.DELETED else None
         if before == after or (event.before is None and after is None):
@@ -137,12 +139,12 @@ class ServiceEndpoints:
         return tuple(self._store.collection("services").records)
 
     def endpoints_event(self, event: Event) -> Iterable[str]:
-        """Endpoints of ours that somebody changed or removed are put right."""
+        """Returns the Service of Endpoints that this controller manages, so that a foreign change of them is undone."""
         ours = event.record.labels.get(_ENDPOINTS_MANAGED_BY) == _ENDPOINTS_CONTROLLER
         return (event.record.path,) if ours else ()
 
     async def reconcile(self, path: str) -> float | None:
-        """Raises ApiError when a write was refused; it is tried again."""
+        """Writes or deletes the slices and Endpoints of a Service. Raises ApiError if a write was refused; the caller retries."""
         namespace = path.partition("/")[0]
         record = self._store.get("services", path)
         if record is None:
@@ -215,13 +217,13 @@ class ServiceEndpoints:
 
 
 def _triggered(meta: Document, trigger: str) -> Document:
-    """An object's annotations for a write made for a change at `trigger`; an older time would be a lie."""
+    """Returns the annotations for a write caused by a change at `trigger`. Without a known time, an older one is removed."""
     kept = {key: value for key, value in (meta.get("annotations") or {}).items() if key != TRIGGER_TIME}
     return {**kept, TRIGGER_TIME: trigger} if trigger else kept
 
 
 def _carried_labels(service: Document) -> dict[str, str]:
-    """A service's labels, but for those the controller sets; headless services say so."""
+    """Returns the labels that slices inherit from the Service, without those the controller sets; marks headless Services."""
     labels = {key: value for key, value in (service["metadata"].get("labels") or {}).items() if key not in _RESERVED}
     if service["spec"].get("clusterIP") == "None":
         labels[HEADLESS] = ""

@@ -1,6 +1,6 @@
 """Deletes Events an hour after they were last written, as Kubernetes does (--event-ttl): no client ever deletes them.
 
-In etcd they have a lease beside, as kube-apiserver gives them, for when no server of ours runs any more.
+In etcd they also have a lease, as kube-apiserver gives them, for the time when no server of ours runs any more.
 """
 
 from collections.abc import Callable
@@ -13,14 +13,14 @@ from nodeagent.kinds.event import EVENTS, KEPT_SECONDS
 
 
 class EventExpiry:
-    """Reconciles one event by path. `clock` gives seconds since 1970."""
+    """Reconciles one Event by path. `clock` returns seconds since 1970."""
 
     def __init__(self, store: Store, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
 
     async def reconcile(self, path: str) -> float | None:
-        """Deletes the event, or returns how many seconds it has left. Raises Precondition when it just changed."""
+        """Deletes the Event, or returns the seconds it has left. Raises Precondition if it just changed."""
         record = self._store.get(EVENTS, path)
         if record is None:
             return None
@@ -33,10 +33,10 @@ class EventExpiry:
 
 
 def _last_written(meta: Document, now: float) -> float:
-    """By the clocks of servers, and no later than `now`.
+    """Returns when it was last written, by the clocks of servers, and no later than `now`.
 
-    The time of creation is a server's. A time in managedFields is, too, unless a client sent it; such a time is never later
-    than the write that brought it (`machinery/managed.py`), but in objects that another program stored it may be.
+    The creation time is set by a server. So is a time in managedFields, unless a client sent it; that is never later
+    than the write that brought it (`machinery/managed.py`), but may be in objects that another program stored.
     """
     written = [_seconds(entry["time"]) for entry in meta.get("managedFields") or [] if entry.get("time")]
     return max([min(_seconds(meta["creationTimestamp"]), now), *(time for time in written if time <= now)])

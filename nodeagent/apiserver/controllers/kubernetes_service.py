@@ -1,9 +1,9 @@
 """The `kubernetes` Service, its Endpoints and its EndpointSlice: how pods find the API servers.
 
-The Service has the first address of the primary range and comes back with it when deleted. Every server on a store writes
-that it lives, which goes by itself unless said again (`living`); the Endpoints hold those that are left, kube-apiservers on the
-same etcd among them. All servers write the same, whatever their own address is, so that none undoes what another wrote. With it a
-server says what has to be the same everywhere, and the others log what is not.
+The Service has the first address of the primary range and gets it again after a deletion. Every server on a store keeps
+a record that expires unless it is renewed (`living`); the Endpoints list the live servers, including kube-apiservers on
+the same etcd. All servers write the same objects, whatever their own address is, so that none undoes what another
+wrote. The record also has the options that must be the same everywhere; the others log differences.
 """
 
 import asyncio
@@ -39,14 +39,14 @@ KEY: Final = f"{NAMESPACE}/{NAME}"
 _OPTIONS_MANAGER: Final = "kube-apiserver"
 _RENEW_SECONDS: Final = 4.0
 _EXPIRE_SECONDS: Final = 12.0
-_LOOK_AGAIN_SECONDS: Final = 1.0
-_FAREWELL_SECONDS: Final = 2.0
+_RETRY_SECONDS: Final = 1.0
+_UNREGISTER_SECONDS: Final = 2.0
 _PORT: Final = 443
 _SERVICE_NAME: Final = "kubernetes.io/service-name"
 
 
 class KubernetesService:
-    """Reconciles the three objects; `beat` keeps this server among the living."""
+    """Reconciles the three objects; `keep_registered` keeps this server registered as live."""
 
     def __init__(
         self,
@@ -70,60 +70,62 @@ class KubernetesService:
         self._different: frozenset[tuple[str, str, str]] = frozenset()
 
     def controller(self) -> Controller:
-        """The loop that reconciles: on every server, so that no election decides how soon a dead one is out of the way."""
+        """Returns the loop that reconciles. It runs on every server, so that a dead one is removed without waiting for
+        an election."""
         sources: dict[str, Keys] = {
             "namespaces": lambda event: (KEY,) if event.record.path == NAMESPACE else (),
-            "services": _concerns_its_own,
-            "endpoints": _concerns_its_own,
-            "endpointslices": _concerns_its_slices,
+            "services": _own_key,
+            "endpoints": _own_key,
+            "endpointslices": _slice_key,
             SERVERS: lambda _: (KEY,),
             MASTER_LEASES: lambda _: (KEY,),
         }
         return Controller("kubernetes-service", self._store, sources, self.reconcile, workers=1)
 
-    async def beat(self) -> None:
-        """Says every few seconds that this server lives; takes it back in the end, and out of the Endpoints."""
-        await self._give_all_a_term()
+    async def keep_registered(self) -> None:
+        """Renews this server's record every few seconds; at the end removes it, and its address from the Endpoints."""
+        await self._make_all_expire()
         try:
             while True:
                 pause = _RENEW_SECONDS
                 try:
-                    await self._say()
+                    await self._register()
                 except (StorageFull, StorageFailed) as error:
                     logger.warning("heartbeat not written error=%s", error)
-                    pause = _LOOK_AGAIN_SECONDS
+                    pause = _RETRY_SECONDS
                 await asyncio.sleep(pause)
         finally:
             with contextlib.suppress(Precondition, StorageFull, StorageFailed, ApiError, TimeoutError):
-                async with asyncio.timeout(_FAREWELL_SECONDS):
-                    await self._take_back()
+                async with asyncio.timeout(_UNREGISTER_SECONDS):
+                    await self._unregister()
                     await self.reconcile(KEY)
 
-    async def _give_all_a_term(self) -> None:
-        """Those who live renew it; who was written down without one, by an earlier version of this program, may be dead."""
+    async def _make_all_expire(self) -> None:
+        """Makes all records expire: live servers renew theirs, but a record that an earlier version wrote without
+        expiry may be of a dead one."""
         for record in list(self._store.collection(SERVERS).records.values()):
             change = Change(SERVERS, record.path, record.revision, record.body, seconds=_EXPIRE_SECONDS)
             with contextlib.suppress(Precondition, StorageFull, StorageFailed):
                 await self._store.commit([change])
 
-    async def _say(self) -> None:
-        lives = Change(
+    async def _register(self) -> None:
+        own_record = Change(
             SERVERS,
             self._advertised.path,
             None,
             draft(self._advertised.lease(self._options)),
             seconds=_EXPIRE_SECONDS,
         )
-        await self._store.commit([lives])
+        await self._store.commit([own_record])
         if self._store.remote and self._advertised.published:
-            # By itself: of two objects in a transaction none would merely be prolonged.
+            # In a transaction of its own: the storage renews an unchanged object only if it is alone.
             body = self._advertised.master_lease()
             await self._store.commit(
                 [Change(MASTER_LEASES, self._advertised.address, None, body, seconds=_EXPIRE_SECONDS)]
             )
 
-    async def _take_back(self) -> None:
-        """The lease of an address stays as long as another server has it, at another port."""
+    async def _unregister(self) -> None:
+        """Removes this server's record. The lease of its address stays while another server has the address, at another port."""
         own = self._advertised
         if self._store.get(SERVERS, own.path) is not None:
             await self._store.commit([Change(SERVERS, own.path, None, None)])
@@ -139,14 +141,14 @@ class KubernetesService:
         if namespace is None:
             await self._create(self._namespaces, "", {"metadata": {"name": NAMESPACE}}, options)
         elif namespace.document()["metadata"].get("deletionTimestamp"):
-            # Nothing can be made in it any more; it comes back once it is gone.
-            return _LOOK_AGAIN_SECONDS
+            # Nothing can be created in it any more; it is created again after it was deleted.
+            return _RETRY_SECONDS
         if self._store.get("services", KEY) is None:
             await self._create(self._services, NAMESPACE, self._service(), options)
-        living = self._living()
-        if living is not None:
-            await self._bring(self._endpoints, self._endpoints_object(living), "subsets")
-            await self._bring_slices(self._slice_objects(living))
+        live = self._live_servers()
+        if live is not None:
+            await self._write_object(self._endpoints, self._endpoints_object(live), "subsets")
+            await self._write_slices(self._slice_objects(live))
         return None
 
     async def _create(self, resource: Resource, namespace: str, wanted: Document, options: WriteOptions) -> None:
@@ -157,7 +159,7 @@ class KubernetesService:
                 raise
 
     def _compare_options(self) -> None:
-        """Where a server that lives was started with others, one of the two will refuse what the other gives."""
+        """Logs options of live servers that differ: one of the two servers would refuse what the other allocates."""
         different = frozenset(
             (record.path, option, str(value))
             for record in self._store.collection(SERVERS).records.values()
@@ -171,17 +173,18 @@ class KubernetesService:
             )
         self._different = different
 
-    def _living(self) -> list[Advertised] | None:
-        """All servers, sorted; None when nobody at all says that he lives, and what was known is to stay.
+    def _live_servers(self) -> list[Advertised] | None:
+        """Returns all live servers, sorted, or None if there are no records at all; then the objects stay as they are.
 
-        That may be a fault, and an agent that reaches the API server through this Service finds it again by what it has.
+        Missing records may be a fault, and an agent that reaches the API server through this Service could not find it
+        again.
         """
-        # A lease names no port: kube-apiserver takes it that all servers have its own.
+        # A master lease has no port: kube-apiserver assumes that all servers use its own.
         beside = {Advertised(address, self._advertised.port) for address in kube_apiservers(self._store)}
-        living = own_servers(self._store) | beside
-        return sorted(living, key=lambda server: (server.address, server.port)) or None
+        live = own_servers(self._store) | beside
+        return sorted(live, key=lambda server: (server.address, server.port)) or None
 
-    async def _bring(self, resource: Resource, wanted: Document, part: str) -> None:
+    async def _write_object(self, resource: Resource, wanted: Document, part: str) -> None:
         name = str(wanted["metadata"]["name"])
         record = self._store.get(resource.stored_in, f"{NAMESPACE}/{name}")
         options = WriteOptions(manager=_OPTIONS_MANAGER)
@@ -194,10 +197,10 @@ class KubernetesService:
         wanted["metadata"] = {**live["metadata"], "labels": wanted["metadata"]["labels"]}
         await self._registry.update(resource, NAMESPACE, name, wanted, options)
 
-    async def _bring_slices(self, wanted: list[Document]) -> None:
-        """These, and of the further ones that were once needed none."""
+    async def _write_slices(self, wanted: list[Document]) -> None:
+        """Writes the wanted slices and deletes further ones that are no longer needed."""
         for one in wanted:
-            await self._bring(self._slices, one, "endpoints")
+            await self._write_object(self._slices, one, "endpoints")
         names = {one["metadata"]["name"] for one in wanted}
         for record in list(self._store.collection(self._slices.stored_in).records.values()):
             ours = record.namespace == NAMESPACE and record.name.startswith(f"{NAME}-port-")
@@ -218,8 +221,8 @@ class KubernetesService:
             },
         }
 
-    def _endpoints_object(self, living: list[Advertised]) -> Document:
-        published = [server for server in living if server.published]
+    def _endpoints_object(self, live: list[Advertised]) -> Document:
+        published = [server for server in live if server.published]
         subsets = [
             {
                 "addresses": [{"ip": server.address} for server in published if server.port == number],
@@ -230,11 +233,11 @@ class KubernetesService:
         meta = {"name": NAME, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}}
         return {"metadata": meta, **({"subsets": subsets} if subsets else {})}
 
-    def _slice_objects(self, living: list[Advertised]) -> list[Document]:
-        """One, named as the Service, unless servers differ in their port: the lowest is in that one, each other in one more."""
+    def _slice_objects(self, live: list[Advertised]) -> list[Document]:
+        """Returns one slice with the Service's name for the lowest port, and one more for each other port of a server."""
         version = ip_address(self._address).version
-        fitting = [server for server in living if server.published and ip_address(server.address).version == version]
-        ports = sorted({server.port for server in fitting}) or [min(server.port for server in living)]
+        fitting = [server for server in live if server.published and ip_address(server.address).version == version]
+        ports = sorted({server.port for server in fitting}) or [min(server.port for server in live)]
         return [
             {
                 "metadata": {"name": NAME if n == 0 else f"{NAME}-port-{port}", "labels": {_SERVICE_NAME: NAME}},
@@ -250,10 +253,10 @@ class KubernetesService:
         ]
 
 
-def _concerns_its_own(event: Event) -> Iterable[str]:
+def _own_key(event: Event) -> Iterable[str]:
     return (KEY,) if event.record.path == KEY else ()
 
 
-def _concerns_its_slices(event: Event) -> Iterable[str]:
+def _slice_key(event: Event) -> Iterable[str]:
     of = event.record.labels.get(_SERVICE_NAME) if event.record.namespace == NAMESPACE else None
     return (KEY,) if of == NAME or event.record.path == KEY else ()

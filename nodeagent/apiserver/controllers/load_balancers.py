@@ -1,7 +1,7 @@
-"""Gives LoadBalancer services an address from a configured range (off unless there is one).
+"""Gives LoadBalancer Services an address from a configured range (off without a range).
 
-Nothing routes these addresses by itself: on one network segment the nodes that hold the service answer for it, elsewhere the
-operator's router does. A class of its own (`loadBalancerClass`) means another implementation is in charge.
+Nothing routes these addresses automatically: on one network segment the nodes that serve the Service answer for it,
+elsewhere the operator's router must. A Service with a `loadBalancerClass` is left to another implementation.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _MOST: Final = 1 << 16
 
 
 class LoadBalancerAddresses:
-    """Reconciles one service by path. `networks`: at most one per IP family."""
+    """Reconciles one Service by path. `networks`: at most one for each IP family."""
 
     def __init__(
         self, store: Store, registry: Registry, catalog: Catalog, networks: tuple[IPv4Network | IPv6Network, ...]
@@ -32,12 +32,12 @@ class LoadBalancerAddresses:
         self._held: dict[str, tuple[str, ...]] = {}
 
     def concerns(self, event: Event) -> Iterable[str]:
-        """Services that are, or were, load balancers."""
+        """Returns the path of a Service that is, or was, a load balancer."""
         path = event.record.path
         return (path,) if path in self._held or b'"LoadBalancer"' in event.record.body else ()
 
     async def reconcile(self, path: str) -> float | None:
-        """Sets status.loadBalancer.ingress, or forgets a service that needs none."""
+        """Sets status.loadBalancer.ingress, or frees the addresses of a Service that needs none."""
         record = self._store.get("services", path)
         service = record.document() if record is not None else None
         if service is None or service["spec"].get("type") != "LoadBalancer" or service["spec"].get("loadBalancerClass"):

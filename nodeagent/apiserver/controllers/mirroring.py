@@ -1,7 +1,7 @@
-"""Mirrors Endpoints written by hand into EndpointSlices (pkg/controller/endpointslicemirroring).
+"""Mirrors Endpoints that users write into EndpointSlices (pkg/controller/endpointslicemirroring).
 
-How an Endpoints object looks as slices is decided by a function given to the constructor; this keeps the stored slices
-equal to what it says.
+A function given to the constructor converts an Endpoints object to slices; this module keeps the stored slices equal to
+its result.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +22,7 @@ MIRROR_CONTROLLER: Final = "endpointslicemirroring-controller.k8s.io"
 _OURS: Final = "endpoints.kubernetes.io/managed-by"
 
 Mirror = Callable[[Endpoints, Service | None], tuple[EndpointSlice, ...]]
-"""Endpoints, and the service of that name if there is one, to the slices that say the same."""
+"""Converts Endpoints, and the Service of the same name if there is one, to equivalent slices."""
 
 
 class Mirroring:
@@ -37,11 +37,11 @@ class Mirroring:
         self.slices = SliceIndex(store, MIRROR_CONTROLLER)
 
     def concerns(self, event: Event) -> Iterable[str]:
-        """The object itself."""
+        """Returns the path of the event's own object."""
         return (event.record.path,)
 
     async def reconcile(self, path: str) -> float | None:
-        """Raises ApiError when a write was refused; it is tried again."""
+        """Writes or deletes the slices of an Endpoints object. Raises ApiError if a write was refused; the caller retries."""
         existing = self.slices.of(path)
         endpoints = self._store.get("endpoints", path)
         service = self._store.get("services", path)

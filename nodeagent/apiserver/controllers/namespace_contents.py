@@ -1,7 +1,8 @@
-"""Gives each namespace what every client expects in it: the ServiceAccount `default` and the ConfigMap `kube-root-ca.crt`.
+"""Creates the objects that clients expect in each namespace: the ServiceAccount `default` and the ConfigMap
+`kube-root-ca.crt`.
 
-As kube-controller-manager's controllers serviceaccount and root-ca-certificate-publisher, beside which this one may run: an
-authority that they have published is left as it is.
+Like kube-controller-manager's controllers serviceaccount and root-ca-certificate-publisher, which may run beside this
+one: an authority that they have published is left as it is.
 """
 
 import logging
@@ -29,7 +30,7 @@ _REFUSED: Final = (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND)
 
 
 class NamespaceContents:
-    """Reconciles one namespace by name. authority: the certificate in PEM; None: no certificate is published."""
+    """Reconciles one namespace by name. authority: the certificate to publish, in PEM, or None."""
 
     def __init__(self, store: Store, registry: Registry, catalog: Catalog, authority: str | None) -> None:
         self._store = store
@@ -39,15 +40,15 @@ class NamespaceContents:
         self._authority = authority
 
     def concerns_account(self, event: Event) -> Iterable[str]:
-        """The namespace of a ServiceAccount that belongs in each."""
+        """Returns the namespace of a ServiceAccount `default`."""
         return (event.record.namespace,) if event.record.name == ACCOUNT else ()
 
     def concerns_authority(self, event: Event) -> Iterable[str]:
-        """The namespace of a published authority."""
+        """Returns the namespace of a ConfigMap `kube-root-ca.crt`."""
         return (event.record.namespace,) if event.record.name == AUTHORITY else ()
 
     async def reconcile(self, name: str) -> None:
-        """Creates what is missing; brings the published authority up to date."""
+        """Creates missing objects and corrects the published authority."""
         record = self._store.get(NAMESPACES, name)
         if record is None or record.document()["metadata"].get("deletionTimestamp"):
             return
@@ -66,7 +67,7 @@ class NamespaceContents:
         published = record.document()
         if published.get("data") == data or _publisher(published) == _OTHER_PUBLISHER:
             return
-        logger.info("published authority is put right namespace=%s", namespace)
+        logger.info("published authority is corrected namespace=%s", namespace)
         options = WriteOptions(manager=_MANAGER)
         await self._registry.update(self._config_maps, namespace, AUTHORITY, {**published, "data": data}, options)
 
@@ -74,13 +75,13 @@ class NamespaceContents:
         try:
             await self._registry.create(resource, namespace, document, WriteOptions(manager=_MANAGER))
         except ApiError as error:
-            # Another has created it, or the namespace is gone.
+            # Another server created it, or the namespace was deleted.
             if error.code not in _REFUSED:
                 raise
 
 
 def _publisher(published: Document) -> str:
-    """Who wrote the authority that is published."""
+    """Returns the manager that owns the published authority; empty if no manager does."""
     owners = (
         entry.get("manager", "")
         for entry in published["metadata"].get("managedFields") or []

@@ -1,4 +1,4 @@
-"""Empties a namespace that is being deleted, then lets it go."""
+"""Deletes the objects in a namespace that is being deleted, then removes its finalizer."""
 
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -14,7 +14,7 @@ from nodeagent.kinds.description.status import ApiError
 from nodeagent.kinds.namespace import FINALIZE
 
 _FINALIZER: Final = "kubernetes"
-_LOOK_AGAIN_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 1.0
 
 
 class NamespaceDeletion:
@@ -28,11 +28,11 @@ class NamespaceDeletion:
         self._contents = list(stored.values())
 
     def concerns(self, event: Event) -> Iterable[str]:
-        """Only namespaces on their way out."""
+        """Returns the name of a namespace that is being deleted."""
         return (event.record.path,) if b'"deletionTimestamp"' in event.record.body else ()
 
     async def reconcile(self, name: str) -> float | None:
-        """Deletes what is left in it; once nothing is, removes the finalizer."""
+        """Deletes the remaining objects, or removes the finalizer if nothing remains."""
         record = self._store.get("namespaces", name)
         if record is None:
             return None
@@ -45,14 +45,14 @@ class NamespaceDeletion:
             options = WriteOptions(manager="kube-controller-manager")
             await self._registry.update(self._namespaces, "", name, namespace, options, FINALIZE.name)
             return None
-        return _LOOK_AGAIN_SECONDS
+        return _RETRY_SECONDS
 
     async def _empty(self, name: str) -> bool:
         left = 0
         for resource in self._contents:
             for path in self._store.collection(resource.stored_in).paths(f"{name}/"):
                 try:
-                    # Nobody will use the pods' grace: the namespace is going.
+                    # The namespace is being deleted, so pods get no grace period.
                     outcome = await self._registry.delete(
                         resource, name, path.partition("/")[2], DeleteOptions(grace_seconds=0)
                     )

@@ -1,7 +1,7 @@
 """Marks a node as not ready when its heartbeat has stopped (pkg/controller/nodelifecycle).
 
-A node's heartbeat is its Lease in kube-node-lease or the times in its conditions. Nodes that never sent either (a lab
-declares its nodes and means it) are left alone.
+A node's heartbeat is its Lease in kube-node-lease or the times in its conditions. Nodes that never had either (as a lab
+declares them) are left alone.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,19 +31,19 @@ class NodeHeartbeat:
         self._clock = clock
 
     def concerns_lease(self, event: Event) -> Iterable[str]:
-        """A lease of a node."""
+        """Returns the name of the node that a Lease belongs to."""
         return (event.record.name,) if event.record.namespace == LEASES else ()
 
     async def reconcile(self, name: str) -> float | None:
-        """Marks a silent node as unknown; says when to look again."""
+        """Marks a silent node as unknown, or returns the seconds until it counts as silent."""
         record = self._store.get("nodes", name)
         if record is None:
             return None
         node = record.document()
-        heard = self._last_heard(name, node)
-        if heard is None:
+        last = self._last_heartbeat(name, node)
+        if last is None:
             return None
-        left = heard + _GRACE_SECONDS - self._clock()
+        left = last + _GRACE_SECONDS - self._clock()
         if left > 0:
             return left
         conditions = node["status"].get("conditions") or []
@@ -56,7 +56,7 @@ class NodeHeartbeat:
         await self._registry.update(self._nodes, "", name, node, options, STATUS)
         return None
 
-    def _last_heard(self, name: str, node: Document) -> float | None:
+    def _last_heartbeat(self, name: str, node: Document) -> float | None:
         texts = [
             condition.get("lastHeartbeatTime")
             for condition in node["status"].get("conditions") or []

@@ -1,7 +1,7 @@
 """Removes pods whose grace period has passed.
 
-In a cluster the kubelet says when a pod has ended. Here nothing runs pods, so the end of the grace period is the end: the
-pod is terminating for as long as it asked to be, which is what proxies and endpoints need to see.
+In a cluster the kubelet reports when a pod has ended. Here nothing runs pods, so they end with their grace period: the
+pod is terminating for as long as it requested, which is what proxies and endpoints need to see.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,11 +26,11 @@ class PodRemoval:
         self._clock = clock
 
     def concerns(self, event: Event) -> Iterable[str]:
-        """Only terminating pods."""
+        """Returns the path of a terminating pod."""
         return (event.record.path,) if b'"deletionTimestamp"' in event.record.body else ()
 
     async def reconcile(self, path: str) -> float | None:
-        """Removes the pod, or says how long it has left."""
+        """Removes the pod, or returns the seconds that it has left."""
         record = self._store.get("pods", path)
         if record is None:
             return None

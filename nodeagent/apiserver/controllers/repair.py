@@ -1,9 +1,10 @@
-"""Makes what is recorded as allocated agree with what services hold (pkg/registry/core/service ipallocator and portallocator repair).
+"""Makes recorded allocations agree with what Services have (pkg/registry/core/service ipallocator and portallocator
+repair).
 
-Services and allocations are written together, so this finds something only after a restore, an edit by hand, or a bug; and beside
-a kube-apiserver, which records an allocation first and writes its service then. A missing record is written again. One that
-nobody holds is removed; beside a kube-apiserver only once it is too old for a service that is about to be written. An address that somebody
-deletes while its service has it is written again at once, as another service may ask for it.
+Services and allocations are written together, so there are differences only after a restore, a manual edit, or a bug;
+and beside a kube-apiserver, which records an allocation before it writes its Service. A missing record is written
+again. A record without a Service is removed; beside a kube-apiserver only after a while. An address that a client
+deletes while its Service has it is written again at once, before another Service may request it.
 """
 
 import asyncio
@@ -32,18 +33,19 @@ logger = logging.getLogger(__name__)
 _EVERY_SECONDS: Final = 180.0
 _SERVICES: Final = "services"
 _GRACE_SECONDS: Final = 60
-"""An address without its service is younger than that while the service is about to be written."""
+"""Beside a kube-apiserver, an address that is younger may belong to a Service that is about to be written."""
 _PASSES: Final = 3
-"""A node port that so many passes in a row found without a service is free."""
+"""Beside a kube-apiserver, a node port is freed if so many passes in a row found no Service that has it."""
 _ATTEMPTS: Final = 32
 _AT_A_TIME: Final = 100
 
 
 class Repair:
-    """Looks at everything at start and every three minutes, at one service when its address was deleted.
+    """Checks all allocations at start and every three minutes, and those of one Service when its address was deleted.
 
-    `describe` builds an IPAddress object; `ports` are those that may be given out. `is_beside_others`: a kube-apiserver lives on the
-    same storage.
+    describe: builds an IPAddress object.
+    ports: the range of node ports.
+    is_beside_others: returns whether a kube-apiserver uses the same storage.
     """
 
     def __init__(
@@ -60,11 +62,11 @@ class Repair:
         self._describe = describe
         self._ports = ports
         self._clock = clock
-        self._unheld: dict[int, int] = {}
-        """Node ports without a service, and how many passes in a row found them."""
+        self._unused: dict[int, int] = {}
+        """Recorded node ports that no Service has, and how many passes in a row found them."""
 
     async def begin(self) -> None:
-        """At start: from here on every node port of a service is recorded. Raises StorageFailed."""
+        """Repairs at start: afterwards every node port of a Service is recorded. Raises StorageFailed."""
         for _ in range(_ATTEMPTS):
             change = self._port_correction()
             if change is None:
@@ -72,38 +74,38 @@ class Repair:
             try:
                 await self._store.commit([change])
             except Precondition:
-                continue  # another server did the same, or gave a port away
+                continue  # another server did the same, or allocated a port
             except StorageFull:
-                break  # nothing can be given out either
-        await self.once()
+                break  # then no port can be allocated either
+        await self.run_pass()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Repairs every three minutes, until cancelled."""
         while True:
-            await self.once()
+            await self.run_pass()
             await asyncio.sleep(_EVERY_SECONDS)
 
     def concerns(self, event: Event) -> Iterable[str]:
-        """The service that had an address that is gone."""
+        """Returns the Service that had an address that was deleted."""
         if event.kind is not EventKind.DELETED:
             return ()
-        # What a deletion says of an object may be short of its spec.
+        # The record of a deletion may lack the spec.
         document = (event.before or event.record).document()
         return (holder_of(ADDRESSES, document),) if _is_of_service(document) else ()
 
     async def reconcile(self, path: str) -> None:
-        """Writes the addresses of one service that are missing. Raises what committing does."""
+        """Writes missing addresses of one Service. Raises what committing raises."""
         service = self._store.get(_SERVICES, path)
         if service is None:
             return
         for address in addresses_of(service.document()):
             if self._store.get(ADDRESSES, address) is None:
                 await self._store.commit([Change(ADDRESSES, address, 0, self._address(address, path))])
-                logger.warning("address written again that was deleted address=%s service=%s", address, path)
+                logger.warning("a deleted address was restored address=%s service=%s", address, path)
 
-    async def once(self) -> int:
-        """One pass; returns how many records were put right."""
-        self._count_unheld()
+    async def run_pass(self) -> int:
+        """Runs one pass; returns how many records it corrected."""
+        self._count_unused()
         ports = self._port_correction()
         done = 0
         for changes in [*([[ports]] if ports is not None else []), *([change] for change in self._corrections())]:
@@ -136,7 +138,7 @@ class Repair:
                 changes.append(Change(ADDRESSES, address, expected, self._address(address, holder)))
         old = rfc3339(int(self._clock()) - (_GRACE_SECONDS if self._is_beside_others() else 0))
         for address, record in self._store.collection(ADDRESSES).records.items():
-            # An address somebody reserved by hand for something else than a service stays.
+            # An address that a user reserved for something other than a Service stays.
             document = record.document()
             is_old = document["metadata"].get("creationTimestamp", "") <= old
             if address not in held and is_old and _is_of_service(document):
@@ -158,16 +160,16 @@ class Repair:
         except RangeRefused:
             return None
 
-    def _count_unheld(self) -> None:
+    def _count_unused(self) -> None:
         recorded = self._recorded() or ()
         held = self._held_ports()
-        self._unheld = {port: self._unheld.get(port, 0) + 1 for port in recorded if port not in held}
+        self._unused = {port: self._unused.get(port, 0) + 1 for port in recorded if port not in held}
 
     def _port_correction(self) -> Change | None:
         record = self._store.get(RANGE_ALLOCATIONS, NODE_PORT_RANGE)
         recorded = self._recorded()
         passes = _PASSES if self._is_beside_others() else 0
-        waiting = {port for port in recorded or () if self._unheld.get(port, 1) < passes}
+        waiting = {port for port in recorded or () if self._unused.get(port, 1) < passes}
         wanted = PortBitmap.of(self._ports, self._held_ports() | waiting)
         if wanted == recorded:
             return None

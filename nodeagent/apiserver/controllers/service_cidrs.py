@@ -1,7 +1,8 @@
-"""The life of a ServiceCIDR: ready once it is there, and there until no address depends on it (pkg/controller/servicecidrs).
+"""The life of a ServiceCIDR: ready once it is created, and deleted only when no address depends on it
+(pkg/controller/servicecidrs).
 
-A finalizer holds it. It goes when every allocated address in it lies in another range, too. The one of the ranges the server
-was started with is the server's own: it has no finalizer, and comes back when deleted.
+A finalizer holds it until every allocated address in it is also in another range. The server's own range, with which it
+was started, has no finalizer and is created again when it is deleted.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -25,7 +26,7 @@ FINALIZER: Final = "networking.k8s.io/service-cidr-finalizer"
 _MANAGER: Final = "service-cidr-controller"
 _HELD: Final = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR"
 _GRACE_SECONDS: Final = 2.0
-"""From the deletion, whose time is in whole seconds: another server on the same store has to hear of it first."""
+"""After the deletion, whose time is in whole seconds, so that other servers on the same store receive it first."""
 
 
 class ServiceCidrs:
@@ -46,15 +47,15 @@ class ServiceCidrs:
         self._clock = clock
 
     def concerns(self, event: Event) -> Iterable[str]:
-        """The range itself, and those that wait for another one to take over their addresses."""
-        return {event.record.path, *self._ending()}
+        """Returns the range itself, and deleted ones that wait until another range has their addresses."""
+        return {event.record.path, *self._deleted()}
 
     def concerns_address(self, event: Event) -> Iterable[str]:
-        """Ranges that wait for their addresses to be given back."""
-        return self._ending() if event.kind is EventKind.DELETED else ()
+        """Returns the deleted ranges that wait until their addresses are free."""
+        return self._deleted() if event.kind is EventKind.DELETED else ()
 
     async def reconcile(self, name: str) -> float | None:
-        """Sets finalizer and condition, or lets it go; says when to look again."""
+        """Sets finalizer and condition, or finishes the deletion. Returns the seconds after which to check again, or None."""
         record = self._store.get(RANGES, name)
         if name == DEFAULT:
             if record is None:
@@ -64,24 +65,24 @@ class ServiceCidrs:
             return None
         found = record.document()
         if found["metadata"].get("deletionTimestamp"):
-            return await self._end(name, found)
-        await self._keep(name, found)
+            return await self._finish(name, found)
+        await self._prepare(name, found)
         return None
 
-    async def _keep(self, name: str, found: Document) -> None:
+    async def _prepare(self, name: str, found: Document) -> None:
         finalizers = found["metadata"].get("finalizers") or []
         if FINALIZER not in finalizers:
             await self._set_finalizers(name, [*finalizers, FINALIZER])
         if not is_ready(found):
-            await self._say(name, {"status": "True", "message": "Kubernetes Service CIDR is ready"})
+            await self._set_condition(name, {"status": "True", "message": "Kubernetes Service CIDR is ready"})
 
-    async def _end(self, name: str, found: Document) -> float | None:
+    async def _finish(self, name: str, found: Document) -> float | None:
         finalizers = found["metadata"].get("finalizers") or []
         if FINALIZER not in finalizers:
             return None
         if self._is_held(name, found):
             if is_ready(found) is not False:
-                await self._say(name, {"status": "False", "reason": "Terminating", "message": _HELD})
+                await self._set_condition(name, {"status": "False", "reason": "Terminating", "message": _HELD})
             return None
         marked = datetime.fromisoformat(found["metadata"]["deletionTimestamp"]).timestamp()
         left = marked + _GRACE_SECONDS - self._clock()
@@ -90,12 +91,12 @@ class ServiceCidrs:
         await self._set_finalizers(name, [kept for kept in finalizers if kept != FINALIZER])
         return None
 
-    def _ending(self) -> set[str]:
+    def _deleted(self) -> set[str]:
         records = self._store.collection(RANGES).records.values()
         return {record.path for record in records if b'"deletionTimestamp"' in record.body}
 
     def _is_held(self, name: str, found: Document) -> bool:
-        """Some allocated address is in this range and in no other that stays."""
+        """Returns whether an allocated address is in this range and in no other that stays."""
         own = _networks(found)
         others = [
             record.document() for record in self._store.collection(RANGES).records.values() if record.path != name
@@ -110,7 +111,7 @@ class ServiceCidrs:
 
         await self._registry.patch(self._resource, "", name, changed, WriteOptions(manager=_MANAGER))
 
-    async def _say(self, name: str, ready: Document) -> None:
+    async def _set_condition(self, name: str, ready: Document) -> None:
         condition = {"type": "Ready", "lastTransitionTime": rfc3339(int(self._clock())), **ready}
         status: Document = {"status": {"conditions": [condition]}}
         await self._registry.apply(self._resource, "", name, status, WriteOptions(manager=_MANAGER, force=True), STATUS)

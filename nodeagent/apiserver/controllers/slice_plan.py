@@ -1,7 +1,7 @@
-"""How endpoints are spread over EndpointSlices: at most 100 each, and as few writes as will do. Pure.
+"""Plans how endpoints are distributed over EndpointSlices: at most 100 each, with as few writes as possible. Pure.
 
-An endpoint stays in the slice it is in, so one changed pod costs one slice; new endpoints fill the fullest slice that has
-room; a slice no longer needed is reused for a new group before another is created (k8s.io/endpointslice reconciler).
+An endpoint stays in its slice, so one changed pod costs one slice; new endpoints fill the fullest slice that has room;
+a slice that is no longer needed is reused for a new group before another is created (k8s.io/endpointslice reconciler).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ Group: TypeAlias = tuple[str, Ports]
 
 @dataclass(slots=True)
 class SlicePlan:
-    """What is to be written: contents by existing slice name, contents of new ones, names to delete."""
+    """The writes: contents by existing slice name, contents of new slices, names to delete."""
 
     update: dict[str, Document] = field(default_factory=dict)
     create: list[Document] = field(default_factory=list)
@@ -29,9 +29,11 @@ class SlicePlan:
 def plan_slices(
     existing: Sequence[Document], desired: Mapping[Group, Sequence[Document]], families: Iterable[str]
 ) -> SlicePlan:
-    """`existing` are the controller's slices of one service, `desired` the endpoints of each group.
+    """Returns the writes that bring the slices of one Service to their desired state.
 
-    Each family keeps one slice even without endpoints, so that consumers know that there are no endpoints.
+    existing: the controller's slices of the Service.
+    desired: the endpoints of each group.
+    families: each keeps one slice even without endpoints, so that consumers know that there are no endpoints.
     """
     plan = SlicePlan()
     spare: dict[str, list[Document]] = {}
@@ -51,11 +53,11 @@ def plan_slices(
         in_use = any(group[0] == family for group in by_group)
         if not wanted and not in_use and family in families:
             wanted = [{"addressType": family, "endpoints": None, "ports": None}]
-        _settle(plan, spare.get(family, []), wanted)
+        _reuse_spare(plan, spare.get(family, []), wanted)
     return plan
 
 
-def _settle(plan: SlicePlan, spare: list[Document], wanted: list[Document]) -> None:
+def _reuse_spare(plan: SlicePlan, spare: list[Document], wanted: list[Document]) -> None:
     for contents in wanted:
         if not spare:
             plan.create.append(contents)
@@ -67,7 +69,7 @@ def _settle(plan: SlicePlan, spare: list[Document], wanted: list[Document]) -> N
 
 
 def _fill(plan: SlicePlan, group: Group, slices: Sequence[Document], endpoints: Sequence[Document]) -> list[Document]:
-    """Updates the group's slices in place; returns the contents of the ones to add."""
+    """Plans updates of the group's slices; returns the contents of slices to add."""
     waiting = {_identity(endpoint): endpoint for endpoint in endpoints}
     contents: dict[str, list[Document]] = {}
     for found in slices:
@@ -104,7 +106,7 @@ def _identity(endpoint: Document) -> tuple[str, str]:
 
 
 def group_of(found: Document) -> Group:
-    """The group a slice holds."""
+    """Returns the group of a slice."""
     ports = tuple(
         Port(
             port.get("name") or "", port.get("protocol") or "TCP", port.get("port") or 0, port.get("appProtocol") or ""

@@ -1,4 +1,4 @@
-"""Says that the store was full, in an Event about the `kubernetes` Service, once there is room for one."""
+"""Reports that the store was full, in an Event about the `kubernetes` Service, once there is room for one."""
 
 import asyncio
 import logging
@@ -18,13 +18,13 @@ from nodeagent.kinds.description.status import ApiError
 logger = logging.getLogger(__name__)
 _REASON: Final = "StoreFull"
 _COMPONENT: Final = "nodeagent-apiserver"
-_LOOK_EVERY_SECONDS: Final = 1.0
-_ROOM_FOR_LOOKS: Final = 2
-"""A store that is nearly full may find room and lose it again with each write."""
+_CHECK_EVERY_SECONDS: Final = 1.0
+_CHECKS_WITH_ROOM: Final = 2
+"""A store that is nearly full may switch between full and not full with each write."""
 
 
 class StoreSpace:
-    """Of one server, at `address`: others may not have noticed. `clock` gives seconds since 1970."""
+    """Reports for one server, at `address`: others may not have noticed. `clock` returns seconds since 1970."""
 
     def __init__(
         self, store: Store, registry: Registry, catalog: Catalog, *, address: str, clock: Callable[[], float]
@@ -36,36 +36,38 @@ class StoreSpace:
         self._clock = clock
         self._began = 0.0
         self._ended = 0.0
-        self._looks = 0
+        self._checks_with_room = 0
 
     async def run(self) -> None:
-        """Looks every second, until cancelled."""
+        """Checks every second, until cancelled."""
         while True:
-            await self.look()
-            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            await self.check()
+            await asyncio.sleep(_CHECK_EVERY_SECONDS)
 
-    async def look(self) -> None:
-        """Notes that the store is full, or says that it was."""
+    async def check(self) -> None:
+        """Records that the store is full, or writes the Event that it was."""
         if self._store.short:
             if not self._began:
-                logger.warning("the store is full: only what leads to less is written; free space or raise the limit")
+                logger.warning(
+                    "the store is full: only writes that free space are accepted; free space or raise the limit"
+                )
             self._began = self._began or self._clock()
-            self._looks = 0
+            self._checks_with_room = 0
             return
         if not self._began:
             return
-        if self._looks == 0:
+        if self._checks_with_room == 0:
             self._ended = self._clock()
             logger.info("the store has room again")
-        self._looks += 1
-        if self._looks < _ROOM_FOR_LOOKS:
+        self._checks_with_room += 1
+        if self._checks_with_room < _CHECKS_WITH_ROOM:
             return
         try:
             await self._registry.create(self._events, NAMESPACE, self._event(), WriteOptions(manager=_COMPONENT))
         except (ApiError, Precondition, StorageFailed, StorageFull) as error:
             logger.debug("event not written reason=%s error=%s", _REASON, error)
             return
-        self._began, self._looks = 0.0, 0
+        self._began, self._checks_with_room = 0.0, 0
 
     def _event(self) -> Document:
         began, ended = rfc3339(int(self._began)), rfc3339(int(self._ended))

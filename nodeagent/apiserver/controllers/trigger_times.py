@@ -1,7 +1,7 @@
-"""When the change happened that a slice is written for (endpointslice triggertime.go).
+"""The time of the change that caused a write of a slice (endpointslice triggertime.go).
 
-The annotation `endpoints.kubernetes.io/last-change-trigger-time` is what agents measure network programming latency from:
-the earliest readiness transition among the pods that changed since the last write, or the creation of the service.
+Agents measure network programming latency from the annotation `endpoints.kubernetes.io/last-change-trigger-time`: the
+earliest readiness transition among the pods that changed since the last write, or the creation of the Service.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,13 +13,14 @@ from nodeagent.kinds.description.documents import Document
 
 @dataclass(slots=True)
 class TriggerTimes:
-    """Remembers for each service what its last write was made for."""
+    """Remembers for each Service the changes that were already written."""
 
     _seen: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _created: dict[str, str] = field(default_factory=dict)
 
     def of(self, path: str, service: Document, pods: Iterable[Pod]) -> str:
-        """The RFC 3339 time of the earliest change not yet written, empty when none is known. Remembers them as written."""
+        """Returns the RFC 3339 time of the earliest change that was not written yet, or empty if none is known. Marks
+        them as written."""
         found = {pod.metadata.name: pod.ready_since for pod in pods if pod.ready_since}
         before = self._seen.get(path, {})
         changed = [since for name, since in found.items() if before.get(name) != since]
@@ -31,6 +32,6 @@ class TriggerTimes:
         return min(changed, default="")
 
     def forget(self, path: str) -> None:
-        """The service is gone."""
+        """Drops the times of a Service that was deleted."""
         self._seen.pop(path, None)
         self._created.pop(path, None)

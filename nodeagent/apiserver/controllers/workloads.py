@@ -1,6 +1,6 @@
-"""Finds the pods of a service and the services of a pod without looking at all of them.
+"""Finds the pods of a Service and the Services of a pod without a search through all objects.
 
-Both are indexed by (namespace, label, value): a service under one pair of its selector, a pod under each of its labels.
+Both are indexed by (namespace, label, value): a Service under one pair of its selector, a pod under each of its labels.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ _service = msgspec.json.Decoder(_Service)
 
 
 class Workloads:
-    """Fed with the events of pods and services; each returns the services it concerns."""
+    """An index of pods and Services, updated from their events; each update returns the Services it concerns."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class Workloads:
         self._pods: dict[_Pair, set[str]] = {}
 
     def service_event(self, event: Event) -> Iterable[str]:
-        """A service came, changed or went."""
+        """Updates the index for a Service and returns its path."""
         path, namespace = event.record.path, event.record.namespace
         old = self._selectors.pop(path, None)
         if old:
@@ -51,7 +51,7 @@ class Workloads:
         return (path,)
 
     def pod_event(self, event: Event) -> Iterable[str]:
-        """A pod came, changed or went: the services that select it, or selected it before."""
+        """Updates the index for a pod and returns the Services that select it now or selected it before."""
         namespace, path = event.record.namespace, event.record.path
         before = event.before.labels if event.before is not None else {}
         after = event.record.labels if event.kind is not EventKind.DELETED else {}
@@ -67,7 +67,7 @@ class Workloads:
         return found
 
     def pods_of(self, service: Document) -> list[Pod]:
-        """The pods a service selects, by name."""
+        """Returns the pods that a Service selects, by name."""
         selector: dict[str, str] = service["spec"].get("selector") or {}
         namespace = service["metadata"]["namespace"]
         if not selector:
@@ -82,7 +82,7 @@ class Workloads:
 
 
 def _discard(index: dict[_Pair, set[str]], pair: _Pair, path: str) -> None:
-    """What nothing is under any more is not kept."""
+    """Removes the path from the index, and the pair if it has no more paths."""
     held = index.get(pair)
     if held is not None:
         held.discard(path)

@@ -124,7 +124,7 @@ def test_beside_a_server_of_the_previous_version_both_records_count() -> None:
         gone = bench.store.get(SERVERS, "192.0.2.1")
         assert gone is not None
         await bench.store.commit([Change(SERVERS, gone.path, gone.revision, None)])
-        await bench.repair.once()
+        await bench.repair.run_pass()
         assert bench.recorded() == [30000, 30001, 30002]
         assert bench.records() == set()
 
@@ -147,9 +147,9 @@ def test_a_port_without_a_service_is_free_after_several_passes() -> None:
     async def scenario(bench: Bench) -> None:
         bench.beside = True
         await bench.repair.begin()
-        await bench.repair.once()
+        await bench.repair.run_pass()
         assert bench.recorded() == [30000, 30003]
-        await bench.repair.once()
+        await bench.repair.run_pass()
         assert bench.recorded() == [30000]
 
     played(scenario, bitmap(30000, 30003), written("a", 30000))
@@ -159,10 +159,10 @@ def test_a_port_whose_service_comes_in_time_stays_taken() -> None:
     async def scenario(bench: Bench) -> None:
         bench.beside = True
         await bench.repair.begin()
-        await bench.repair.once()
+        await bench.repair.run_pass()
         await bench.store.commit([written("late", 30003)])
         for _ in range(4):
-            await bench.repair.once()
+            await bench.repair.run_pass()
         assert bench.recorded() == [30003]
 
     played(scenario, bitmap(30003))
@@ -174,7 +174,7 @@ def test_an_address_without_a_service_goes_once_it_is_old() -> None:
         await bench.repair.begin()
         assert bench.store.get("ipaddresses", "10.96.0.7") is not None
         bench.now += 61
-        await bench.repair.once()
+        await bench.repair.run_pass()
         assert bench.store.get("ipaddresses", "10.96.0.7") is None
 
     played(scenario, Change("ipaddresses", "10.96.0.7", 0, describe("10.96.0.7", "demo", "coming")))
@@ -187,7 +187,7 @@ def test_a_server_with_another_range_gives_nothing_out_and_takes_back() -> None:
         with pytest.raises(Unavailable):
             await bench.take(30001)
         reservation = Reservation()
-        bench.allocator.give_back_port(reservation, 30050, "demo/a")
+        bench.allocator.free_port(reservation, 30050, "demo/a")
         (change,) = bench.allocator.record_ports(reservation)
         assert change.body is not None
         assert change.frees
@@ -315,7 +315,7 @@ def test_an_etcd_without_space_lets_a_service_go_and_its_port_is_found_free_late
             assert not store.collection("ipaddresses").records
             assert bench.recorded() == [30001]
             store.full = False
-            await bench.repair.once()
+            await bench.repair.run_pass()
             assert bench.recorded() == []
 
     asyncio.run(play())

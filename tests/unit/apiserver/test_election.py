@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from nodeagent.apiserver.controllers.election import LEASES, PATH, Election, Terms
+from nodeagent.apiserver.controllers.election import LEASES, PATH, Election, LeaseTimes
 from nodeagent.apiserver.storage.records import Change
 from nodeagent.apiserver.storage.store import Store
 from tests.harness.shared_memory import Clock, Member, SharedMemory, run
 
-TERMS = Terms()
+TERMS = LeaseTimes()
 
 
 class Servers:

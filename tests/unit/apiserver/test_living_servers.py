@@ -55,7 +55,7 @@ class Servers:
             store, registry, kinds, address=RANGES[0].first, advertised=advertised, options=options
         )
         self._tasks[address] = [
-            asyncio.create_task(service.beat()),
+            asyncio.create_task(service.keep_registered()),
             asyncio.create_task(service.controller().run()),
             asyncio.create_task(_catch_up(store)),
         ]

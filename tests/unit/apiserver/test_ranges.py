@@ -127,8 +127,8 @@ def test_nobody_gives_back_what_is_recorded_for_another() -> None:
             await store.commit([Change("ranges", "servicenodeports", 0, bitmap.draft())])
             for holder, given_back in (("demo/first", []), ("demo/second", [ADDRESSES, NODE_PORT_RECORDS, "ranges"])):
                 reservation = Reservation()
-                allocator.give_back_address(reservation, address, holder)
-                allocator.give_back_port(reservation, port, holder)
+                allocator.free_address(reservation, address, holder)
+                allocator.free_port(reservation, port, holder)
                 changes = [*reservation.changes, *allocator.record_ports(reservation)]
                 assert [change.collection for change in changes] == given_back
 

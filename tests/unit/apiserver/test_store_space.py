@@ -44,7 +44,7 @@ def test_it_is_said_once_there_is_room(states: list[bool], said: list[tuple[int,
     async def pass_time() -> None:
         nonlocal now
         for now, store.short in enumerate(states):  # noqa: B007 - the clock shows it
-            await space.look()
+            await space.check()
 
     asyncio.run(pass_time())
     times = [(event["firstTimestamp"], event["lastTimestamp"]) for _, event in written.events]
