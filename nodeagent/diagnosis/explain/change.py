@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from nodeagent.diagnosis.explain.findings import place_of
+from nodeagent.diagnosis.explain.places import place_of
 from nodeagent.model.addresses import endpoint_text
 from nodeagent.model.frontend import Frontend, Route, ServiceState
 from nodeagent.model.names import ObjectKey

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from nodeagent.diagnosis.explain.endpoint_reasons import Account
-from nodeagent.diagnosis.explain.findings import findings_of, guarded, place_of, used_of
+from nodeagent.diagnosis.explain.findings import findings_of, guarded, used_of
 from nodeagent.diagnosis.explain.kernel import InKernel, Probe
 from nodeagent.diagnosis.explain.object_findings import (
     left_to_balancer,
@@ -15,6 +15,7 @@ from nodeagent.diagnosis.explain.object_findings import (
     of_other_proxy,
     pending,
 )
+from nodeagent.diagnosis.explain.places import place_of
 from nodeagent.diagnosis.explain.service_facts import Facts
 from nodeagent.diagnosis.explain.verdict import Finding, Severity, worst_first
 from nodeagent.model.frontend import Frontend, FrontendKind, Scope
